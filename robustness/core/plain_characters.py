@@ -7,6 +7,7 @@ may contain them: ESC is printed as '\\x1b'.
 import codecs
 import functools
 import io
+import os
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -38,7 +39,12 @@ def use() -> None:
   """Filters what this process prints to stdout and stderr.
 
   Control characters are escaped, and characters that the encoding of a stream lacks are replaced.
+  A stream that is closed (`2>&-`) becomes the null device. Otherwise, lines for stderr would be
+  printed to stdout, and the next file that is opened would get the stream's number.
   """
+  for name in ('stdout', 'stderr'):
+    if getattr(sys, name) is None:
+      setattr(sys, name, open(os.devnull, 'w', encoding='utf-8'))  # noqa: SIM115 (never closed)
   codecs.register_error(HANDLER, _replace_unencodable)
   for stream, escape in ((sys.stdout, escaped), (sys.stderr, _escaped_unless_bar)):
     if not isinstance(stream, io.TextIOWrapper):

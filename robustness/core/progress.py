@@ -45,7 +45,8 @@ def draws_bars() -> bool:
   bars = _DRAWS_BARS.get(None)
   if bars is not None:
     return bars
-  return sys.stderr.isatty() and 'JPY_PARENT_PID' not in os.environ
+  is_terminal = sys.stderr is not None and sys.stderr.isatty()  # it is None if it was closed
+  return is_terminal and 'JPY_PARENT_PID' not in os.environ
 
 
 def _line_writer() -> Callable[..., None]:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from robustness.core import plain_characters
-from robustness.core.progress import Progress
+from robustness.core.progress import Progress, phase
 from tests.cases import cases
 from tests.commands import python
 
@@ -68,6 +68,16 @@ def test_characters_that_move_a_bar_of_progress_are_not_escaped(monkeypatch):
     stderr.write(text)
   stderr.flush()
   assert stderr.buffer.getvalue() == b'\r 4/4\\x1b\x1b[A\x1b[A\r    \r'
+
+
+def test_lines_for_a_closed_stderr_do_not_reach_stdout(monkeypatch, capsys):
+  monkeypatch.setattr(sys, 'stderr', None)
+  with phase('estimates'):
+    pass
+  plain_characters.use()
+  print('note', file=sys.stderr)
+  sys.stderr.close()
+  assert capsys.readouterr().out == ''
 
 
 @pytest.mark.slow
