@@ -205,7 +205,9 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, turning: bool) -> Show
       # In a loop over scenes, as on a CPU, only the lines that show the cutout are computed.
       lines = composition.BAND if is_sequential else side
       return composition.paste_rotated(sheets, index, offset, background, placement, lines)
-    first = -placement.corner - offset  # the canvas's first pixel in the sheet
+    # The canvas's first pixel in the sheet. An object beyond the canvas has a negative one, which
+    # would be counted from the sheet's end; the sheet's margin is empty like all that is farther.
+    first = jnp.maximum(-placement.corner - offset, 0)
     words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
     return composition.blend(*composition.unpack(words), background)
 

@@ -63,6 +63,14 @@ def test_scenes_of_resized_cutouts_equal_composed_ones(name, size, monkeypatch):
     assert np.isclose(from_resized, composed, atol=1e-5).mean() > 0.98
 
 
+def test_objects_far_outside_leave_the_background():
+  design = designs.cross('far', areas=(0.2,), xs=(-3, 0.5, 4), min_inside=0)
+  assert resizes_in_advance(design)
+  before, middle, beyond = np.abs(scenes(design, row()) - row()['image']).max((1, 2, 3))
+  assert middle > 0.1
+  assert before < 1e-6 and beyond < 1e-6
+
+
 def test_rows_without_objects_are_refused():
   plain = {k: v for k, v in row().items() if k != 'foreground'}
   refused('the data hold no objects', scenes, DESIGNS['places'], plain)
