@@ -636,6 +636,7 @@ def attack(
   return attacked
 
 
+@naming_arguments('images')
 @random_keys.pinned()
 def apply_policy(
   key: jax.Array | int, images: jax.Array, labels: jax.Array, policy: Any

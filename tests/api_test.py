@@ -26,6 +26,7 @@ from input_pipeline import DataSettings
 from robustness import launch
 from robustness.attacks.pgd import PGD
 from robustness.augment import AUGMENTATIONS
+from robustness.augment.flip_and_crop import Crop
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.study import STUDIES
@@ -637,6 +638,10 @@ def test_a_policy_changes_images_and_mixes_targets():
   np.testing.assert_array_equal(by_seed, flipped)
   for policy in (None, [3], [AUGMENTATIONS.find('flip', 'policy')]):
     refused('policy has', robustness.apply_policy, key, images, labels, policy)
+  for twice in (['flip', 'flip'], [Crop(padding=1), Crop(padding=2)]):
+    refused('^policy names .* twice', robustness.apply_policy, key, images, labels, twice)
+  padding = {'crop': {'padding': 0}}
+  refused('^policy.crop.padding is 0', robustness.apply_policy, key, images, labels, padding)
   levels, channels_first = 255 * IMAGES, IMAGES.transpose(0, 3, 1, 2)
   for bad, words in (
     (levels, 'images have values from'),

@@ -54,8 +54,8 @@ class AlternatingFlip(Augmentation):
     """Returns the example with its image mirrored in every second epoch, and not in the others."""
     if EPOCH not in example:
       raise InputError(
-        "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where "
-        f'{KEYS.training.balanced} is set.'
+        "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where there are "
+        f'none, as with {KEYS.training.balanced} and in apply_policy.'
       )
     # A row has the same key, and so the same random bit, in every epoch; odd epochs invert the bit.
     is_mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)

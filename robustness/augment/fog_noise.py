@@ -24,7 +24,7 @@ import numpy as np
 from robustness.augment import Augmentation, Example
 from robustness.core import random_images
 from robustness.core.array_files import read_npz
-from robustness.core.errors import KEYS, InputError, for_caller
+from robustness.core.errors import KEYS, InputError, for_caller, key_name
 from robustness.core.paths import expanded
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
@@ -121,7 +121,7 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         f'python main.py --config=configs/{STUDY}.py --workdir=DIR --{KEYS.study.corruptions}=fog',
         f"robustness.measure('{STUDY}', ..., corruptions=('fog',), workdir=DIR)",
       )
-      + f' with the {KEYS.data} of this training, then set {SECTION}.spectrum=DIR.'
+      + f' with the {KEYS.data} of this training, then set {key_name(SECTION)}.spectrum=DIR.'
     )
   height, width = mean.shape
   fy, fx = np.arange(height)[:, None], np.arange(width // 2 + 1)[None, :]
@@ -145,7 +145,7 @@ def magnitude(source: str, severity: int) -> np.ndarray:
   if severity not in severities:
     raise InputError(
       f'{source} has the spectrum of fog at the severities {severities} and not '
-      f'at {severity}: set {SECTION}.severity to one of these.'
+      f'at {severity}: set {key_name(SECTION)}.severity to one of these.'
     )
   return arrays['spectrum'][severities.index(severity)]
 
@@ -161,13 +161,13 @@ def _stored(source: str) -> dict[str, np.ndarray]:
     return _from_results(Results.read(path), source)
   if not path.is_file():
     raise InputError(
-      f'{SECTION}.spectrum is {source!r}, which does not exist; give the workdir of a run of the '
-      f"study {STUDY!r}, a file made of one, or '' for the spectrum of CIFAR-10."
+      f'{key_name(SECTION)}.spectrum is {source!r}, which does not exist; give the workdir of a '
+      f"run of the study {STUDY!r}, a file made of one, or '' for the spectrum of CIFAR-10."
     )
   arrays, names = read_npz(path), ('spectrum', 'severity', 'provenance')
   for name in names:
     if name not in arrays:
-      raise InputError(f'{SECTION}.spectrum is {source!r}, which has no array {name!r}.')
+      raise InputError(f'{key_name(SECTION)}.spectrum is {source!r}, which has no array {name!r}.')
   return {name: arrays[name] for name in names}
 
 
@@ -179,8 +179,9 @@ def _from_results(results: Results, source: str) -> dict[str, np.ndarray]:
   """
   if results.study != STUDY or FOG not in results.arrays.get('corruption', ()):
     raise InputError(
-      f'{source} holds results of the study {results.study!r} without {FOG!r}; {SECTION}.spectrum '
-      f'takes those of {STUDY!r} with {KEYS.study.corruptions:--}={FOG}.'
+      f'{source} holds results of the study {results.study!r} without {FOG!r}; '
+      f'{key_name(SECTION)}.spectrum takes those of {STUDY!r} with '
+      f'{KEYS.study.corruptions:--}={FOG}.'
     )
   options = results.settings['normalisation'], results.settings['channels']
   if options != ('orthonormal', 'each'):

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 from robustness.augment import AUGMENTATIONS, Augmentation, Example
 from robustness.core import random_keys
-from robustness.core.errors import InputError
-from robustness.core.registry import part_name
+from robustness.core.errors import InputError, key_name
 from robustness.core.sequential import by_branch, map_rows
 from robustness.core.typing import Facts
 from robustness.parallel import Parallel
@@ -28,6 +27,14 @@ class Policy:
   """Augmentations in the order of their application, each at most once."""
 
   augmentations: tuple[Augmentation, ...] = ()
+
+  def __post_init__(self) -> None:
+    """Raises InputError for two augmentations of one name, which would draw the same numbers."""
+    names = [augmentation.name for augmentation in self.augmentations]
+    for name in names:
+      if names.count(name) > 1:
+        key = key_name('config.classifier.augment.policy')
+        raise InputError(f'{key} names {name!r} twice: an augmentation is applied once.')
 
   @classmethod
   def of(cls, **sections: Mapping[str, object]) -> Policy:
@@ -278,9 +285,5 @@ def from_section(section: Mapping[str, object], path: str) -> Policy:
       f'{path}.policy is {names!r}; it must be a tuple of names of augmentations, such as '
       f"('flip', 'crop'), of: {', '.join(AUGMENTATIONS.classes())}. () augments nothing."
     )
-  part_names = [part_name(name) for name in names]
-  for name in part_names:
-    if part_names.count(name) > 1:
-      raise InputError(f'{path}.policy names {name!r} twice: an augmentation is applied once.')
   AUGMENTATIONS.check_sections(section, path, 'policy', tuple(names))
   return Policy(tuple(AUGMENTATIONS.select(name, section, path, 'policy') for name in names))

@@ -105,7 +105,8 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
   """
   # {name of a section or key in the config: name in messages}; '' leaves out the section
   actual = dict.fromkeys(('config', 'config.classifier', 'config.study', 'config.training'), '')
-  actual |= {'config.classifier.name': 'model', 'config.classifier.augment.policy': 'policy'}
+  augment = 'config.classifier.augment'  # also the section of the settings of augmentations
+  actual |= {'config.classifier.name': 'model', augment: 'policy', f'{augment}.policy': 'policy'}
   token = _sections.set({**actual, 'config.study.name': 'study', 'config.data': data})
   try:
     yield
