@@ -381,7 +381,8 @@ def restore(
   if any(misfits.values()):
     listed = '; '.join(f'{len(x)} {kind}: {first_names(x)}' for kind, x in misfits.items() if x)
     raise InputError(
-      f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_closest_architecture(arrays, owner)}'
+      f'the weights do not fit {owner}: {listed} (names of {scheme.name})'
+      f'{_closest_architecture(arrays, owner)}'
     )
   converted = _as_float32(arrays)
   flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
