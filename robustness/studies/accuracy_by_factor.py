@@ -331,7 +331,9 @@ class AccuracyByFactor(Study):
     """
     conditions = [name for name in self.factors if name != self.strength]
     # The levels of each image in all conditions, such as ('dog',), and the number of each group.
-    keys = [*zip(*(levels[name] for name in conditions), strict=True)] or [()] * len(bases)
+    # Images without a level have None; each NaN would be a group by itself.
+    by_condition = [[None if pd.isna(x) else x for x in levels[name]] for name in conditions]
+    keys = [*zip(*by_condition, strict=True)] or [()] * len(bases)
     groups = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     group_index = [groups[key] for key in keys]  # of each image, as `strength_index` and `picture`
     strengths, strength_index = np.unique(levels[self.strength], return_inverse=True)

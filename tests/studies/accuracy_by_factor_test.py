@@ -198,6 +198,21 @@ def test_drops_and_failure_points_are_counts_by_hand():
   assert points[points.index.isna()].item() == pytest.approx((1 + 0.5 + 1.5 + 0 + 1) / 5)
 
 
+@pytest.mark.parametrize('absent', [np.nan, None])
+def test_pictures_without_a_level_count_in_the_failure_point_of_all(absent):
+  strength, picture = (x.ravel() for x in np.indices((2, 6)))
+  age = np.where(picture < 3, absent, 30.0)  # three of six pictures have no age
+  ranks = {'a': {'rank': (picture < 3).astype(int)[:, None]}}
+  outcomes = Outcomes.from_fields(ACCURACY, ranks, pd.DataFrame(index=range(1)))
+  study = AccuracyByFactor(factors=('age', 'scale'), fewest=2, strength='scale')
+  columns = {'age': age, 'scale': strength}
+  points = pd.concat(study._by_strength(outcomes, columns, picture))
+  points = points[points.quantity == 'failure_point'].set_index('age')
+  assert points.loc[30.0, ['value', 'n']].tolist() == [2, 3]
+  of_all = points[points.index.isna()]
+  assert of_all[['value', 'n']].to_numpy().tolist() == [[1, 6]]
+
+
 @cases(
   'settings, message',
   ({'strength': 'hour'}, 'config.study.strength.*base_id'),
