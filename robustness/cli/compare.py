@@ -8,6 +8,7 @@ robustness compare WORKDIR WORKDIR --out=DIR
 
 import argparse
 import dataclasses
+import functools
 import pathlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -190,17 +191,18 @@ def _comparable_values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
 
 def _presentation(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
-
-  def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns {file name: (figure, caption)} of the study's figures and the figures of accuracies.
-
-    The study's figures are left out if its estimates could not be computed, which a table
-    `WHY_NOT` of the results explains.
-    """
-    compared = (ACCURACY, EFFECTIVE)
-    accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
-    has_estimates_of_study = WHY_NOT not in results.tables
-    return {**(study.figures(results) if has_estimates_of_study else {}), **accuracies}
-
   title = ': '.join(filter(None, ('Finished runs side by side', study.title)))
-  return Presentation(title, study.papers, draw)
+  # a function of this module and not a lambda, because results are pickled with it
+  return Presentation(title, study.papers, functools.partial(_draw, study))
+
+
+def _draw(study: Study, results: Results) -> Mapping[str, charts.Picture]:
+  """Returns {file name: (figure, caption)} of the study's figures and the figures of accuracies.
+
+  The study's figures are left out if its estimates could not be computed, which a table `WHY_NOT`
+  of the results explains.
+  """
+  compared = (ACCURACY, EFFECTIVE)
+  accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
+  has_estimates_of_study = WHY_NOT not in results.tables
+  return {**(study.figures(results) if has_estimates_of_study else {}), **accuracies}

@@ -3,6 +3,7 @@
 A battery is several studies, its tasks, of the same classifiers.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -56,17 +57,25 @@ def present_battery(summary: str, studies: Mapping[str, Presented]) -> Presentat
     studies: {task: study}; their papers are cited.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
-  is_fourier_table = summary == FOURIER_TABLE
+  if summary == FOURIER_TABLE:
+    return Presentation(fourier_table.TITLE, papers, _draw_fourier_table, _find_in_tasks)
+  return Presentation('', papers, _draw_battery, _find_in_tasks)
 
-  def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the figures of the battery's report, by file name."""
-    tasks = results.by_task
-    if is_fourier_table:
-      return fourier_table.draw(tasks)
-    return {**profile.draw(tasks), **headlines.draw(tasks)}
 
-  title = fourier_table.TITLE if is_fourier_table else ''
-  return Presentation(title, papers, draw, lambda results: battery_findings(results.by_task))
+# Functions of this module and not lambdas, because results are pickled with them.
+def _draw_fourier_table(results: Results) -> Mapping[str, charts.Picture]:
+  """Returns the figures of the tables of Yin et al. (2019), by file name."""
+  return fourier_table.draw(results.by_task)
+
+
+def _draw_battery(results: Results) -> Mapping[str, charts.Picture]:
+  """Returns the figures of the profile and the headlines of all tasks, by file name."""
+  return {**profile.draw(results.by_task), **headlines.draw(results.by_task)}
+
+
+def _find_in_tasks(results: Results) -> list[Finding]:
+  """See `battery_findings`."""
+  return battery_findings(results.by_task)
 
 
 def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
@@ -112,27 +121,30 @@ def present_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentatio
     studies: {task: study}; {SINGLE: study} for a run of one study.
   """
   battery = present_battery(summary, studies)
-
-  def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
-
-    The means of each quantity over the seeds are drawn like the results of one run.
-    """
-    means = results.over_seeds
-    draw_means = battery.figures if means.tasks else charts.draw
-    return {**draw_seeds(results), **draw_means(means)}
-
-  def find(results: Results) -> list[Finding]:
-    """Returns the findings about means over the seeds, and on the share that varies most by seed.
-
-    `results` come from a run with several seeds.
-    """
-    means = results.over_seeds
-    find_in_means = battery.findings if means.tasks else findings
-    return [*_without_intervals(means), *find_in_means(means), *most_changed(results)]
-
   title = studies[SINGLE].title if SINGLE in studies else battery.title
+  draw = functools.partial(_draw_means, battery)
+  find = functools.partial(_find_in_means, battery)
   return Presentation(title, battery.papers, draw, find)
+
+
+def _draw_means(battery: Presentation, results: Results) -> Mapping[str, charts.Picture]:
+  """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
+
+  The means of each quantity over the seeds are drawn like the results of one run.
+  """
+  means = results.over_seeds
+  draw_means = battery.figures if means.tasks else charts.draw
+  return {**draw_seeds(results), **draw_means(means)}
+
+
+def _find_in_means(battery: Presentation, results: Results) -> list[Finding]:
+  """Returns the findings about means over the seeds, and on the share that varies most by seed.
+
+  `results` come from a run with several seeds.
+  """
+  means = results.over_seeds
+  find = battery.findings if means.tasks else findings
+  return [*_without_intervals(means), *find(means), *most_changed(results)]
 
 
 @style.in_style

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import pickle
 import re
 
 import numpy as np
@@ -98,6 +99,12 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys, monkeypa
     kappa.value == pytest.approx((agreement - chance) / (1 - chance)) and kappa.low < 0 < kappa.high
   )
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
+
+
+def test_a_comparison_can_be_pickled(workdirs):
+  results, _ = program.compare_tasks(program.read_entries(program.named_workdirs(workdirs)))
+  copied = pickle.loads(pickle.dumps(results))
+  assert copied.table.equals(results.table) and copied.to_latex() == results.to_latex()
 
 
 def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):

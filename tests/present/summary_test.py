@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -20,8 +21,10 @@ from robustness.present.summary import (
   draw_seeds,
   most_changed,
   present_battery,
+  present_seeds,
 )
-from robustness.results import Results
+from robustness.results import SUMMARIES, Results
+from robustness.studies.accuracy import Accuracy
 from tests import faults
 from tests.estimates.means_test import made
 from tests.present.headlines_test import made as headlined
@@ -69,6 +72,13 @@ def test_a_task_that_is_called_accuracy_keeps_its_name_among_errors():
   noisy = dataclasses.replace(results, table=results.table.assign(value=0.8))
   first = battery_findings({'accuracy_clean': results, 'noise': noisy})[0].text
   assert first.startswith('Of all tasks, net errs most in accuracy clean: top-1 error, 25\xa0%')
+
+
+@pytest.mark.parametrize('summary', SUMMARIES)
+@pytest.mark.parametrize('present', [present_battery, present_seeds])
+def test_reports_on_several_tasks_and_seeds_can_be_pickled(summary, present):
+  presentation = present(summary, {'errors': Accuracy(), 'other': Accuracy()})
+  assert pickle.loads(pickle.dumps(presentation)).title == presentation.title
 
 
 def test_sentences_of_parts_follow_their_names_and_their_figures_are_not_repeated():
