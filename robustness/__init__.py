@@ -20,7 +20,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
 
 if TYPE_CHECKING:
-  from robustness import fourier, scenes, video
+  from robustness import fourier, results, scenes, video
   from robustness.api import apply_policy, attack, classifier, compare, measure, read, run, train
   from robustness.core.errors import InputError
   from robustness.corruptions.catalog import corrupt
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 __version__ = '0.1.0'
 __all__ = ['InputError', 'Results', 'apply_policy', 'attack', 'classifier', 'compare', 'corrupt']
 __all__ += ['as_maite_augmentation', 'as_maite_dataset', 'as_maite_model']
-__all__ += ['fourier', 'measure', 'read', 'run', 'scenes', 'systematic', 'train', 'video']
+__all__ += ['fourier', 'measure', 'read', 'results', 'run', 'scenes', 'systematic', 'train']
+__all__ += ['video']
 __getattr__ = lazy.attributes(
   __name__,
   {
     **dict.fromkeys(('classifier', 'measure', 'compare', 'read', 'run', 'train'), 'api'),
     **dict.fromkeys(('attack', 'apply_policy'), 'api'),
-    **dict.fromkeys(('fourier', 'scenes', 'video'), ''),
+    **dict.fromkeys(('fourier', 'results', 'scenes', 'video'), ''),
     **{f'as_maite_{name}': f'maite.{name}' for name in ('augmentation', 'dataset', 'model')},
     'corrupt': 'corruptions.catalog',
     'systematic': 'estimates.systematic',
