@@ -210,12 +210,15 @@ class TfRows:
       for step, batch in batches
     )
 
-  def without_images(self) -> Batch:
-    """Returns the labels, example ids and further columns of all rows, without decoding images."""
+  def without_images(self, *, streamed: bool = True) -> Batch:
+    """Returns the labels, example ids and further columns of all rows, without decoding images.
+
+    `streamed` is whether labels that are stored only with streamed images are read.
+    """
     store, ids = self._images.store, self.indices
     label = store.labels
     if label is None:  # labels are stored with the images only
-      self._refuse_streamed(_MAX_READ_FOR_LABELS)
+      self._refuse_streamed(_MAX_READ_FOR_LABELS if streamed else 0)
       read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
       label = np.concatenate([*read.as_numpy_iterator()])
     else:

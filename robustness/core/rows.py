@@ -94,11 +94,14 @@ class Rows(Protocol):
     which change in every epoch, or if the images are too many to store and are read as a stream.
     """
 
-  def without_images(self) -> Batch:
+  def without_images(self, *, streamed: bool = True) -> Batch:
     """Returns `label`, `example_id` and all further columns of every row, [N, ...].
 
+    Args:
+      streamed: whether labels that are stored only with streamed images are read.
+
     Raises:
-      InputError: the rows are streamed, and too many to read their labels.
+      InputError: labels are stored only with streamed images, which are too many or not to be read.
     """
 
   def batches(
@@ -476,8 +479,8 @@ class ArrayRows:
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
     return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
-  def without_images(self) -> Batch:
-    """Returns the labels, example ids and further columns of all rows."""
+  def without_images(self, *, streamed: bool = True) -> Batch:
+    """Returns the labels, example ids and further columns of all rows, which are in memory."""
     return self._columns_at(slice(None))
 
   def batches(
@@ -558,7 +561,22 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
       label[equals_earlier] = -1
     return {**batch, 'label': label}
 
-  return _ChangedRows(rows, change, class_names, facts)
+  return _ChangedRows(rows, change, class_names, facts, renumbers=True)
+
+
+def columns_in_memory(rows: Rows) -> Batch:
+  """Returns `label`, `example_id` and the stored columns of all rows, for which no image is read.
+
+  It omits the columns that `with_column` adds, which may be made of images. It is {} for rows with
+  labels that are stored only with streamed images.
+  """
+  if isinstance(rows, _ChangedRows):
+    columns = columns_in_memory(rows.rows)
+    return rows.change(columns) if rows.renumbers and columns else columns
+  try:
+    return rows.without_images(streamed=False)
+  except InputError:
+    return {}
 
 
 def are_arrays(rows: Rows) -> bool:
@@ -577,12 +595,14 @@ class _ChangedRows:
     change: function from a batch to the batch with changed columns.
     class_names: names of the classes, in label order.
     facts: entries that are added to the description.
+    renumbers: whether `change` changes the labels, not the further columns.
   """
 
   rows: Rows
   change: Callable[[Batch], Batch]
   class_names: tuple[str, ...]
   facts: Facts
+  renumbers: bool = False
 
   @property
   def description(self) -> Facts:
@@ -615,8 +635,8 @@ class _ChangedRows:
     images, source = arrays.images, arrays.source
     return ArrayRows(images, labels, self.class_names, ids, source=source, columns=columns)
 
-  def without_images(self) -> Batch:
-    return self.change(self.rows.without_images())
+  def without_images(self, *, streamed: bool = True) -> Batch:
+    return self.change(self.rows.without_images(streamed=streamed))
 
   def batches(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
     return map(self.change, self.rows.batches(*arguments, **options))

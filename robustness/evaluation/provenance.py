@@ -173,8 +173,8 @@ def require_same_images(
   for name, values in read.items():
     if not np.array_equal(recorded[name], values, equal_nan=values.dtype.kind == 'f'):
       raise InputError(
-        f'{folder} holds answers on other images ({name} differs): the files of {KEYS.data} were '
-        f'changed since. Restore them, or give another {WORKDIR:--}.'
+        f'{folder} holds answers on other images ({name} differs): the images of {KEYS.data} were '
+        f'changed or reordered since. Restore them, or give another {WORKDIR:--}.'
       )
 
 

@@ -18,7 +18,14 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, are_arrays, numeric_columns, pad_rows
+from robustness.core.rows import (
+  Batch,
+  Rows,
+  are_arrays,
+  columns_in_memory,
+  numeric_columns,
+  pad_rows,
+)
 from robustness.core.typing import PyTree
 from robustness.evaluation.fit import check_fit, check_images, check_labels
 from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
@@ -152,7 +159,7 @@ class Evaluator(Step):
         todo[block] = chunks_in_share
     num_images = layout.num_images(share)
     num_present = num_images - layout.num_images(todo)
-    self._check_same_images(rows, records, missing)
+    self._check_same_rows(rows, records, missing)
     # a chunk that exists already in each incomplete block, None if there is none
     first_present = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
@@ -166,25 +173,30 @@ class Evaluator(Step):
         records.write(block, chunk, shard.arrays)
         bar.advance(layout.size(block, chunk))
 
-  def _check_same_images(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
+  def _check_same_rows(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
     """Raises InputError if existing shards were recorded from other rows than `rows`.
 
-    Images, labels and further columns of numbers are compared: of the first block that has a shard,
-    and of all of them if the rows are arrays, which take no decoding.
+    Labels and further columns are compared in all blocks that have a shard, unless they are stored
+    only with streamed images. Images are compared in the first of these blocks, and in all of them
+    if the rows are arrays, which take no decoding.
 
     `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
     """
-    layout = records.layout
+    layout, reads_images = records.layout, True
+    columns_of_all = columns_in_memory(rows)
     for block in range(layout.num_blocks):
       present = layout.first_present(missing.get(block, ()))
-      if present is not None:
-        recorded = records.read(block, present).arrays
+      if present is None:
+        continue
+      recorded = records.read(block, present).arrays
+      columns = {name: values[layout.rows(block)] for name, values in columns_of_all.items()}
+      if reads_images:
         batch = next(rows.batches(layout.block_rows, [block], stored=True))
-        columns, num_rows = _host_columns(batch), layout.num_rows_of(batch['block'])
-        numeric = {k: x[:num_rows] for k, x in numeric_columns(columns).items() if k in recorded}
-        require_same_images(recorded, numeric, records.directory)
-        if not are_arrays(rows):
-          return
+        arrays = {k: x for k, x in _host_columns(batch).items() if isinstance(x, np.ndarray)}
+        columns |= {name: x[: layout.num_rows_of(block)] for name, x in arrays.items()}
+      shared = {name: values for name, values in columns.items() if name in recorded}
+      require_same_images(recorded, shared, records.directory)
+      reads_images = are_arrays(rows)
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None

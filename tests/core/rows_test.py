@@ -150,3 +150,16 @@ def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path
 )
 def test_classes_that_are_all_numbers_are_in_the_order_of_numbers(names, ordered):
   assert rows.in_class_order(names) == ordered
+
+
+def test_columns_in_memory_have_new_labels_and_no_column_made_of_images():
+  stored = ArrayRows(
+    np.zeros((3, 2, 2, 1), np.uint8), np.array([0, 1, 1]), ('a', 'b'), columns={'n': np.arange(3)}
+  )
+  with_mean = rows.with_column(stored, 'mean', lambda batch: batch['image'].mean((1, 2, 3)), {})
+  columns = rows.columns_in_memory(rows.with_labels(with_mean, np.array([4, 2]), tuple('vwxyz')))
+  assert {name: values.tolist() for name, values in columns.items()} == {
+    'label': [4, 2, 2],
+    'example_id': [0, 1, 2],
+    'n': [0, 1, 2],
+  }

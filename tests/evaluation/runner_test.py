@@ -11,6 +11,7 @@ from scipy import special
 
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
+from robustness.evaluation import runner as evaluation_runner
 from robustness.evaluation.layout import Layout
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.provenance import image_digests
@@ -254,6 +255,23 @@ def test_records_of_other_rows_are_not_completed(tmp_path, field, changed, shard
     rf'answers on other images \({column} differs\)', recorded_by, runner, changed_rows, tmp_path
   )
   assert not missing.exists()
+  recorded_by(runner, rows, tmp_path)
+
+
+@cases('field', 'labels', 'site')
+def test_labels_and_columns_of_all_blocks_are_those_of_finished_shards(
+  tmp_path, monkeypatch, field
+):
+  monkeypatch.setattr(evaluation_runner, 'are_arrays', lambda rows: False)  # as for files
+  sites = np.repeat(['a', 'b', 'c'], 7)
+  rows, runner = dataclasses.replace(tiny_rows(21), columns={'site': sites}), evaluator()
+  recorded_by(runner, rows, tmp_path)
+  changed = {
+    'labels': {'labels': (rows.labels + (np.arange(21) == 20)) % len(CLASSES)},
+    'site': {'columns': {'site': np.where(np.arange(21) == 20, 'd', sites)}},
+  }[field]
+  message = rf'answers on other images \({field.removesuffix("s")} differs\)'
+  refused(message, recorded_by, runner, dataclasses.replace(rows, **changed), tmp_path)
   recorded_by(runner, rows, tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column):
 
 def test_streamed_versions_of_images_are_not_split():
   class Streamed(ArrayRows):
-    def without_images(self):
+    def without_images(self, **options):
       raise InputError('it is streamed')
 
   facts = {'base_images': 2}

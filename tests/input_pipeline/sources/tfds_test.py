@@ -15,6 +15,7 @@ from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.sources import tfds as tfds_source
 from input_pipeline.sources.tfds import Tfds
 from input_pipeline.tfds_sets import Split
+from robustness.core.rows import columns_in_memory
 from robustness.core.sampler import Epochs
 from robustness.corruptions.names import NAMES, StoredPart
 from robustness.studies.corruption_error import CorruptionError
@@ -84,6 +85,7 @@ def test_rows_that_are_streamed_refuse_an_order_and_the_labels_of_too_many(tiny_
   assert rows.at(np.array([3, 28])).without_images()['label'].tolist() == [1, 0]
   message = r"too large for memory.*training\.balanced=''.*config\.data\.source='folder'"
   refused(message, rows.without_images)
+  assert columns_in_memory(rows.at(np.array([3, 28]))) == {}
   refused(message, rows.training_batches, 8, 0, sampler=Epochs(30, 0))
 
 
