@@ -512,6 +512,13 @@ def train(
   recipe_settings = {
     key: settings.pop(key) for key in ('initial_weights', 'input_filter') if key in settings
   }
+  initial_weights = recipe_settings.get('initial_weights', '')
+  if not isinstance(initial_weights, str | os.PathLike):
+    raise InputError(
+      f'initial_weights is a {type(initial_weights).__name__}; give a folder of checkpoints, or of '
+      'an architecture also a file or a name of weights.'
+    )
+  recipe_settings['initial_weights'] = os.fspath(initial_weights)
   with contextlib.ExitStack() as stack:
     training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
     recipe_class = (

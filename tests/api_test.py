@@ -435,6 +435,8 @@ def test_a_training_is_not_resumed_with_other_arrays(tmp_path):
   ({'network': linear}, 'network is a function; it must be a module of Linen'),
   ({'attack': PGD}, 'attack is <class .*object of a class of Attack'),
   ({'objective': 3}, 'objective is 3'),
+  ({'initial_weights': {'params': {}}}, 'initial_weights is a dict; give a folder'),
+  ({'initial_weights': __file__}, 'holds no trained classifier'),
   ({'input_filter': {'low_pass': {'bandwidth': 3}}}, 'input_filter is {'),
   ({'workdir': __file__}, 'workdir is .* no folder'),
   ({'images': ROWS, 'labels': None, 'class_names': CLASSES}, 'have .* class names'),
@@ -442,6 +444,18 @@ def test_a_training_is_not_resumed_with_other_arrays(tmp_path):
 def test_arguments_of_train_that_cannot_be_used_are_refused(options, message):
   arguments = {'network': Mean(), 'images': IMAGES, 'labels': LABELS % 2, 'epochs': 1, **options}
   refused(message, robustness.train, batch_size=2, **arguments)
+
+
+def test_a_training_of_a_module_begins_with_its_checkpoints(tmp_path):
+  options = {'batch_size': len(LABELS), 'workdir': tmp_path}
+  first = robustness.train(Mean(), IMAGES, LABELS % 2, epochs=3, **options)
+  folder = tmp_path / 'checkpoints' / 'network'
+  options = {'epochs': 1, 'batch_size': len(LABELS), 'initial_weights': folder}
+  options['learning_rate'] = 1e-12
+  second = robustness.train(Mean(), IMAGES, LABELS % 2, **options)
+  np.testing.assert_allclose(second.predict(IMAGES), first.predict(IMAGES), atol=1e-6)
+  assert second.provenance['initial_weights'] == 'network'
+  refused("holds 'network'", robustness.train, 'small_cnn', IMAGES, LABELS, **options)
 
 
 class Dropped(Mean):

@@ -10,7 +10,8 @@ import numpy as np
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from robustness.classifiers import from_file
+from robustness.classifiers import ClassifierSettings, from_file
+from robustness.classifiers.checkpoint_folder import CheckpointFolder
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.core.typing import Facts
 from robustness.models.architecture import Architecture
@@ -35,6 +36,23 @@ class ModuleArchitecture(Architecture):
 
 
 @dataclasses.dataclass(frozen=True)
+class ModuleFolder(CheckpointFolder):
+  """A folder of checkpoints from the training of a user's module.
+
+  Attributes:
+    module: an architecture that is the module, which is always given.
+  """
+
+  module: Architecture | None = None
+
+  @property
+  def architecture(self) -> Architecture:
+    """The module as an architecture."""
+    assert self.module is not None
+    return self.module
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainedModule(TrainedHere):
   """A user's Linen module that is trained.
 
@@ -51,6 +69,16 @@ class TrainedModule(TrainedHere):
     """The module as an architecture without published weights."""
     network = cast('Network', self.module)  # any Linen module is called like a `Network`
     return ModuleArchitecture(self.name, network, stages=(), source='', licence='')
+
+  @functools.cached_property
+  def start(self) -> ModuleFolder | None:
+    """The folder `initial_weights`, from the training of a module with arrays of equal shapes."""
+    if not self.initial_weights:
+      return None
+    names = [field.name for field in dataclasses.fields(ClassifierSettings)]
+    settings = {name: getattr(self, name) for name in names}
+    settings |= {'weights': self.initial_weights, 'initial_weights': '', 'train': False}
+    return ModuleFolder(**settings, module=self.architecture)
 
   @functools.cached_property
   def architecture_facts(self) -> Facts:
