@@ -83,7 +83,7 @@ _drawn = functools.partial(Quantity, drawn=True, better='higher')
 _headline = functools.partial(Quantity, headline=True, better='higher')
 """Returns a quantity that reports state first, given its name and words."""
 ANCHOR = _headline(
-  'accuracy_anchor', 'accuracy on anchor frames', statistic=operator.attrgetter('anchor')
+  'accuracy_anchor', 'accuracy on anchor frames', statistic=operator.attrgetter('is_anchor_right')
 )
 PM_K = _headline(
   'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', statistic=all_right_within
