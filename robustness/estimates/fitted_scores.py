@@ -5,7 +5,8 @@ last layer, z = Wf + b, is solved for from recorded features f and logits z.
 """
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -104,11 +105,15 @@ class LastLayer:
   bias: np.ndarray
 
   @classmethod
-  def solved(cls, bank: Recording) -> Self:
+  def solved(cls, bank: Recording, scored: Iterable[Recording] = ()) -> Self:
     """Returns the layer that maps recorded features to recorded logits, by least squares.
 
+    Of each recording it takes images at even distances, and for each feature the image in which it
+    is largest: the images must show every feature that is not 0 in some image.
+
     Args:
-      bank: records of N images; a subset of them is used if N is large.
+      bank: records of N images.
+      scored: records of the images that are scored, with the same network.
 
     Raises:
       InputError: there are not more images than features.
@@ -119,10 +124,15 @@ class LastLayer:
         f'the last layer has {size} features and is solved for from {count} images of config.bank: '
         'record more images than features.'
       )
-    subset = slice(None, None, max(1, count // (_IMAGES_PER_FEATURE * size)))
-    features = np.asarray(bank.features[subset], float)
+    all_features, all_logits = [], []
+    for logits, features, _ in itertools.chain([bank], scored):
+      step = max(1, len(features) // (_IMAGES_PER_FEATURE * size))
+      rows = np.union1d(np.arange(0, len(features), step), np.abs(features).argmax(0))
+      all_features.append(np.asarray(features[rows], float))
+      all_logits.append(logits[rows])
+    features = np.concatenate(all_features)
     with_ones = np.pad(features, ((0, 0), (0, 1)), constant_values=1)  # the bias is the last row
-    solution, *_ = linalg.lstsq(with_ones, bank.logits[subset])
+    solution, *_ = linalg.lstsq(with_ones, np.concatenate(all_logits))
     return cls(kernel=solution[:-1], bias=solution[-1])
 
   def __call__(self, features: np.ndarray) -> np.ndarray:

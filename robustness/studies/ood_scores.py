@@ -237,7 +237,13 @@ class OodScores(ScoresPredictions):
     # single run is both the bank and the held-out images.
     recordings = [_recording(bank, label) for bank in [*banks.values()] or tasks[:1]]
     bank, held_out = recordings[0], recordings[-1]
-    last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
+    scored = [*tasks, *unknown.values()]
+
+    @functools.cache
+    def last_layer() -> LastLayer:
+      """Returns the last layer of the network, which only 'vim', 'react' and 'ash' need."""
+      return LastLayer.solved(bank, (_recording(task, label) for task in scored))
+
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
     # The values of images of no known class, by set, and of images of known classes, by run.
     outside = {names[path]: _values(task, label, scores) for path, task in unknown.items()}

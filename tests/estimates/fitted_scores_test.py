@@ -65,6 +65,24 @@ def test_a_feature_that_is_never_active_has_no_weight_in_the_last_layer():
   assert np.abs(layer.kernel[12]).max() < 1e-9
 
 
+def test_features_that_few_images_have_are_found_in_the_bank_and_in_other_images():
+  kernel = np.concatenate([KERNEL, np.ones((2, 5))])
+  rarely, never = np.zeros((2, 400, 1), np.float32)
+  rarely[7] = 1.0  # not among images at even distances
+
+  def with_features(images: Recording, *columns: np.ndarray) -> Recording:
+    features = np.hstack([images.features, *columns])
+    return images._replace(features=features, logits=(features @ kernel + BIAS))
+
+  bank = with_features(BANK, rarely, never)
+  images = with_features(IMAGES, rarely[:3], np.ones((3, 1), np.float32))
+  layer = LastLayer.solved(bank, iter([images]))
+  np.testing.assert_allclose(layer.kernel, kernel, atol=1e-5)
+  for scored in (bank, images):
+    energies = layer.energy(scored, lambda features: features)
+    np.testing.assert_allclose(energies, ood.score_of_logits('energy', scored.logits), rtol=1e-5)
+
+
 def test_the_generalised_entropy_takes_the_largest_probabilities():
   p = np.sort(np.exp(IMAGES.logits) / np.exp(IMAGES.logits).sum(1, keepdims=True), 1)[:, 3:]
   measured = ood.generalised_entropy(IMAGES.logits, 0.5, 2)
