@@ -11,9 +11,6 @@ import dataclasses
 import functools
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
-
 from input_pipeline.settings import DataSettings
 from robustness.attacks import Attack
 from robustness.augment.policy import Policy
@@ -25,7 +22,7 @@ from robustness.models import catalog, hub
 from robustness.models.adaptation import Adaptation
 from robustness.models.architecture import Architecture, Weights
 from robustness.models.classifier import Classifier
-from robustness.models.inputs import InputFilter, Inputs
+from robustness.models.inputs import InputFilter
 from robustness.models.label_space import DATA, MERGES
 from robustness.models.position_embedding import BICUBIC, METHODS
 from robustness.models.probes import Probe
@@ -228,9 +225,8 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
       image_shape: height, width and channels of the images.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
-    if self.input_filter:  # a filter raises InputError for images that it does not fit
-      images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-      jax.eval_shape(Inputs(input_filter=self.input_filter), images)
+    if self.input_filter:
+      self.input_filter.check(image_shape)
     if self.mean and not self.needs_mean:
       raise SettingError(
         KEYS.classifier.mean,

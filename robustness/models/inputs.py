@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.registry import Part
+from robustness.core.registry import PACKAGES, Part
+
+SAME = 1e-3
+"""Largest difference of a filtered pixel that counts as rounding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,33 @@ class InputFilter(Part):
     are from `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`.
     """
 
+  def filtered(self, images: jax.Array) -> jax.Array:
+    """Returns the filtered images; InputError if they have another shape or are no floats."""
+    filtered = self(images)
+    shape, dtype = jnp.shape(filtered), jnp.result_type(filtered)
+    if shape != images.shape or not jnp.issubdtype(dtype, jnp.floating):
+      raise InputError(
+        f'the input filter {self.name!r} gives {dtype} {list(shape)} for images '
+        f'{list(images.shape)}: give floats of the shape that it gets.'
+      )
+    return filtered
+
+  def check(self, image_shape: tuple[int, int, int]) -> None:
+    """Raises InputError unless the filter takes images of this shape.
+
+    A filter of a user is refused if an image depends on the others that it is filtered with.
+    """
+    if type(self).__module__.partition('.')[0] in PACKAGES:
+      jax.eval_shape(self.filtered, jax.ShapeDtypeStruct((1, *image_shape), jnp.float32))
+      return
+    images = np.random.default_rng(0).random((2, *image_shape), np.float32)
+    both, first = (self.filtered(jnp.asarray(images[:count])) for count in (2, 1))
+    if not np.allclose(both[0], first[0], atol=SAME, equal_nan=True):
+      raise InputError(
+        f'the input filter {self.name!r} gives an image other values beside a second one than '
+        'alone: compute each image [H, W, C] of a batch for itself, without random numbers.'
+      )
+
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
@@ -52,7 +83,7 @@ class Inputs:
   def __call__(self, images: jax.Array) -> jax.Array:
     """Returns the network's input, [B, H, W, C], of images [B, H, W, C] in [0, 1]."""
     if self.input_filter:
-      images = self.input_filter(images)
+      images = self.input_filter.filtered(images)
     self.check(images.shape[-1])
     mean = jnp.asarray(self.mean, jnp.float32).reshape(1, 1, 1, -1)
     std = jnp.asarray(self.std, jnp.float32).reshape(1, 1, 1, -1)
