@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
@@ -26,7 +27,8 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.step import View
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays, view_key
-from robustness.models.adaptation import Adaptation, ImageBatch, Outputs
+from robustness.models.adaptation import Adaptation, ImageBatch, Outputs, Result
+from robustness.models.callables import check_logits
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
 ORDER = 0xADA
@@ -210,7 +212,8 @@ class AdaptingEvaluator(Evaluator):
     batch = with_scaled_image(batch)
     images, measured = self.show(variables, batch, jax.tree.map(lambda x: x[0], chunk))
     image_batch = self._image_batch(images, batch, chunk)
-    (logits, outputs), state = self._adaptation(self._apply, variables, state, image_batch)
+    result = self._adaptation(self._apply, variables, state, image_batch)
+    (logits, outputs), state = self._checked(result, len(images))
     # `clean` is empty: changes of layers are not recorded for classifiers that adapt
     fields = {**measured, **self._predictions(batch, logits, outputs, clean={})}
     return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
@@ -222,6 +225,26 @@ class AdaptingEvaluator(Evaluator):
     """
     is_mixed = self._adaptation.order == 'random'
     return 0 if is_mixed else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up
+
+  def _checked(self, result: Result, num_rows: int) -> Result:
+    """Returns what the adaptation returned for a batch of `num_rows` rows, with logits float32.
+
+    Raises:
+      InputError: it is not ((logits [rows, classes], outputs of the recorded layers), state).
+    """
+    title = f'the adaptation {self._adaptation.name!r}'
+    try:
+      (logits, outputs), state = result
+      has_outputs = {*self.outputs} <= {*outputs}
+    except (TypeError, ValueError):  # it has another structure
+      has_outputs = False
+    if not has_outputs:
+      raise InputError(
+        f'{title} must return ((logits, outputs), state), where (logits, outputs) are as `apply` '
+        f'returns them, with the layers {list(self.outputs)}.'
+      )
+    check_logits(title, logits, num_rows, self._network.num_classes)
+    return (logits.astype(jnp.float32), outputs), state
 
   def _order(self, layout: Layout, batch: Batch, order: str) -> np.ndarray:
     """Returns positions of a block's n rows in the order in which they are shown, int [n].

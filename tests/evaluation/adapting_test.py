@@ -1,6 +1,7 @@
 """Tests classifiers that adapt to a stream of images: its order, its numbers on any devices."""
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
 from robustness.measurement import evaluator_for
-from robustness.models.adaptation import ImageBatch
+from robustness.models.adaptation import Adaptation, ImageBatch
 from robustness.models.adaptation.cotta import Cotta
 from robustness.models.adaptation.eata import Eata
 from robustness.models.adaptation.sar import Sar
@@ -193,3 +194,37 @@ def test_the_identity_of_records_holds_the_adaptation():
   facts = adapting(TENT).provenance['adaptation']
   assert facts == TENT.describe()
   assert facts['batch_size'] == 8 and adapting(None).provenance == {'seed': 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Returning(Adaptation):
+  """An adaptation that returns what `change` makes of logits, outputs of layers and state."""
+
+  change: Callable = None
+
+  def __call__(self, apply, variables, state, batch):
+    logits, outputs = apply(variables, batch.images)
+    return self.change(logits, outputs, state)
+
+
+@cases(
+  'change, message',
+  (lambda z, outputs, state: ((z[:, :3], outputs), state), r"'adapting_test' gives \(8, 3\)"),
+  (lambda z, outputs, state: ((z[:1], outputs), state), r'gives \(1, 4\) for 8 images'),
+  (lambda z, outputs, state: ((z > 0, outputs), state), 'gives bool'),
+  (lambda z, outputs, state: (z, outputs), r'must return \(\(logits, outputs\), state\)'),
+  (lambda z, outputs, state: (z, state), r'must return \(\(logits, outputs\), state\)'),
+  (lambda z, outputs, state: ((z * jnp.nan, outputs), state), 'not finite.*adaptation'),
+)
+def test_an_adaptation_that_returns_no_logits_is_refused(change, message, tmp_path):
+  refused(message, recorded, Returning(batch_size=8, change=change), tmp_path)
+
+
+def test_an_adaptation_may_return_logits_in_bfloat16(tmp_path):
+  def half(logits, outputs, state):
+    return (logits.astype(jnp.bfloat16), outputs), state
+
+  halved = recorded(Returning(batch_size=8, change=half), tmp_path / 'half')
+  exact = recorded(Returning(batch_size=8, change=lambda *x: (x[:2], x[2])), tmp_path / 'exact')
+  probability = [records.table('probability') for records in (halved, exact)]
+  np.testing.assert_allclose(*probability, atol=0.02)
