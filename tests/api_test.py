@@ -616,7 +616,7 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
     refused('^the model gives', robustness.attack, key, bad, images, labels, 'pgd', 0.1)
   confident = lambda x: jnp.log(jax.nn.softmax(1e4 * linear(x)))  # noqa: E731
   arguments = key, confident, images, confident(images).argmax(1), 'pgd', 0.1
-  refused('gradient that is not finite for image', robustness.attack, *arguments)
+  refused('not finite for image .* gradient', robustness.attack, *arguments)
   by_seed = robustness.attack(0, linear, images, labels, 'pgd', 0.1, steps=3)
   np.testing.assert_array_equal(by_seed, adversarial)
   by_class = robustness.attack(0, linear, images, 2, 'pgd', 0.1, steps=3)

@@ -353,7 +353,7 @@ class Evaluator(Step):
     # taken out of `fields`, because they have other axes than [rows, views].
     totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
     worst = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
-    arrays = {name: values[:num_rows, :num_views] for name, values in fields.items()}
+    arrays = {name: _storable(values[:num_rows, :num_views]) for name, values in fields.items()}
     if self.classifier:
       self._check_outputs(arrays, batch['example_id'], views.start)
     for name, sums in totals.items():
@@ -391,9 +391,9 @@ class Evaluator(Step):
       if has_finite_image[row, view]:
         raise InputError(
           f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
-          'normalisation and the precision.'
+          'normalisation, the precision, and the input filter or adaptation if there is one.'
         )
-      if self.views.uses_classifier:  # the gradient that an attack followed was not finite
+      if self.views.uses_classifier:  # of an attack, in most cases
         raise without_finite_gradient(self.name, place)
       raise InputError(
         f'the image shown is not finite for {place}: the study, or a part of it, makes NaN or ∞.'
@@ -402,6 +402,11 @@ class Evaluator(Step):
     is_distribution = fields.pop(DISTRIBUTION, np.zeros(1))
     if is_distribution.all() and self._network.num_classes > 1:
       raise InputError(f'{self.name} {NO_LOGITS}')
+
+
+def _storable(values: np.ndarray) -> np.ndarray:
+  """Returns values as a type that files of NumPy can hold; bfloat16, which is none, as float32."""
+  return values.astype(np.float32) if values.dtype.kind == 'V' else values
 
 
 def _host_columns(batch: Batch) -> Batch:

@@ -462,15 +462,16 @@ def without_gradient(name: str) -> InputError:
 
 
 def without_finite_gradient(name: str, place: str) -> InputError:
-  """Returns the error for an attack that NaN gradients stop; `name` is the classifier's label.
+  """Returns the error for attacked images of NaN; `name` is the classifier's label.
 
+  The cause is a gradient of NaN, or an attack in a user's file that makes them of a finite one.
   `place` says for which images, such as 'example 3, clean'.
   """
   return InputError(
-    f'{name} has a gradient that is not finite for {place}, so an attack makes no image. The '
-    'logarithm of a probability of exactly 0 is a frequent cause: give the logits before the '
-    'softmax, or jnp.log(jnp.maximum(probabilities, jnp.finfo(jnp.float32).tiny)); see '
-    'docs/your_model.md.'
+    f'the attacked image is not finite for {place}: {name} has a gradient there that is not '
+    'finite, or the attack makes NaN, if it is your own. The logarithm of a probability of exactly '
+    '0 is a frequent cause of such a gradient: give the logits before the softmax, or '
+    'jnp.log(jnp.maximum(probabilities, jnp.finfo(jnp.float32).tiny)); see docs/your_model.md.'
   )
 
 

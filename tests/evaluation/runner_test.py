@@ -485,6 +485,18 @@ def test_shown_images_that_are_no_images_are_refused(show, message):
   refused(message, table, runner, tiny_rows(), 8, 5)
 
 
+def test_measures_in_bfloat16_are_recorded_in_float32(tmp_path):
+  def measure(row, image, view):
+    return {'level': image.mean().astype(jnp.bfloat16)}
+
+  runner = evaluator(views=dataclasses.replace(identity(), measure=measure))
+  records = Records(tmp_path, runner.layout(21), {})
+  runner.evaluate(tiny_rows(), records)
+  levels = Records.open(tmp_path).table('measure/level')
+  assert levels.dtype == np.float32
+  np.testing.assert_allclose(levels[:, 0], tiny_rows().images.mean((1, 2, 3)), rtol=0.01)
+
+
 @cases(
   'changes, message',
   ({'ids': np.zeros(2, np.int32)}, 'distinct integers'),
@@ -501,8 +513,8 @@ def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():
     return jnp.log(jax.nn.softmax(scores)), {}
 
   views = AttackError(attacks=('pgd',), epsilons=()).views(SHAPE)
-  cause = r'view 1 .*probability of exactly 0.*maximum'
-  message = rf'gradient that is not finite for example \d+, {cause}'
+  cause = r'view 1 .*gradient.*probability of exactly 0.*maximum'
+  message = rf'attacked image is not finite for example \d+, {cause}'
   refused(message, table, answering(saturated, views=views), tiny_rows(), 8, 5)
 
 
