@@ -11,7 +11,7 @@ from importlib.metadata import version
 from robustness import __version__
 from robustness.config import packaged
 from robustness.core import disk, environment_variables, plain_characters
-from robustness.core.errors import InputError, exits_refused
+from robustness.core.errors import InputError, error_of_user, exits_refused
 
 INTERRUPTED = 'interrupted before anything was begun.'
 USAGE = """\
@@ -76,6 +76,8 @@ def _advice(error: Exception) -> str | None:
   advice = environment_variables.advice(error)
   if advice is None and isinstance(error, OSError):
     advice = disk.advice(error, '')
+  if advice is None and (refused := error_of_user(error)):
+    advice = str(refused)
   return advice
 
 

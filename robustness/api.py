@@ -40,8 +40,14 @@ from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import random_keys, user_data
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
-from robustness.core.errors import InputError, naming_arguments, renaming_section
+from robustness.core.errors import (
+  InputError,
+  naming_arguments,
+  renaming_section,
+  users_errors_refused,
+)
 from robustness.core.paths import expanded
+from robustness.core.random_keys import without_global_draws
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
@@ -407,6 +413,7 @@ def read(directory: str | os.PathLike[str]) -> Results:
   return results
 
 
+@users_errors_refused()
 def run(
   config: str,
   directory: str | os.PathLike[str],
@@ -635,7 +642,7 @@ def attack(
   with renaming_section(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
     labels = jnp.broadcast_to(jnp.asarray(labels), len(images))
-    attacked = parsed.worst(1, keys, logits, images, labels)
+    attacked = without_global_draws(parsed.worst)(1, keys, logits, images, labels)
   if not isinstance(attacked, jax.core.Tracer):
     invalid = np.flatnonzero(~np.isfinite(attacked).all((1, 2, 3)))
     if len(invalid):
@@ -672,7 +679,8 @@ def apply_policy(
   name, labels = ('target', labels.astype(jnp.float32)) if labels.ndim == 2 else ('label', labels)
   batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
   try:
-    augmented = as_policy(policy)(batch, jax.random.bits(as_key(key)), jnp.int32(0))
+    augment = without_global_draws(as_policy(policy))
+    augmented = augment(batch, jax.random.bits(as_key(key)), jnp.int32(0))
   except KeyError as error:  # an augmentation needs the column 'target', and there is 'label'
     fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
     raise InputError(f'the policy needs the column {error}: {fix}.') from error

@@ -25,7 +25,7 @@ from robustness.config import packaged
 from robustness.config.experiment import Experiment
 from robustness.config.recorded import recorded
 from robustness.core import compilation_cache, disk, environment_variables, plain_characters
-from robustness.core.errors import InputError, causes, exits_refused
+from robustness.core.errors import InputError, causes, error_of_user, exits_refused
 from robustness.core.paths import expanded
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
@@ -228,6 +228,8 @@ def _exit_status(work: Callable[[], None], directory: str = '') -> int:
       return exit_with(BAD_INPUT, f'{advice}{saved}')
     if advice := environment_variables.advice(error) or disk.advice(error, directory):
       return exit_with(BAD_INPUT, advice)
+    if refused := error_of_user(error):
+      return exit_with(BAD_INPUT, str(refused))
     raise
   return 0
 

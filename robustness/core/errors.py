@@ -12,6 +12,9 @@ import argparse
 import contextlib
 import contextvars
 import difflib
+import os
+import pathlib
+import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,6 +24,13 @@ _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('s
 
 MAX_VALUE_LENGTH = 300
 """Most characters of a value in a sentence."""
+MAX_REASON_LENGTH = 600
+"""Most characters of the text of an error that a user's code raised."""
+USERS_FILES: set[str] = set()
+"""Files of installed packages that a name `package.module:NAME` refers to."""
+_ROOT = pathlib.Path(__file__).parents[2]
+_OWN_FOLDERS = tuple(f'{_ROOT / name}{os.sep}' for name in ('robustness', 'input_pipeline'))
+"""The folders with the code of this project."""
 
 
 class InputError(ValueError):
@@ -109,7 +119,8 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
   actual |= {'config.classifier.name': 'model', augment: 'policy', f'{augment}.policy': 'policy'}
   token = _sections.set({**actual, 'config.study.name': 'study', 'config.data': data})
   try:
-    yield
+    with users_errors_refused():
+      yield
   finally:
     _sections.reset(token)
 
@@ -145,6 +156,51 @@ def exits_refused() -> Iterator[None]:
       f'{frame.filename}, line {frame.lineno}, called sys.exit({error.code!r}): a file that a run '
       'uses must return or raise an error.'
     ) from error
+
+
+@contextlib.contextmanager
+def users_errors_refused() -> Iterator[None]:
+  """A context that turns errors of a user's code into an InputError, see `error_of_user`."""
+  try:
+    yield
+  except Exception as error:
+    if refused := error_of_user(error):
+      raise refused from error
+    raise
+
+
+def error_of_user(error: BaseException) -> InputError | None:
+  """Returns an InputError that names the line of the user's code that raised an error.
+
+  Errors of JAX in a function that it traces have a traceback of many frames, of which one matters.
+  The result is None for an InputError, for an error that no code of a user was running in, and for
+  errors of memory and of compiled programs, which may come at any line.
+  """
+  is_of_user = isinstance(error, Exception) and not isinstance(error, InputError | MemoryError)
+  if not is_of_user or type(error).__name__ == 'JaxRuntimeError':
+    return None
+  steps = list(traceback.walk_tb(error.__traceback__))
+  files = [frame.f_code.co_filename for frame, _ in steps]
+  # the frames above the first one of this project are of the caller
+  first = next((k for k, file in enumerate(files) if not is_users(file)), len(files))
+  users = [step for step, file in zip(steps[first:], files[first:], strict=True) if is_users(file)]
+  if not users:
+    return None
+  frame, line = users[-1]
+  lines = str(error).splitlines()
+  if type(error).__module__.startswith('jax'):  # further lines but the last name its own functions
+    lines = lines[:1] + [text for text in lines[1:] if text.startswith('See ')]
+  reason = ' '.join(' '.join(lines).split())[:MAX_REASON_LENGTH]
+  place = f'{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_qualname}'
+  return InputError(f'{place}, raised {type(error).__name__}: {reason}')
+
+
+def is_users(file: str) -> bool:
+  """Returns whether a file of a frame is a user's: not of this project, Python or a package."""
+  parts = pathlib.Path(file).parts
+  if file.startswith('<') or 'site-packages' in parts or 'dist-packages' in parts:
+    return file in USERS_FILES
+  return not file.startswith((*_OWN_FOLDERS, sysconfig.get_path('stdlib') + os.sep))
 
 
 def or_column(name: str) -> str:

@@ -7,15 +7,26 @@ Nor do JAX's defaults: the implementation of keys is named, and the flag that de
 turns keys into numbers (`jax_threefry_partitionable`) is set here.
 """
 
+import functools
+import pickle
+import random
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, is_users
 
+T = TypeVar('T')
+"""Any type."""
+_RETRACED = jax.make_user_context()  # type: ignore[no-untyped-call]
+"""A context with a new value of which JAX traces jitted functions again."""
 FLAG = 'jax_threefry_partitionable'
 """JAX's flag for partitionable Threefry."""
 
@@ -64,6 +75,60 @@ def stream(seed: int | jax.Array, name: str) -> jax.Array:
   names are independent.
   """
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
+
+
+def without_global_draws(function: Callable[..., T]) -> Callable[..., T]:
+  """Returns a function for JAX to trace that refuses draws of global generators in a user's code.
+
+  A number of `np.random` or Python's `random` would be drawn once, while the function is traced,
+  and be a constant of the compiled program: the same for every image, view and step.
+  """
+
+  @functools.wraps(function, updated=())  # a function may be an object with fields
+  def checked(*arguments: Any, **keywords: Any) -> T:
+    """Calls `function`; InputError if a user's code in it has changed a global generator."""
+    states = _global_states()
+    result = function(*arguments, **keywords)
+    # Another thread may have drawn. A second call finds the function that draws, if there is one.
+    if _global_states() != states and (place := _place_of_draw(function, arguments, keywords)):
+      raise InputError(
+        f'{place} draws from np.random or random while it is compiled, so that all images and '
+        'steps would have the same numbers: draw by jax.random from the key that it is given, or '
+        'numbers that never change from np.random.default_rng(SEED).'
+      )
+    return result
+
+  return checked
+
+
+def _global_states() -> tuple[object, ...]:
+  """Returns the states of the global generators of NumPy and Python."""
+  return pickle.dumps(np.random.get_state()), random.getstate()
+
+
+def _place_of_draw(
+  function: Callable[..., object], arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> str:
+  """Returns the user's function that changes a global generator in a call; '' if there is none."""
+  states, places, is_of_user = _global_states(), list[str](), functools.cache(is_users)
+
+  def observe(frame: FrameType, event: str, _: object) -> None:
+    """Notes a user's function that returns with other states than it or one in it began with."""
+    nonlocal states
+    if event not in ('call', 'return') or not is_of_user(frame.f_code.co_filename):
+      return
+    before, states = states, _global_states()
+    if event == 'return' and states != before:
+      places.append(f'{frame.f_code.co_qualname} in {frame.f_code.co_filename}')
+
+  profile = sys.getprofile()
+  with _RETRACED(object()):  # otherwise functions that are jitted themselves are not called again
+    sys.setprofile(observe)
+    try:
+      function(*arguments, **keywords)
+    finally:
+      sys.setprofile(profile)
+  return places[0] if places else ''
 
 
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:

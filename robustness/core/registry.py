@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import ClassVar, Generic, Self, TypeVar
 
 from robustness.core import settings
-from robustness.core.errors import InputError, SettingError, key_name, nearest
+from robustness.core.errors import USERS_FILES, InputError, SettingError, key_name, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
@@ -488,6 +488,7 @@ def load(reference: str, key: str) -> FromFile:
     if is_module:
       module = importlib.import_module(path)
       file = pathlib.Path(inspect.getfile(module))
+      USERS_FILES.add(str(file))
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if not is_module:
       module = _run(file, digest)

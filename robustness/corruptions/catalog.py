@@ -277,6 +277,7 @@ def _checked_and_corrupted(
 
 
 @functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'between', 'static'))
+@random_keys.without_global_draws
 def _corrupt(
   key: jax.Array,
   images: jax.Array,

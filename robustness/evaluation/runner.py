@@ -18,6 +18,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
+from robustness.core.random_keys import without_global_draws
 from robustness.core.rows import (
   Batch,
   Rows,
@@ -299,8 +300,8 @@ class Evaluator(Step):
     # The copy's method `_logits` is replaced by a jitted one: attacks call it many times, and with
     # `jit` it is traced only once for each shape.
     vars(traced)['_logits'] = jax.jit(self._logits)
-    prepared = jax.eval_shape(self._prepare, batch)
-    jax.eval_shape(traced.show, variables, prepared, first_view)
+    prepared = jax.eval_shape(without_global_draws(self._prepare), batch)
+    jax.eval_shape(without_global_draws(traced.show), variables, prepared, first_view)
 
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the rows with further columns that the views need (`Views.add_columns`), if any."""

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from robustness.core.random_keys import without_global_draws
 from robustness.core.typing import PyTree
 
 T = TypeVar('T')
@@ -93,7 +94,7 @@ class MeshParallel:
       call first waits until fewer than `MAX_OUTSTANDING` calls are unfinished.
     """
     compiled = jax.jit(
-      step,
+      without_global_draws(step),
       in_shardings=tuple(self._shardings[kind] for kind in inputs),
       out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
       donate_argnums=tuple(donate),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from robustness.core.random_keys import without_global_draws
 from robustness.core.typing import PyTree
 from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 
@@ -39,7 +40,10 @@ class PmapParallel(MeshParallel):
     """
     del inputs, outputs
     compiled = jax.pmap(
-      step, axis_name=self.axis_name, devices=self.devices, donate_argnums=tuple(donate)
+      without_global_draws(step),
+      axis_name=self.axis_name,
+      devices=self.devices,
+      donate_argnums=tuple(donate),
     )
     return self._with_call_limit(compiled)
 

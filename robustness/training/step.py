@@ -374,7 +374,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
     return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
 
   batch = jax.tree.map(batch_shape, columns)
-  step = TrainStep(training)
+  step = random_keys.without_global_draws(TrainStep(training))
   jax.eval_shape(jax.vmap(step, (None, 0), axis_name=axis) if axis else step, state, batch)
 
 

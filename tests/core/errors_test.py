@@ -6,12 +6,22 @@ import pickle
 import re
 import sys
 
+import jax
+import numpy as np
 import pytest
 
 from robustness.__main__ import main
 from robustness.cli import running
 from robustness.config.defaults import default_config
-from robustness.core.errors import KEYS, SettingError, exits_refused, key_name, renaming_section
+from robustness.core.errors import (
+  KEYS,
+  SettingError,
+  exits_refused,
+  key_name,
+  renaming_section,
+  users_errors_refused,
+)
+from robustness.core.random_keys import without_global_draws
 from tests.cases import cases
 from tests.imports_test import modules
 from tests.refusals import refused
@@ -91,6 +101,40 @@ def test_sys_exit_is_refused_with_its_line_except_in_argparse():
   refused(r'errors_test\.py, line \d+, called sys\.exit\(0\)', ended)
   with pytest.raises(SystemExit), exits_refused():
     argparse.ArgumentParser().parse_args(['--help'])
+
+
+class Mine:
+  """Functions of a user with errors, of JAX and of Python."""
+
+  def __call__(self, x):
+    return -x if x.mean() > 0 else x @ np.ones((7, 7))
+
+  def missing(self, x):
+    return {}[str(x)]
+
+
+@cases(
+  'x, function, text',
+  (np.zeros((2, 3)), Mine(), 'Mine.__call__, raised ValueError: .*size'),
+  (np.ones((2, 3)), jax.jit(Mine()), 'Mine.__call__, raised TracerBoolConversionError: A[^.]*[.]'),
+  (3, Mine().missing, "Mine.missing, raised KeyError: '3'"),
+)
+def test_errors_of_a_users_code_name_its_line(x, function, text):
+  def work():
+    with users_errors_refused():
+      without_global_draws(function)(x)  # calls it in a file of this project
+
+  message = refused(rf'errors_test.py, line \d+, in {text}', work)
+  assert 'was created on line' not in message and 'tracing the function' not in message
+
+
+def test_errors_of_this_project_and_of_memory_are_raised_as_they_are():
+  def of_memory():
+    raise MemoryError
+
+  for error, function in ((MemoryError, of_memory), (TypeError, None)):
+    with pytest.raises(error):
+      users_errors_refused()(without_global_draws(function))()
 
 
 @pytest.mark.parametrize('text', ['import sys\nsys.exit(0)', 'def get_config():\n  exit(0)'])

@@ -1,14 +1,20 @@
 """Tests random keys: what they depend on, and that their numbers stay between releases."""
 
+import random
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import robustness
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS, policy
 from robustness.core import random_images, random_keys
 from robustness.evaluation import study as studies
+from robustness.parallel import MeshParallel, PmapParallel
+from robustness.parallel.mesh import REPLICATED
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -103,3 +109,72 @@ def test_whole_images_have_the_numbers_of_their_shape(shape):
   np.testing.assert_array_equal(random_images.bits(key, shape), bits)
   np.testing.assert_array_equal(random_images.uniform(key, shape), jax.random.uniform(key, shape))
   np.testing.assert_allclose(random_images.normal(key, shape), normal, rtol=2e-6, atol=1e-6)
+
+
+@jax.jit
+def jitted(x):
+  """Adds a number of a global generator, which the cache of JAX would keep."""
+  return x + np.random.normal()
+
+
+@pytest.mark.parametrize(
+  'shake',
+  [
+    lambda x: x + np.random.normal(size=3),
+    lambda x: x + random.gauss(0, 1),
+    jitted,
+    jax.vmap(lambda x: x + np.random.rand()),
+  ],
+)
+def test_draws_of_global_generators_in_a_traced_function_are_refused(shake):
+  compiled = jax.jit(random_keys.without_global_draws(lambda x: shake(x)))
+  text = refused('random_keys_test.py draws from np.random', compiled, jnp.zeros(3))
+  assert text.startswith(('test_draws_of_global', '<lambda>', 'jitted'))
+
+
+def test_generators_of_their_own_and_draws_of_other_threads_are_not_refused():
+  calls = []
+
+  def draws_elsewhere(x):
+    if not calls:
+      thread = threading.Thread(target=random.random)
+      thread.start()
+      thread.join()
+    calls.append(x)
+    return x + np.random.default_rng(0).normal() + random.Random(0).random()
+
+  value = jax.jit(random_keys.without_global_draws(draws_elsewhere))(0.0)
+  assert len(calls) == 2 and np.isfinite(value)
+
+
+SHAKEN = """
+import numpy as np
+
+from robustness.augment import Augmentation
+from robustness.corruptions.corruption import corruption
+
+
+class Shake(Augmentation):
+  resembles = ()
+
+  def __call__(self, key, example):
+    return {**example, 'image': example['image'] + np.random.normal()}
+
+
+@corruption('sigma', {32: (1, 2, 3, 4, 5), 224: (1, 2, 3, 4, 5)}, family='alone')
+def shake(key, image, strength):
+  return image + strength['sigma'] * np.random.normal(size=image.shape)
+
+"""
+
+
+def test_steps_and_functions_of_arrays_refuse_global_draws(tmp_path):
+  (tmp_path / 'shaken.py').write_text(SHAKEN)
+  images = np.zeros((2, 8, 8, 3), np.float32)
+  name = f'{tmp_path}/shaken.py'
+  message = 'in .*shaken.py draws from'
+  refused(message, robustness.apply_policy, 0, images, np.zeros(2, int), [f'{name}:Shake'])
+  refused(message, robustness.corrupt, 0, images, f'{name}:shake', 3)
+  for parallel in (MeshParallel(), PmapParallel()):
+    step = parallel.compile(lambda x: x + np.random.normal(), (REPLICATED,), REPLICATED)
+    refused('lambda.*draws from', step, parallel.replicate(np.zeros(2)))

@@ -489,7 +489,7 @@ def test_measures_in_bfloat16_are_recorded_in_float32(tmp_path):
   def measure(row, image, view):
     return {'level': image.mean().astype(jnp.bfloat16)}
 
-  runner = evaluator(views=dataclasses.replace(identity(), measure=measure))
+  runner = evaluator(views=dataclasses.replace(stored_view(), measure=measure))
   records = Records(tmp_path, runner.layout(21), {})
   runner.evaluate(tiny_rows(), records)
   levels = Records.open(tmp_path).table('measure/level')
