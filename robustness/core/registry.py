@@ -430,7 +430,8 @@ class FromFile:
     value: the object.
     name: NAME of the reference.
     path: path of the file that defines it.
-    digest: SHA-256 of the file, as hexadecimal.
+    digest: SHA-256 of the file, as hexadecimal; if it imports files of its folder, of the digests
+      of all of them.
   """
 
   value: object
@@ -492,6 +493,8 @@ def load(reference: str, key: str) -> FromFile:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if not is_module:
       module = _run(file, digest)
+    imports = _imports_of_folder(file.absolute(), (module.__package__ or '') if is_module else '')
+    digests = [digest, *map(_digest_when_imported, imports)]
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
@@ -503,6 +506,8 @@ def load(reference: str, key: str) -> FromFile:
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   if name not in vars(module):
     raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file), "defined")}')
+  if len(digests) > 1:
+    digest = hashlib.sha256(' '.join(digests).encode()).hexdigest()
   return FromFile(vars(module)[name], name, file, digest)
 
 
@@ -518,20 +523,55 @@ def _defined_names(file: pathlib.Path) -> list[str]:
   return [name for name in names if not name.startswith('_')]
 
 
-def _imported_names(file: pathlib.Path) -> set[str]:
-  """Returns the first parts of the names of all modules that a Python file imports."""
+def _imported_names(file: pathlib.Path, package: str = '') -> set[str]:
+  """Returns the names of all modules that a Python file imports, as far as its text says.
+
+  'from a import b' imports the module 'a', and 'a.b' if b is a module. `package` is the package
+  that relative imports begin from.
+  """
   names = []
   for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
     if isinstance(node, ast.Import):
       names += [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-      names.append(node.module)
-  return {name.partition('.')[0] for name in names}
+    elif isinstance(node, ast.ImportFrom):
+      parents = package.split('.')
+      base = parents[: len(parents) - node.level + 1] if node.level else []
+      module = '.'.join(filter(None, (*base, node.module)))
+      names += [module, *(f'{module}.{alias.name}' for alias in node.names)]
+  return set(names)
+
+
+def _imports_of_folder(file: pathlib.Path, package: str) -> list[pathlib.Path]:
+  """Returns the files in the folder of a file that it imports, and that these import.
+
+  `package` is the package of the file; '' if it is run like a script.
+  """
+  files, to_read, prefix = [file], [(file, package)], f'{package}.'.lstrip('.')
+  while to_read:
+    for name in _imported_names(*to_read.pop()):
+      parts = name.removeprefix(prefix).split('.')
+      if not name.startswith(prefix) or parts[0] in ('', *PACKAGES):
+        continue
+      for count in range(1, len(parts) + 1):
+        path, module = file.parent.joinpath(*parts[:count]), prefix + '.'.join(parts[:count])
+        sources = {path.with_suffix('.py'): module.rpartition('.')[0], path / '__init__.py': module}
+        for source, parent in sources.items():
+          if source not in files and source.is_file():
+            files.append(source)
+            to_read.append((source, parent))
+  return sorted(files[1:])
+
+
+@functools.cache
+def _digest_when_imported(file: pathlib.Path) -> str:
+  """Returns the SHA-256 of an imported file, which Python does not import again if it changes."""
+  return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _check_imports(file: pathlib.Path) -> None:
   """Raises InputError if a file would import another module in place of one in its folder."""
-  for name in _imported_names(file).difference(PACKAGES):
+  names = {name.partition('.')[0] for name in _imported_names(file)}
+  for name in names.difference(PACKAGES, {''}):
     paths = file.parent / f'{name}.py', file.parent / name / '__init__.py'
     spec = importlib.util.find_spec(name) if any(path.is_file() for path in paths) else None
     if spec is None or spec.origin is None:

@@ -110,6 +110,39 @@ def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file):
   assert registry.load(f'{file}:Invert', WHERE).digest != first.digest
 
 
+def test_the_digest_of_a_file_is_also_of_the_files_beside_it_that_it_imports(tmp_path):
+  texts = {
+    'mine.py': 'def part():\n  import beside, package',
+    'beside.py': 'import beside_b',
+    'package/__init__.py': 'from . import more',
+  }
+  (tmp_path / 'package').mkdir()
+  for name in (*texts, 'beside_b.py', 'package/more.py', 'other.py'):
+    (tmp_path / name).write_text(texts.get(name, ''))
+
+  def digest_after_change_of(name):
+    with (tmp_path / name).open('a') as file:
+      file.write('\nX = 1')
+    registry._digest_when_imported.cache_clear()  # another process
+    return registry.load(f'{tmp_path}/mine.py:part', WHERE).digest
+
+  first = digest_after_change_of('other.py')
+  assert digest_after_change_of('other.py') == first  # it is not imported
+  imported = 'beside.py', 'beside_b.py', 'package/__init__.py', 'package/more.py'
+  assert len({first, *map(digest_after_change_of, imported)}) == 5
+
+
+def test_the_digest_of_an_installed_module_is_also_of_its_imports(tmp_path, monkeypatch):
+  monkeypatch.syspath_prepend(tmp_path)
+  digests = []
+  for name, value in (('pack_a', 1), ('pack_b', 2)):
+    (tmp_path / name).mkdir()
+    for file, text in (('helper', f'X = {value}'), ('parts', 'from .helper import X as part')):
+      (tmp_path / name / f'{file}.py').write_text(text)
+    digests.append(registry.load(f'{name}.parts:part', WHERE).digest)
+  assert digests[0] != digests[1]
+
+
 def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections():
   assert {'low_pass', 'high_pass'} == set(FILTERS.classes())
   assert FILTERS.default_sections()['low_pass'] == {'bandwidth': 15}
