@@ -111,6 +111,9 @@ class AttackStudy(Study):
     """Raises InputError for a setting that is not valid, of the study or of an attack."""
     super().__post_init__()
     classes = [_label_and_class(entry)[1] for entry in self.attacks]
+    by_name = {attack.name: attack for attack in classes}
+    has_one_of_each_name = all(by_name[attack.name] is attack for attack in classes)
+    self.require(has_one_of_each_name, 'attacks', 'without two files that define the same NAME')
     # The norms in which all attacks can be run.
     norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
     radius = self.common_settings.get('epsilon', Attack.epsilon)

@@ -148,6 +148,10 @@ def test_an_attack_has_the_settings_of_its_section_and_the_ball_of_the_study(tmp
   assert (default.confidence, default.half_width, default.steps) == (0.0, 2.0, 3)
   assert (strong.steps, strong.half_width, pgd.steps) == (99, 5.0, 10)
   assert {(attack.norm, attack.epsilon) for attack in study.runs.values()} == {('l2', 0.5)}
+  other = tmp_path / 'other.py'
+  other.write_text(file.read_text())  # results state one digest for each NAME
+  message = bad_setting('config.study.attacks', words='two files that define the same NAME')
+  refused(message, AttackError, attacks=(reference, f'other={other}:Own'))
   settings = study.describe()['attack']
   inherited = {'step_size': 0.0, 'random_start': True, 'loss': 'cross_entropy'}
   assert settings['Own'] == {'confidence': 0.0, 'half_width': 2.0, 'steps': 3, **inherited}
