@@ -248,6 +248,11 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
     kind = section.get_type(last_word)
     if not equals and kind is not bool:
       raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
+    if kind is type(None):
+      raise InputError(
+        f'config.{path} is None, so that the type of {text!r} is unknown: give the setting another '
+        'default in your file, such as 0.0 or ().'
+      )
     # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
     arguments = ['', f'{flag}.value{equals}{_as_python_tuple(text) if kind is tuple else text}']
     parsed, single_key = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})

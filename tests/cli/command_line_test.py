@@ -199,6 +199,20 @@ def test_a_setting_that_cannot_be_set_is_refused_by_name(arguments, message):
   refused(message, read, *arguments)
 
 
+def test_a_setting_of_a_users_part_without_a_type_is_refused(tmp_path):
+  text = """
+import dataclasses
+from robustness.studies.accuracy import Accuracy
+
+@dataclasses.dataclass(frozen=True)
+class Own(Accuracy):
+  share: float | None = None
+"""
+  (tmp_path / 'own.py').write_text(text)
+  name = f'--config.study.name={tmp_path}/own.py:Own'
+  refused('config.study.share is None', read, HEAT_MAP, name, '--config.study.share=.5')
+
+
 PAIR = f'{HEAT_MAP}:cifar10_pair'
 
 
