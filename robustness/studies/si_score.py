@@ -132,6 +132,9 @@ class SiScore(Study):
     for key in ('areas', 'angles', 'xs', 'ys'):
       values = getattr(self, key)
       self.require(bool(values) and len(set(values)) == len(values), key, 'distinct')
+      if key == 'angles':  # the same scenes would count twice
+        num_directions = len({angle % 360 for angle in values})
+        self.require(num_directions == len(values), key, 'different, and no whole turns apart')
       # A cross uses the values of all four, a grid has a single area.
       is_used = is_cross or (is_grid and key == 'areas' and len(values) == 1)
       is_default = values == getattr(SiScore, key)

@@ -284,6 +284,8 @@ def test_designs_follow_the_settings_and_a_design_without_scenes_is_refused(tmp_
   for factor, areas in (('location', (0.1,)), ('grid', (0.1, 0.2))):
     message = 'areas is .0.1.*left out where .*factor is'
     refused(message, SiScore, factor=factor, areas=areas)
+  for angles in ((0.0, 90.0, 360.0), (-90.0, 270.0)):
+    refused('no whole turns apart', SiScore, factor='cross', angles=angles)
   for places, least in (((0.5,), 0.95), ((0.3,), 0.5), ((0.1, 0.5), 0.5)):
     assert SiScore(factor='cross', xs=places).design.min_inside == least
     assert designs.cross('mine', xs=places).min_inside == least
