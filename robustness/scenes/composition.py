@@ -59,7 +59,8 @@ def compose(
 
   Raises:
     InputError: The cutout is not [h, w, 4], or the background no square [S, S, 3]; or a value that
-      is not traced is out of range, or the alpha of the cutout is 0 everywhere.
+      is not traced is out of range, the alpha of the cutout is 0 everywhere, or the area is less
+      than a pixel high or wide.
   """
   cutout, background = as_array('cutout', cutout), as_array('background', background)
   is_square = background.shape[2:] == (3,) and background.shape[0] == background.shape[1]
@@ -76,6 +77,16 @@ def compose(
   colours, canvas = _as_floats('cutout', cutout), _as_floats('background', background)
   if not isinstance(cutout, jax.core.Tracer) and not np.asarray(cutout)[..., 3].any():
     raise InputError('the alpha of the cutout is 0 everywhere: there is nothing to paste.')
+  height, width = cutout.shape[:2]
+  side = background.shape[0]
+  if not isinstance(area, jax.core.Tracer):
+    share = float(np.asarray(area))
+    shorter = min(height, width) * math.sqrt(share / (height * width)) * side  # in pixels
+    if shorter < 1 - 1e-6:  # up to rounding, at which a side of 1 pixel may be a little less
+      raise InputError(
+        f'area is {area}, at which a cutout of {height} × {width} pixels is less than a pixel high '
+        f'or wide on a background of {side} × {side}: give a larger area or background.'
+      )
   return _paste(colours, canvas, (area, angle, x, y))
 
 

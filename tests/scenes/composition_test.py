@@ -229,6 +229,8 @@ def test_unusable_cutouts_backgrounds_and_factors_are_refused(parts):
   )
   refused('cutout are int64', scenes.compose, cutout.astype(int), background, **FACTORS)
   refused('alpha of the cutout is 0', scenes.compose, 0 * cutout, background, **FACTORS)
+  tiny = {**FACTORS, 'area': 1e-6}
+  refused('less than a pixel high or wide', scenes.compose, cutout, background, **tiny)
   for name, value in (('area', 20.0), ('area', 0), ('x', 64), ('y', -0.1), ('angle', np.nan)):
     factors = {**FACTORS, name: value}
     refused(f'^{name} is {value}; it must be', scenes.compose, *parts, **factors)
