@@ -167,7 +167,8 @@ def _writable(path: pathlib.Path) -> Iterator[None]:
     if error.errno not in disk.NOT_WRITABLE:
       raise
     raise InputError(
-      f'workdir {path} cannot be written to ({error.strerror}); give another {WORKDIR:--}.'
+      f'workdir {path} cannot be written to ({error.strerror}): give another workdir, or change '
+      'its permissions.'
     ) from error
 
 
