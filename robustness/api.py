@@ -144,7 +144,7 @@ def measure(
       where the first is the baseline. None is for a study of images alone.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
       `tf.data.Dataset`, PyTorch or Grain; or a data set or loader of MAITE. These are read into
-      memory. `Rows`, and a source or `DataSettings` of `input_pipeline`, are not.
+      memory. `Rows`, or a source or `DataSettings` of `input_pipeline`, are read as needed.
     labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
       of images.
     columns: further columns of the images by name, [N, ...], such as `group_id` and `offset` for

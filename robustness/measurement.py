@@ -300,10 +300,10 @@ def evaluator_for(
         f'{classifier.adaptation.key("fisher_weight")}=0.'
       )
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
-    # Views that use the classifier are slow to make again; `pictured` stores images of mistakes
-    # with the records.
+    # Images of views that use the classifier, such as attacks, are slow to make again. Those of
+    # mistakes are stored with the records, for views in which all rows count.
     table = study.view_table(rows.image_shape)
-    if table.counted is None:  # all rows count in all views
+    if table.counted is None:
       options['pictured'] = table
   return evaluator_class(
     classifier,

@@ -219,6 +219,7 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
       yield 0, 0  # clean
       pairs = zip(ids.tolist(), group.tolist(), strict=True)
       levels = [self._training_level(example_id, number) for example_id, number in pairs]
+      # images at NOWHERE are left out
       yield np.where(group > 0, group, NOWHERE), levels
 
     return self._transformed(rows, groups, TRAIN_STREAM, views)

@@ -100,7 +100,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
     choice('encoding', self.encoding, OPTIONS)
 
   def levels(self) -> Design:
-    """Returns the design: the given one, or the published one with the config's name."""
+    """Returns the levels of the scenes: the given ones, or those published under the name."""
     return self.design or designs.published(self.name)
 
 

@@ -103,8 +103,8 @@ class Environments(Source):
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
     """Returns whether images of a split may be in a split of another source.
 
-    The splits 'train' and 'clean' have common images. Splits of other shares have them too, for the
-    test images of one share are trained on with another.
+    This is so for equal splits, for 'train' and 'clean', and for any splits of sources with another
+    `test_share`, as images that are tested on with one share are trained on with another.
     """
     if not isinstance(other, Environments) or self.path != other.path:
       return False
@@ -473,8 +473,8 @@ def _log_choice(first: str, names: tuple[str, ...]) -> None:
 def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
   """Returns whether a split contains the images of classes in an environment, bool [...].
 
-  'test' contains every cell, 'train' all classes of E_0 and the classes of group C_k in E_k, and
-  'clean' all classes of E_0.
+  'test' contains all classes in all environments. 'train' contains all classes in the clean
+  environment E_0, and in E_k only the classes of group k. 'clean' contains all classes in E_0.
 
   Args:
     split: 'train', 'clean' or 'test'.

@@ -32,17 +32,18 @@ class Square(Attack):
   grows. The windows shrink in the course of the steps.
 
   In ℓ∞ the first change is vertical stripes of ±ε. A proposal moves each channel of a window by
-  ±2ε, clipped to the ball. In ℓ2 and ℓ1 the first change is a grid of tiles, and a proposal moves
-  the norm of the change from one window to another, which gets two halves of opposite sign that
-  peak in their middle. In ℓ2 the entire change is then scaled to the length ε and clipped to
-  [0, 1]. In ℓ1 the window that gets the norm gets it times the number of channels, as in the
+  ±2ε, clipped to the ball. In ℓ2 and ℓ1 the first change is a grid of tiles. A proposal takes the
+  change out of one window and puts a change of the same norm into another: two halves of opposite
+  sign that peak in their middle. In ℓ2 the entire change is then scaled to the length ε and clipped
+  to [0, 1]. In ℓ1 the window that gets the norm gets it times the number of channels, as in the
   authors' code, and the entire change is projected onto the ball.
 
   Windows have corners and sizes as in the authors' code, where they never reach the last row and
   column. In that code the images of a batch share windows and signs in ℓ∞.
 
   Attributes:
-    queries: Number n ≥ 1 of steps after the first change; the sizes do not depend on it.
+    queries: Number n ≥ 1 of steps after the first change. The windows shrink after fixed numbers of
+      steps, whatever n is.
 
   Reference:
     Andriushchenko et al. (2020), Square Attack: a query-efficient black-box adversarial attack via

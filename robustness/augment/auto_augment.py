@@ -357,7 +357,8 @@ class RandAugment(Augmentation):
     super().__post_init__()
     self.require(0 <= self.magnitude <= RAND_MAX_LEVEL, 'magnitude', f'in 0..{RAND_MAX_LEVEL}')
     operations.check_colour(self.fill, self.key('fill'))
-    self.choose('without', names_of(self.magnitudes))  # refuses names of no operation
+    # `magnitudes` is the implementation that defines the operations
+    self.choose('without', names_of(self.magnitudes))
     self.require(bool(self.names), 'without', 'fewer than all operations')
 
   @property

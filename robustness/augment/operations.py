@@ -92,10 +92,10 @@ def apply(
 
   The image is rounded to levels 0..255 first, and the result is levels / 255, float32.
 
-  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `levels`, and
-  Rotate is `Image.rotate`. AutoContrast, Equalize, Invert, Posterize and Solarize are in
-  `ImageOps`; Brightness, Color, Contrast and Sharpness are in `ImageEnhance`. SolarizeAdd adds to
-  levels below 128 and clips. Cutout covers a square.
+  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of
+  `levels.warp_matrix`, and Rotate is `Image.rotate`. AutoContrast, Equalize, Invert, Posterize and
+  Solarize are in `ImageOps`; Brightness, Color, Contrast and Sharpness are in `ImageEnhance`.
+  SolarizeAdd adds to levels below 128 and clips. Cutout covers a square.
 
   Args:
     name: One of `NAMES`.

@@ -253,8 +253,8 @@ def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | N
   if within and (within not in batch or batch[within].ndim > 1):
     numbers = sorted(name for name, values in batch.items() if values.ndim == 1)
     raise InputError(
-      f'{augmentation.key("within")} is {within!r}, which is no column of a number a row at that '
-      f'place of the policy; these are: {", ".join(numbers)}.'
+      f'{augmentation.key("within")} is {within!r}, which is no column with one number a row at '
+      f'that place of the policy; take one of {", ".join(numbers)}.'
     )
   full_batch = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
   if within:

@@ -216,8 +216,9 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   """Adds the settings of image sources in a user's files to every section `data` of a config.
 
-  Such a source is named by `data.source='FILE.py:NAME'`. `config.data` gets the default settings,
-  and the sections `data` of tasks and classifiers get keys that are None and inherit its values.
+  Such a source is named by `data.source='FILE.py:NAME'`. `config.data` gets the default settings.
+  The sections `data` of tasks and classifiers get the value None for each, which stands for the
+  value in `config.data`.
 
   Args:
     config: the config, which is changed.

@@ -159,7 +159,7 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
   config.study.environments = environments
   config.study.baseline = next(iter(config.classifiers))
   config.data.random_class_groups = len(environments)
-  for classifier in config.classifiers.values():
+  for classifier in config.classifiers.values():  # without effect for the baseline
     classifier.augment.environment.transforms = environments
   config.classifiers.erm.augment.policy += ('environment',)
 
@@ -169,7 +169,7 @@ def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]
 
   The first classifier is trained on images as they are, and the second, `erm`, with environments
   that are shown only on some classes, see `train_selectively`. Flips are random instead of
-  alternating by epoch, because rows that are drawn by environment belong to no epoch.
+  alternating by epoch, because a training that draws rows by environment has no epochs.
   """
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():

@@ -17,7 +17,7 @@ def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     """Returns the attribute `name` of the package; raises AttributeError if it has none."""
     if name not in modules:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
-    if not modules[name]:
+    if not modules[name]:  # the attribute is a module of the package
       return importlib.import_module(f'{package}.{name}')
     module = importlib.import_module(f'{package}.{modules[name]}')
     return vars(module).get(name, module)  # the module itself if it has no such attribute

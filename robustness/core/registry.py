@@ -176,7 +176,7 @@ def are_distinct(values: Sequence[object]) -> bool:
 
 
 def are_distinct_and_some(values: Sequence[object]) -> bool:
-  """Returns whether a value is listed, and none twice."""
+  """Returns whether there is at least one value, and no value is listed twice."""
   return bool(values) and are_distinct(values)
 
 

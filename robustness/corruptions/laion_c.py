@@ -440,8 +440,8 @@ def bresenham(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns the rows and the columns of the pixels of N lines, int32 [N, BEND + 2] each.
 
-  Lines run from (x0, y0) to (x1, y1), int32 [N] each. They must have at most
-  BEND + 2 pixels, as lines of `vertical_lines` have; a shorter line repeats its last pixel.
+  Lines run from (x0, y0) to (x1, y1), int32 [N] each. They must have at most BEND + 2 pixels, the
+  longest lines of `vertical_lines`; a shorter line repeats its last pixel.
   """
   dx, dy = x1 - x0, y1 - y0
   num_steps = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]  # of one pixel along the longer axis

@@ -105,7 +105,7 @@ def frost(
     return jnp.minimum((fraction * max(room, 1)).astype(jnp.int32), room)
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    """Returns the piece of a picture for the image, in levels 0..255, [height, width, 3]."""
+    """Returns a piece of a picture of frost in levels 0..255, [height, width, 3]."""
     rows, columns = resized_shape(picture.shape, resize, height, width)
     y = start(corner[0], rows - height)
     x = start(corner[1], columns - width)

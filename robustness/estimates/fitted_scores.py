@@ -192,7 +192,7 @@ def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
   residual_directions = eigenvectors[:, : size - directions]  # all but the D principal ones
   scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual_directions, axis=1).mean()
   return lambda images: (
-    layer.energy(images, lambda features: features)
+    layer.energy(images, lambda features: features)  # of unchanged features
     - scale * linalg.norm((images.features - origin) @ residual_directions, axis=1)
   )
 

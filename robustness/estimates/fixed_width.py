@@ -143,7 +143,11 @@ class FixedWidth:
     )
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the expected number of trials until proportions [P] in (0, 1) are finished, [P]."""
+    """Returns the expected number of trials until the interval of a proportion is narrow enough.
+
+    The result is [P] for proportions [P] in (0, 1).
+    """
+    # n, the distribution of successes [P, n + 1], and which of them end the trials, at each look
     paths = self._paths(np.asarray(proportions, float))
     return np.asarray(
       np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)

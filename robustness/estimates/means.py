@@ -239,8 +239,8 @@ def share_in_clusters(sums: Sums, confidence: float = 0.95) -> Estimate:
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)
-  effective = sums.clusters
-  # Scaled so that std² / effective is the variance of a mean over `count` clusters.
+  effective = sums.clusters  # the effective number of clusters, at most `count`
+  # Scaled so that std² / effective is the variance of the mean over the `count` clusters.
   std = _deviation(sums, mean) * np.sqrt(effective / count)
   trials_per_cluster = max(sums.trials / effective, 1)
   low, high = intervals.korn_graubard(mean, std, effective, trials_per_cluster, confidence)

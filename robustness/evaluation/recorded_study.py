@@ -141,9 +141,9 @@ def _with_files(section: Facts, stated: Facts) -> Facts:
     return section
 
   def recorded(word: PlainValue) -> PlainValue:
-    """Returns a reference FILE.py:NAME with name and digest of the file, if the results have them.
+    """Returns a reference FILE.py:NAME with the digest of the file, if the results state it.
 
-    Other words are unchanged.
+    Other values are unchanged.
     """
     if not isinstance(word, str) or not registry.is_reference(word):
       return word

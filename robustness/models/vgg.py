@@ -125,6 +125,7 @@ def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
   for stage, num_convolutions in enumerate(CONVOLUTIONS_PER_STAGE[depth], start=1):
     for convolution in range(num_convolutions):
       features[f'stage{stage}/conv{convolution}'] = f'features.{index}'
+      # without norms this name is not used; the position has a ReLU
       features[f'stage{stage}/norm{convolution}'] = f'features.{index + 1}'
       index += 3 if with_norm else 2  # with the ReLU
     index += 1  # the pooling

@@ -207,7 +207,7 @@ class Choice:
     """Returns the conditions of a classifier's extreme value, such as 'under fog and snow'.
 
     All conditions that share the extreme value are named; if all conditions of the classifier do,
-    the result is 'everywhere'. It is '' if the choice is of overall values and not of extremes.
+    the result is 'everywhere'. It is '' if this `Choice` has overall values and no extremes.
 
     Args:
       row: an extreme value; only its `classifier` and `versus` are read. `versus` is the classifier

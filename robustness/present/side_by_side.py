@@ -309,11 +309,11 @@ def _first_measured(
 
 
 def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
-  """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
+  """Returns notes on what a table shows, such as 'error, net: under fog; few images'.
 
-  A note begins with the condition, such as 'under fog', if the column shows the largest or smallest
-  value over conditions. Then it has the note of the estimate in the results. `choices` has the head
-  of each column and the estimates that it shows.
+  A note names the column and the classifier. It has the condition, such as 'under fog', if the
+  column shows the largest or smallest value over conditions, and the note of the estimate.
+  `choices` has the head of each column and the estimates that it shows.
   """
   notes = []
   for head, choice in choices:

@@ -49,8 +49,8 @@ def present_battery(summary: str, studies: Mapping[str, Presented]) -> Presentat
   """Returns title, figures and findings of a battery's report.
 
   With the summary 'fourier_table' these are the tables of Yin et al. (2019). With '' they are the
-  profile and the headlines of all tasks; the title is '', for which the page names classifiers and
-  data.
+  profile and the headlines of all tasks, and the title is '': the page then makes one from the
+  classifiers and the data.
 
   Args:
     summary: one of `robustness.results.SUMMARIES`.

@@ -75,6 +75,7 @@ class BackgroundGap(Study):
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
     is_variant = variants[:, None] == np.array(names)  # [images, variants]
     by_variant = recorded.outcomes(GAP).in_groups(is_variant, pd.DataFrame({VARIANT: names}))
+    # the gap is a difference of accuracies, so that these are the outcomes of both quantities
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []

@@ -119,8 +119,8 @@ class CorruptionSpectrum(StoredOrMade):
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
       """Returns the Fourier amplitudes |F|, [H, W // 2 + 1, C], of what a corruption changed.
 
-      That is `image` [H, W, C] minus the row's clean image; in the clean view, `image` itself. With
-      the channels 'grey', C is 1.
+      That is `image` [H, W, C] minus the row's clean image. In the clean view, of severity 0, it is
+      `image`. With the channels 'grey', C is 1.
       """
       # A stored image has its clean image and its severity in columns of the row.
       clean = row[CLEAN_IMAGE if self.is_stored else 'image']

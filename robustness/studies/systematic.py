@@ -316,7 +316,7 @@ class Systematic(Study):
   def quantities(self) -> tuple[Quantity, ...]:
     """The quantities that are estimated; their words name the baseline by its label.
 
-    ρ by the formula 'printed' is an amount in place of a ratio, because it may be negative.
+    ρ is a ratio by the formula 'clipped'. By 'printed' it is an amount, because it may be negative.
     """
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
     rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]

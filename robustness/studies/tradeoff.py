@@ -44,7 +44,7 @@ class Tradeoff(StoredOrMade):
   quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
   def __post_init__(self) -> None:
-    """Raises InputError for fewer than three corruptions, through which a line is drawn."""
+    """Raises InputError for fewer than three corruptions, the points that a line is fitted to."""
     super().__post_init__()
     valid = 'at least three corruptions, through which a line is drawn'
     self.require(len(self.names) >= 3, 'corruptions', valid)

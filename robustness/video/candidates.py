@@ -218,7 +218,7 @@ class ReviewFrames:
       frame = self.read(index)
     except (InputError, OSError) as error:
       return str(error)
-    key = index, frame.tag
+    key = index, frame.tag  # the tag changes with the content of the file
     if key not in self._damages:
       self._damages[key] = damage(io.BytesIO(frame.content))
     return self._damages[key]

@@ -82,7 +82,7 @@ class SetOutcomes:
     """Returns the outcomes of some anchors and of all their pairs.
 
     Args:
-      positions: ascending indices of the anchors, in [0, A); they become 0, 1, ....
+      positions: ascending indices of the anchors, in [0, A), which the result numbers from 0.
     """
     selected = self.of_pairs(np.isin(self.group, positions))
     group = np.searchsorted(positions, selected.group)

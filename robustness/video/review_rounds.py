@@ -248,7 +248,10 @@ class ReviewRounds:
       return entries[-1] if entries else None
 
   def ready_for_joint(self, item: Item) -> bool:
-    """Returns whether an item is contested and all individual answers about it have been given."""
+    """Returns whether annotators can vote jointly on an item.
+
+    It must be contested, and all individual answers about it must have been given.
+    """
     return item in self._contested and not self._num_awaited(item)
 
   def is_settled(self, item: Item) -> bool:

@@ -73,7 +73,8 @@ class PublishedModel(NamedTuple):
 
     The last kind, 'ILSVRC', has the word '', which is part of every name.
     """
-    is_clean = self.name.endswith('_augment_regular')  # the same recipe, on clean images
+    # '..._augment_regular' is the recipe of robust trainings with clean images
+    is_clean = self.name.endswith('_augment_regular')
     return 'ILSVRC' if is_clean else next(kind for kind, word in KINDS.items() if word in self.name)
 
 
