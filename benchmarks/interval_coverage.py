@@ -143,7 +143,7 @@ def pm_k_drop(sample: Sample) -> Any:
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
   outcomes = SetOutcomes(~sample.second[:, 0], right.ravel(), group, offset)
-  fallen = outcomes.anchor & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
+  fallen = outcomes.is_anchor_right & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
   return mean(ACCURACY, fallen)
 
 

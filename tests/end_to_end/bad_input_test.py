@@ -116,7 +116,7 @@ NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': '
   ('corruption_error', STORED, 'the rows have no corruption, severity, base_id'),
   ('fourier_heatmap', VIDEO_STUDY, "no column 'group_id': they are no fram"),
   ('fourier_heatmap', {'study': {'layers': ('stage4',)}}, "natural has no layer 'stage4'; did you"),
-  ('fourier_heatmap', {'study': {'half_width': 0.14}}, 'at least 48 of them. There are 24'),
+  ('fourier_heatmap', {'study': {'half_width': 0.14}}, 'at least 48 images. There are 24'),
   ('attack_error', CALLABLE, 'adversarial is a callable, which has no gradient'),
   ('fourier_heatmap', NO_COLUMN, "'irm' needs the column 'environment'"),
 )
