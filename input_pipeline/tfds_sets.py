@@ -325,9 +325,9 @@ class Split:
     )
 
 
-def overlap(first: Split, second: Split) -> bool:
+def share_examples(builder: tfds.core.DatasetBuilder, split: str, other_split: str) -> bool:
   """Returns whether two splits of a data set, which may be slices, have an example in common."""
-  return _overlap(first.slices + second.slices)
+  return _overlap(Split(builder, split).slices + Split(builder, other_split).slices)
 
 
 def _overlap(slices: Sequence[tuple[str, int, int]]) -> bool:

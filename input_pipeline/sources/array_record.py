@@ -37,9 +37,7 @@ class ArrayRecord(Source):
     if self != other:
       return False
     builder = tfds_sets.builder_in(expanded(self.path))
-    return tfds_sets.overlap(
-      tfds_sets.Split(builder, split), tfds_sets.Split(builder, split_of_other)
-    )
+    return tfds_sets.share_examples(builder, split, split_of_other)
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the images of the split, which are read one by one when they are needed.

@@ -21,6 +21,7 @@ from input_pipeline.images import Images
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
+from robustness.core.registry import are_distinct
 from robustness.core.settings import choice
 from robustness.models.imagenet_names import WNIDS
 
@@ -55,7 +56,7 @@ class CnsBench(Source):
     Raises:
       InputError: a shift is missing, or the name of a class folder or file has another form.
     """
-    self.require(len({*self.shifts}) == len(self.shifts), 'shifts', 'distinct')
+    self.require(are_distinct(self.shifts), 'shifts', 'distinct')
     root = self.folder('give the folder of CNS-Bench: <shift>/<index>_<class>/<picture>.')
     folders = folders_in(root)
     for shift in self.shifts:

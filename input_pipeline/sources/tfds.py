@@ -62,9 +62,7 @@ class Tfds(Source):
     if self != other:
       return False
     builder = tfds_sets.find_builder(self.dataset, self.data_dir, self.key('dataset'))
-    return tfds_sets.overlap(
-      tfds_sets.Split(builder, split), tfds_sets.Split(builder, split_of_other)
-    )
+    return tfds_sets.share_examples(builder, split, split_of_other)
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the images of the split, which is downloaded and prepared if necessary."""

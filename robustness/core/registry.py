@@ -180,6 +180,11 @@ def are_distinct_and_some(values: Sequence[object]) -> bool:
   return bool(values) and are_distinct(values)
 
 
+def have_own_names(parts: Sequence[type[Part]]) -> bool:
+  """Returns whether different classes of parts have different names, which their settings need."""
+  return len({part.name for part in parts}) == len({*parts})
+
+
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
   """Returns a dataclass field for a setting with a fixed set of valid words.
 
@@ -313,14 +318,13 @@ class Registry(Generic[P]):
       InputError: a key of the section or of a subsection is unknown, or a value is invalid.
     """
     selected = [self.find(name, f'{path}.{key}') for name in names]
-    by_name = {part.name: part for part in selected}
-    if any(by_name[part.name] is not part for part in selected):
+    if not have_own_names(selected):
       raise InputError(
         f'{key_name(f"{path}.{key}")} is {names}: two of these have the same NAME, and with it the '
         'same settings; rename one.'
       )
     # the parts of the package, and selected parts of users' files (FILE.py:NAME)
-    parts = {**self.classes(), **by_name}
+    parts = {**self.classes(), **{part.name: part for part in selected}}
     keys = {key, *other_keys}
     for name, values in section.items():
       if name in keys:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import is_reference, part_name
+from robustness.core.registry import are_distinct_and_some, is_reference, part_name
 from robustness.core.settings import choice, require
 from robustness.corruptions import catalog
 from robustness.corruptions.catalog import apply, checked_table, find
@@ -114,8 +114,7 @@ def check_names(key: str, names: Sequence[str]) -> None:
   `key` is the name of the setting that `names` comes from, for messages.
   """
   catalog.check_names(key, names, NAMES)
-  is_distinct = bool(names) and len(set(names)) == len(names)
-  require(is_distinct, key, tuple(names), 'distinct and not empty')
+  require(are_distinct_and_some(names), key, tuple(names), 'distinct and not empty')
 
 
 def names_that_resemble(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:

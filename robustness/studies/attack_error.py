@@ -20,7 +20,7 @@ from robustness.attacks.ensemble import Arguments, Ensemble, State
 from robustness.core import settings
 from robustness.core.errors import KEYS, renaming_section
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.registry import Part, part_name, setting
+from robustness.core.registry import Part, have_own_names, part_name, setting
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK, EPSILON, Facet
@@ -111,9 +111,8 @@ class AttackStudy(Study):
     """Raises InputError for a setting that is not valid, of the study or of an attack."""
     super().__post_init__()
     classes = [_label_and_class(entry)[1] for entry in self.attacks]
-    by_name = {attack.name: attack for attack in classes}
-    has_one_of_each_name = all(by_name[attack.name] is attack for attack in classes)
-    self.require(has_one_of_each_name, 'attacks', 'without two files that define the same NAME')
+    valid = 'without two files that define the same NAME'
+    self.require(have_own_names(classes), 'attacks', valid)
     # The norms in which all attacks can be run.
     norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
     radius = self.common_settings.get('epsilon', Attack.epsilon)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, or_column
-from robustness.core.registry import setting, word
+from robustness.core.registry import are_distinct, are_distinct_and_some, setting, word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
@@ -131,14 +131,14 @@ class SiScore(Study):
     valid = f'left out where {KEYS.study.factor} is {self.factor!r}'
     for key in ('areas', 'angles', 'xs', 'ys'):
       values = getattr(self, key)
-      self.require(bool(values) and len(set(values)) == len(values), key, 'distinct')
-      if key == 'angles':  # the same scenes would count twice
-        num_directions = len({angle % 360 for angle in values})
-        self.require(num_directions == len(values), key, 'different, and no whole turns apart')
+      self.require(are_distinct_and_some(values), key, 'distinct')
       # A cross uses the values of all four, a grid has a single area.
       is_used = is_cross or (is_grid and key == 'areas' and len(values) == 1)
       is_default = values == getattr(SiScore, key)
       self.require(is_used or is_default, key, valid)
+    # angles a whole turn apart have the same scenes, which would count twice
+    has_distinct_turns = are_distinct([angle % 360 for angle in self.angles])
+    self.require(has_distinct_turns, 'angles', 'different, and no whole turns apart')
     self.require(is_grid or self.cells == SiScore.cells, 'cells', valid)
     valid = 'left out for stored scenes, whose areas are what they are'
     self.require(not self.stored or self.measure == SiScore.measure, 'measure', valid)
@@ -415,9 +415,8 @@ class SiScore(Study):
       classes: int [P], the class of each pair.
       class_names: names of the classes by number.
     """
-    factors = designs.varying_factors(
-      published.views
-    )  # {factor: its facets}, such as location: (y, x)
+    # {factor: its facets}, such as location: (y, x)
+    factors = designs.varying_factors(published.views)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced_outcomes(published)
     if _counted_scenes(balanced).any():
