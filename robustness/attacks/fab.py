@@ -189,9 +189,8 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   largest = as_image_factors(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
   offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
   gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
-  towards = jnp.sign(normals) * as_image_factors(
-    jnp.where(gap < 0, -1.0, 1.0)
-  )  # the sign of each d_i
+  # the sign of each d_i
+  towards = jnp.sign(normals) * as_image_factors(jnp.where(gap < 0, -1.0, 1.0))
   room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))  # largest |d_i|
   weight = jnp.abs(normals)
   if norm == 'l1':

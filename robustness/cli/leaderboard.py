@@ -361,10 +361,8 @@ def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   study, unverified = None, verification.NO_RECORDS
   if (path / workdir.RECORDS).is_dir():
     [finished] = finished_workdir.read(path, study_file).values()  # the results are of a single one
-    study, unverified = (
-      finished.study,
-      verification.differences_of_study(finished),
-    )  # '' if all are reproduced
+    study = finished.study
+    unverified = verification.differences_of_study(finished)  # '' if all are reproduced
   entry = BoardEntry(path.name, path, results, unverified, study)
   if not entry.results.image_digest():
     raise InputError('its results do not say which images it saw: run it with this version.')

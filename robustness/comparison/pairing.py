@@ -209,9 +209,8 @@ class Answers:
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
-    measured = [
-      units_of_classifier(outcomes, name, one_view_groups) for name in right
-    ]  # [K, V] each
+    # [K, V] each
+    measured = [units_of_classifier(outcomes, name, one_view_groups) for name in right]
     # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
     # 'this', then 'agree'.
     total = np.concatenate([column.total for column in measured], 1)

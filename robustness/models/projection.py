@@ -86,9 +86,8 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), members=members, source=classifier.name)
-  return _merge_logits(
-    classifier, space, 'max'
-  )  # the maximum of one logit each, which is this logit
+  # the maximum of one logit each, which is this logit
+  return _merge_logits(classifier, space, 'max')
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:

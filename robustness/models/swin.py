@@ -122,9 +122,8 @@ class Block(Layer):
     table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
     num_below, num_beside = -rows % height, -columns % width  # patches that fill the last windows
     padded = rows + num_below, columns + num_beside
-    bias = jnp.moveaxis(table[bias_indices(sides)], -1, 0)[
-      None, None
-    ]  # [1, 1, heads, N, N], N patches
+    # [1, 1, heads, N, N], N patches
+    bias = jnp.moveaxis(table[bias_indices(sides)], -1, 0)[None, None]
     y = norm(dtype=self.dtype, name='norm1')(x)
     if down or right:  # the bias of −100 hides patches that only the cyclic shift makes neighbours
       y = jnp.roll(y, (-down, -right), (1, 2))

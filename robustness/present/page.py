@@ -149,9 +149,8 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   gallery = [_figure(folder, path, captions[path]) for path in paths_of_whole_run]
   # The first figure, if there is any, is shown above the sections.
   main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
-  anchors = {
-    (_task_of_figure(folder, path), path.stem) for path in captions
-  }  # figures as link targets
+  # figures as link targets
+  anchors = {(_task_of_figure(folder, path), path.stem) for path in captions}
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   block = f'<pre><code>{config}</code></pre>'

@@ -178,9 +178,8 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   ratios = [len(lines) + 1 for lines in lines_by_unit.values()]
   grid = figure.subplots(len(ratios), squeeze=False, height_ratios=ratios)
   for axes, (unit, lines) in zip(grid.flat, lines_by_unit.items(), strict=True):
-    _draw_headlines(
-      axes, results, lines, is_labelled=axes is grid[0, 0]
-    )  # one legend for all plots
+    # one legend for all plots
+    _draw_headlines(axes, results, lines, is_labelled=axes is grid[0, 0])
     axes.set_xlabel(f'value ({unit})' if unit else 'value')
   style.legend_above(figure)
   return {'seeds': (figure, caption)}
