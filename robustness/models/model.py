@@ -186,7 +186,7 @@ class Model:
         """Returns the outputs, computed on the module's device; the variables are not used."""
         device = next((parameter.device for parameter in module.parameters()), 'cpu')
         with torch.no_grad():
-          outputs = module(torch.from_numpy(batch.copy()).to(device))
+          outputs = module(torch.from_numpy(np.ascontiguousarray(batch)).to(device))
         if not isinstance(outputs, torch.Tensor):
           raise InputError(
             f'{self.label} gives {type(outputs).__name__}, not a tensor: give a module that '
