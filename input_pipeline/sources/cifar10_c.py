@@ -63,7 +63,6 @@ class Cifar10C(Source):
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
-  moved_keys = {'name': 'clean_dataset'}
   splits = ('test',)
   title: ClassVar[str] = 'CIFAR-10-C'
   classes: ClassVar[tuple[str, ...]] = CLASS_NAMES
@@ -145,7 +144,6 @@ class Cifar101(Source):
 
   name = 'cifar10_1'
   splits = ('test',)
-  moved_keys = {'name': 'version'}
 
   path: str = ''
   version: str = ''

@@ -53,7 +53,6 @@ class FileList(Source):
   """
 
   name = 'file_list'
-  moved_keys = {'metadata': 'table', 'name': 'label_column'}
 
   path: str = ''
   table: str = ''

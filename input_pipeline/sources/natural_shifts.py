@@ -88,8 +88,6 @@ class NaturalShifts(Source):
     allow_missing: whether classes and images may be missing.
   """
 
-  moved_keys = {'name': 'dataset', 'metadata': 'real_labels'}
-
   dataset: str = ''
   path: str = ''
   real_labels: str = ''

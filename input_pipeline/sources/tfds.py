@@ -50,8 +50,6 @@ class Tfds(Source):
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
-  moved_keys = {'name': 'dataset'}
-
   dataset: str = ''
   data_dir: str = ''
 
@@ -97,7 +95,6 @@ class TfdsCorrupted(Source):
   """
 
   name = 'tfds_corrupted'
-  moved_keys = {'name': 'pattern'}
 
   pattern: str = ''
   data_dir: str = ''
