@@ -77,8 +77,7 @@ def _network_by_corruption(corruptions: tuple[str, ...], severities: tuple[int, 
   """
   cells = [(name, severity) for name in corruptions for severity in severities]
   config = default_config('all_but_one', tuple(f'{name}_{severity}' for name, severity in cells))
-  config.study.corruptions = corruptions
-  config.study.severities = severities
+  config.study.update(corruptions=corruptions, severities=severities)
   for (name, severity), classifier in zip(cells, config.classifiers.values(), strict=True):
     classifier.augment.corruption.corruptions = CORRUPTIONS
     classifier.augment.corruption.left_out = (name,)

@@ -43,15 +43,11 @@ def digits() -> ConfigDict:
   One is trained adversarially.
   """
   config = default_config('attack_error', labels=('natural', 'adversarial'))
-  config.study.attacks = ('pgd', 'fgsm')
-  config.study.epsilon = 0.1
-  config.study.epsilons = (0.05,)
+  config.study.update(attacks=('pgd', 'fgsm'), epsilon=0.1, epsilons=(0.05,))
   train_small_networks(config, epochs=6.0)
   adversarial = config.classifiers.adversarial.attack
   adversarial.name = 'pgd'
-  adversarial.pgd.epsilon = 0.1
-  adversarial.pgd.steps = 3
-  adversarial.pgd.step_size = 0.05
+  adversarial.pgd.update(epsilon=0.1, steps=3, step_size=0.05)
   return config
 
 

@@ -43,8 +43,7 @@ def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
     config.classifiers.gaussian.augment.policy = ('flip', 'crop', 'gaussian')
   if 'adversarial' in labels:
     config.classifiers.adversarial.attack.name = 'pgd'
-  config.training.epochs = 200.0
-  config.training.batch_size = 128
+  config.training.update(epochs=200.0, batch_size=128)
   return config
 
 

@@ -141,8 +141,7 @@ def _paper(config: ConfigDict) -> ConfigDict:
   config.battery.tasks = ('clean', 'corruptions', 'heat_map', 'attack')
   config.data.num_images = 0  # all
   config.battery.heat_map.data.num_images = 1000
-  config.battery.corruptions.study.corruptions = ('official',)
-  config.battery.corruptions.study.protocol = 'as_released'
+  config.battery.corruptions.study.update(corruptions=('official',), protocol='as_released')
   config.battery.attack.study.attacks = ('auto_attack',)
   return config
 

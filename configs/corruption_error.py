@@ -143,8 +143,7 @@ def imagenet_c() -> ConfigDict:
   Corruptions are the official 15; mCE divides by AlexNet's errors.
   """
   config = default_config('corruption_error')
-  config.study.source = 'stored'
-  config.study.baseline = 'alexnet'
+  config.study.update(source='stored', baseline='alexnet')
   config.data.source = 'imagenet_c'
   config.classifier.name = 'efficientnet_lite0'
   return config
@@ -153,8 +152,7 @@ def imagenet_c() -> ConfigDict:
 def imagenet_3dcc() -> ConfigDict:
   """Returns the config of errors of EfficientNet-Lite0 on the 12 corruptions of ImageNet-3DCC."""
   config = imagenet_c()
-  config.study.corruptions = ('imagenet_3dcc',)
-  config.study.baseline = 'alexnet_3dcc'
+  config.study.update(corruptions=('imagenet_3dcc',), baseline='alexnet_3dcc')
   config.data.source = 'imagenet_3dcc'
   return config
 
@@ -165,11 +163,9 @@ def laion_c() -> ConfigDict:
   Errors are of its 16 superclasses, whose scores are means over their ImageNet classes.
   """
   config = imagenet_c()
-  config.study.corruptions = ('laion_c',)
-  config.study.baseline = 'first'
+  config.study.update(corruptions=('laion_c',), baseline='first')
   config.data.source = 'laion_c'
-  config.classifier.label_space = 'laion_c'
-  config.classifier.merge = 'mean'
+  config.classifier.update(label_space='laion_c', merge='mean')
   return config
 
 
@@ -186,8 +182,7 @@ def imagenet() -> ConfigDict:
   Corruptions are the official 15; mCE divides by AlexNet's errors.
   """
   config = default_config('corruption_error')
-  config.study.constants = 224
-  config.study.baseline = 'alexnet'
+  config.study.update(constants=224, baseline='alexnet')
   config.data.source = 'foolbox'
   config.classifier.name = 'efficientnet_lite0'
   return config

@@ -44,9 +44,7 @@ def imagenet() -> ConfigDict:
   """Returns the config of spectra of corruptions on 20 ImageNet pictures of 224 × 224 pixels."""
   config = default_config('corruption_spectrum')
   config.study.constants = 224
-  config.data.source = 'foolbox'
-  config.data.resize = 256
-  config.data.crop = 224
+  config.data.update(source='foolbox', resize=256, crop=224)
   return config
 
 

@@ -49,8 +49,7 @@ def digits() -> ConfigDict:
   One is trained with noise.
   """
   config = plain_and_noisy_digits('fourier_heatmap')
-  config.study.norm = 8.0
-  config.study.top_k = 2
+  config.study.update(norm=8.0, top_k=2)
   return config
 
 
@@ -63,9 +62,7 @@ def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   config.study.norm = 4.0
   for classifier in sections_of_classifiers(config):
     classifier.augment.policy = ('flip', 'crop')
-  config.training.epochs = 200.0
-  config.training.batch_size = 128
-  config.training.learning_rate = 0.1
+  config.training.update(epochs=200.0, batch_size=128, learning_rate=0.1)
   return config
 
 
@@ -80,8 +77,7 @@ def imagenet() -> ConfigDict:
   It has the 15 × 15 lowest frequencies.
   """
   config = default_config('fourier_heatmap')
-  config.study.norm = 15.7
-  config.study.window = 15
+  config.study.update(norm=15.7, window=15)
   config.data.source = 'foolbox'
   config.classifier.name = 'efficientnet_lite0'
   return config
@@ -94,8 +90,7 @@ def imagenet_pair() -> ConfigDict:
   be set.
   """
   config = default_config('fourier_heatmap', labels=('first', 'second'))
-  config.study.norm = 15.7
-  config.study.window = 63
+  config.study.update(norm=15.7, window=63)
   use_imagenet(config, num_images=1000)
   config.data.interpolation = 'bilinear'
   for classifier in config.classifiers.values():

@@ -110,9 +110,7 @@ def digits() -> ConfigDict:
     policy = classifier.augment.policy
     classifier.augment.policy = tuple(name for name in policy if name != 'flip')
     classifier.augment.crop.padding = 2
-  config.classifiers.adversarial.attack.pgd.epsilon = 0.1
-  config.classifiers.adversarial.attack.pgd.step_size = 0.04
-  config.classifiers.adversarial.attack.pgd.steps = 4
+  config.classifiers.adversarial.attack.pgd.update(epsilon=0.1, step_size=0.04, steps=4)
   config.training.epochs = 4.0
   return config
 
@@ -151,8 +149,7 @@ def cifar10_c() -> ConfigDict:
   """Returns the config of `cifar10` with errors on the stored images of CIFAR-10-C."""
   config = cifar10()
   for task in ('errors', 'tradeoff'):
-    config.battery[task].study.protocol = 'exact'
-    config.battery[task].study.source = 'stored'
+    config.battery[task].study.update(protocol='exact', source='stored')
     config.battery[task].data.source = 'cifar10_c'
     config.battery[task].data.cifar10_c.clean_dataset = 'cifar10'
     config.battery[task].data.num_images = 0  # all
@@ -172,10 +169,8 @@ def full() -> ConfigDict:
   config.battery.heat_maps.study.norm = 4.0
   config.battery.heat_maps.data.num_images = 1000
   config.classifiers.adversarial.attack.pgd.steps = 7
-  config.training.epochs = 200.0
-  config.training.weight_decay = 5e-4
-  config.training.precision = 'bfloat16'
-  config.training.checkpoint_every_steps = 1000
+  config.training.update(epochs=200.0, weight_decay=5e-4)
+  config.training.update(precision='bfloat16', checkpoint_every_steps=1000)
   return config
 
 
@@ -192,8 +187,7 @@ def imagenet() -> ConfigDict:
   train_on_imagenet(config)
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.corruptions = ('fourier_imagenet',)
-  config.battery.heat_maps.study.norm = 15.7
-  config.battery.heat_maps.study.window = 63
+  config.battery.heat_maps.study.update(norm=15.7, window=63)
   config.battery.heat_maps.data.num_images = 0  # all
   config.battery.heat_maps.study.half_width = 0.03
   return config
@@ -219,8 +213,7 @@ def _recipes(
     config.battery[task].study.corruptions = ('fourier_cifar',)
   config.battery.heat_maps.study.layers = ('stages',)
   for label, classifier in config.classifiers.items():
-    classifier.name = network
-    classifier.train = True
+    classifier.update(name=network, train=True)
     noise = (label,) if label in ('gaussian', 'fog_noise') else ()
     classifier.augment.policy = ('flip', 'crop', *noise)
     classifier.augment.gaussian.sigma = sigma

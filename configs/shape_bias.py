@@ -25,8 +25,7 @@ def cue_conflict(study: str = 'shape_bias', dataset: str = 'cue_conflict') -> Co
   config = default_config(study)
   config.data.source = 'cue_conflict'
   config.data.cue_conflict.dataset = dataset
-  config.classifier.label_space = 'cue_conflict'
-  config.classifier.merge = 'mean'
+  config.classifier.update(label_space='cue_conflict', merge='mean')
   return config
 
 

@@ -102,6 +102,5 @@ def get_config(variant: str = 'batch_or_group_norm') -> ConfigDict:
   config.data.source = 'scenes'
   config.batch_size = 8  # a row holds a whole cutout
   for label, (name, weights) in classifiers.items():
-    config.classifiers[label].name = name
-    config.classifiers[label].weights = weights
+    config.classifiers[label].update(name=name, weights=weights)
   return config

@@ -129,16 +129,11 @@ def cifar10_finetuned() -> ConfigDict:
   config = default_config('systematic', LABELS)
   use_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
-    classifier.name = 'airbench94'
-    classifier.train = True
+    classifier.update(name='airbench94', train=True)
     classifier.augment.policy = ('flip', 'crop')
-    classifier.augment.crop.padding = 2
-    classifier.augment.crop.border = 'reflect'
+    classifier.augment.crop.update(padding=2, border='reflect')
   train_selectively(config, ENVIRONMENTS)
-  config.training.steps = 40
-  config.training.batch_size = 250
-  config.training.learning_rate = 0.1
-  config.training.evaluate_every_epochs = 0.0
+  config.training.update(steps=40, batch_size=250, learning_rate=0.1, evaluate_every_epochs=0.0)
   config.seeds = SEEDS
   return config
 

@@ -48,12 +48,10 @@ def folder() -> ConfigDict:
 def domainnet() -> ConfigDict:
   """Returns the config of DomainNet's six domains by TFDS."""
   config = _finetuned('resnet50', 'torchvision:resnet50.IMAGENET1K_V1')
-  config.data.environments.path = 'tfds:domainnet'
-  config.data.environments.clean_environment = 'real'
+  config.data.environments.update(path='tfds:domainnet', clean_environment='real')
   config.data.environments.allow_missing = True  # some domains lack some classes
   config.data.random_class_groups = 5  # one for each domain but the clean one
-  config.training.batch_size = 256
-  config.training.learning_rate = 0.08
+  config.training.update(batch_size=256, learning_rate=0.08)
   config.precision = 'bfloat16'
   return config
 
@@ -69,22 +67,15 @@ def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
     initial_weights: initial weights, such as 'torchvision:resnet50.IMAGENET1K_V1'.
   """
   config = default_config('systematic', labels=('clean', 'erm'))
-  config.study.source = 'stored'
-  config.study.near_duplicates = 4
+  config.study.update(source='stored', near_duplicates=4)
   config.study.baseline = 'clean'  # has the same initial weights, and so their robustness
-  config.data.source = 'environments'
-  config.data.resize = 256
-  config.data.crop = 224
+  config.data.update(source='environments', resize=256, crop=224)
   for classifier in config.classifiers.values():
-    classifier.name = architecture
-    classifier.train = True
-    classifier.initial_weights = initial_weights
+    classifier.update(name=architecture, train=True, initial_weights=initial_weights)
     classifier.augment.policy = ('flip',)
   config.classifiers.clean.data.split = 'clean'
-  config.training.epochs = 10.0
-  config.training.batch_size = 32
-  config.training.learning_rate = 0.01
-  config.training.backbone_rate_multiplier = 0.1
+  config.training.update(epochs=10.0, batch_size=32)
+  config.training.update(learning_rate=0.01, backbone_rate_multiplier=0.1)
   return config
 
 

@@ -39,10 +39,7 @@ def cifar10() -> ConfigDict:
   config = resnet20_on_cifar10('accuracy', num_images=0)  # all test images
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
-  config.training.epochs = 200.0
-  config.training.batch_size = 128
-  config.training.learning_rate = 0.1
-  config.training.weight_decay = 5e-4
+  config.training.update(epochs=200.0, batch_size=128, learning_rate=0.1, weight_decay=5e-4)
   return config
 
 

@@ -37,12 +37,10 @@ def made() -> ConfigDict:
   config = default_config('video_pm_k')
   config.study.distances = True
   config.data.source = 'made_clips'
-  config.classifier.name = 'small_cnn'
-  config.classifier.train = True
+  config.classifier.update(name='small_cnn', train=True)
   config.classifier.augment.policy = ('crop',)
   config.classifier.augment.crop.padding = 2
-  config.training.epochs = 24.0
-  config.training.checkpoint_every_steps = 100
+  config.training.update(epochs=24.0, checkpoint_every_steps=100)
   return config
 
 
@@ -50,8 +48,7 @@ def frames() -> ConfigDict:
   """Returns the config of pm-k accuracy of published ImageNet weights on neighbor sets."""
   config = default_config('video_pm_k')
   config.data.source = 'video_neighbors'
-  config.classifier.name = 'efficientnet_lite0'
-  config.classifier.label_space = 'imagenet_vid'
+  config.classifier.update(name='efficientnet_lite0', label_space='imagenet_vid')
   return config
 
 

@@ -79,12 +79,9 @@ def finetuned() -> ConfigDict:
   measured on neighbor sets.
   """
   config = default_config('video_pm_k', labels=(f'resnet50_{FINETUNED}',))
-  config.data.source = 'video_neighbors'
-  config.data.resize = 256
-  config.data.crop = 224
+  config.data.update(source='video_neighbors', resize=256, crop=224)
   [classifier] = config.classifiers.values()
-  classifier.name = 'resnet50'
-  classifier.initial_weights = f'/tmp/{COARSE}/checkpoints/resnet50_{COARSE}'
+  classifier.update(name='resnet50', initial_weights=f'/tmp/{COARSE}/checkpoints/resnet50_{COARSE}')
   config.training.learning_rate = 1e-4
   finetune_on_frames(config)
   return config

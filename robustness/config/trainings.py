@@ -63,8 +63,7 @@ def plain_and_noisy_digits(study_name: str) -> ConfigDict:
 def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
   """Sets every classifier to a small CNN, trained for `epochs` on randomly cropped digits."""
   for classifier in sections_of_classifiers(config):
-    classifier.name = 'small_cnn'
-    classifier.train = True
+    classifier.update(name='small_cnn', train=True)
     classifier.augment.policy = ('crop',)
     classifier.augment.crop.padding = 2
   config.training.update(epochs=epochs, checkpoint_every_steps=100)
@@ -86,8 +85,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
   """
   use_imagenet(config)
   for classifier in config.classifiers.values():
-    classifier.train = True
-    classifier.name = 'resnet50'
+    classifier.update(train=True, name='resnet50')
     classifier.data.random_crop_area = 0.08
     # random crops are taken when images are read, in place of the augmentation 'crop'
     other_parts = (name for name in classifier.augment.policy if name not in ('flip', 'crop'))
@@ -126,11 +124,9 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   is for the sum of the losses in a batch; the one here is for their mean.
   """
   for classifier in sections_of_classifiers(config):
-    classifier.name = network
-    classifier.train = True
+    classifier.update(name=network, train=True)
     classifier.augment.policy = ('alternating_flip', 'crop')
-    classifier.augment.crop.padding = 2
-    classifier.augment.crop.border = 'reflect'
+    classifier.augment.crop.update(padding=2, border='reflect')
     for objective in classifier.objective.values():
       if 'label_smoothing' in objective:
         objective.label_smoothing = 0.2
@@ -156,8 +152,7 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
   each environment, and the training shows an environment only on the classes of its group. The
   first classifier is the baseline and is trained without environments.
   """
-  config.study.environments = environments
-  config.study.baseline = next(iter(config.classifiers))
+  config.study.update(environments=environments, baseline=next(iter(config.classifiers)))
   config.data.random_class_groups = len(environments)
   for classifier in config.classifiers.values():  # without effect for the baseline
     classifier.augment.environment.transforms = environments
