@@ -92,54 +92,39 @@ def train(
   return jax.tree.map(np.asarray, final_variables(vars(state)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Feed:
-  """The batches of a training, checked and copied to the devices.
+def batches(training: Training, parallel: Parallel, begin: int) -> Iterator[Columns]:
+  """Returns the batches of a training from step `begin` to the last one, on the devices.
 
-  Attributes:
-    batches: function from a step to an iterator of the batches from that step to the last one. The
-      iterator raises InputError for a batch that does not fit the training.
-    is_resident: whether all rows stay on the devices.
+  The iterator raises InputError for a batch that does not fit the training.
   """
+  arrays = resident_rows(training, parallel, begin)
+  if arrays is not None:
+    return read_ahead(_gathered_batches(training, parallel, arrays, begin))
+  size, read = training.settings.batch_size, training.rows.training_batches
+  endless = read(size, training.seed, begin, parallel.share, training.sampler)
+  on_host = itertools.islice(endless, training.total_steps - begin)
+  return read_ahead(parallel.put_batch(_check_batch(training, batch)) for batch in on_host)
 
-  batches: Callable[[int], Iterator[Columns]]
-  is_resident: bool
 
+def resident_rows(training: Training, parallel: Parallel, begin: int) -> ArrayRows | None:
+  """Returns the rows of a training, which stay on the devices from step `begin` on.
 
-def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
-  """Returns the feed of a training from step `begin` on.
-
-  All rows stay on the devices, which is faster, if one process has the whole batch, at least one
-  epoch remains, and the rows fit into `config.training.resident_bytes`: one copy on an accelerator,
-  or a copy for each device of a CPU. Otherwise batches are read from the host.
+  This is faster than reading batches on the host. It is done if one process has the whole batch, at
+  least one epoch remains, and the rows fit into `config.training.resident_bytes`: one copy on an
+  accelerator, or a copy for each device of a CPU. Otherwise the result is None.
   """
   images_left = (training.total_steps - begin) * training.settings.batch_size
+  if parallel.num_processes > 1 or images_left < training.rows.num_examples:
+    return None
   # the devices of a CPU share its memory, while each accelerator has a separate one
   num_copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
-  if parallel.num_processes == 1 and images_left >= training.rows.num_examples:
-    arrays = training.rows.in_memory(training.settings.resident_bytes // num_copies)
-    if arrays is not None:  # the rows fit
-      return _open_resident(training, parallel, arrays)
-  return _open_streamed(training, parallel)
+  return training.rows.in_memory(training.settings.resident_bytes // num_copies)
 
 
-def _open_streamed(training: Training, parallel: Parallel) -> Feed:
-  """Returns a feed that reads batches on the host, and copies each one `AHEAD` steps early."""
-
-  def batches(begin: int) -> Iterator[Columns]:
-    """Returns the batches from step `begin` to the last one, on the devices."""
-    size, read = training.settings.batch_size, training.rows.training_batches
-    endless = read(size, training.seed, begin, parallel.share, training.sampler)
-    on_host = itertools.islice(endless, training.total_steps - begin)
-    return read_ahead(
-      (parallel.put_batch(_check_batch(training, batch)) for batch in on_host), AHEAD
-    )
-
-  return Feed(batches, is_resident=False)
-
-
-def _open_resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
-  """Returns a feed that copies all rows to the devices once and gathers each batch there.
+def _gathered_batches(
+  training: Training, parallel: Parallel, arrays: ArrayRows, begin: int
+) -> Iterator[Columns]:
+  """Copies all rows to the devices, and returns the batches, which are gathered there.
 
   The gathering is a separate program, so that the training step is compiled for the shape of a
   batch only and not for the number of rows.
@@ -163,11 +148,7 @@ def _open_resident(training: Training, parallel: Parallel, arrays: ArrayRows) ->
     positions = order.positions(begin, end).astype(np.int32)  # of these rows in `rows`
     return compiled_gather(rows, *parallel.put_batch((positions, order.columns(begin, end))))
 
-  def batches(begin: int) -> Iterator[Columns]:
-    """Returns the batches from step `begin` to the last one."""
-    return read_ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
-
-  return Feed(batches, is_resident=True)
+  return (batch(step) for step in range(begin, training.total_steps))
 
 
 def _check_batch(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -177,12 +158,12 @@ def _check_batch(training: Training, batch: Mapping[str, np.ndarray]) -> dict[st
   return columns
 
 
-def read_ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
-  """Yields the elements of `source`, and takes each one `count` elements before it is yielded.
+def read_ahead(source: Iterator[Columns]) -> Iterator[Columns]:
+  """Yields the elements of `source`, and takes each one `AHEAD` elements before it is yielded.
 
   Taking an element starts its copy to the devices, which then overlaps with the steps before it.
   """
-  buffer = collections.deque(itertools.islice(source, count))
+  buffer = collections.deque(itertools.islice(source, AHEAD))
   while buffer:
     yield buffer.popleft()
     buffer.extend(itertools.islice(source, 1))
@@ -237,7 +218,7 @@ class _Run:
       Preempted: the run received SIGTERM; the state is saved.
     """
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
-    feed = open_feed(training, self.parallel, begin)
+    on_devices = batches(training, self.parallel, begin)
     take_step = compiled_step(training, self.parallel)
     scalars_at = jax.jit(training.scalars)
     state = self.parallel.replicate(state)
@@ -246,7 +227,7 @@ class _Run:
       Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
       # `step` is the number of steps taken, 1 after the first one; scalars count steps from 0
-      for step, batch in enumerate(feed.batches(begin), start=begin + 1):
+      for step, batch in enumerate(on_devices, start=begin + 1):
         scalars = self.parallel.replicate(scalars_at(np.int32(step - 1)))
         state, metrics = take_step(state, batch, scalars)
         self.meter.add(step, metrics)

@@ -11,7 +11,7 @@ from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import Balanced
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.training.loop import open_feed, read_ahead
+from robustness.training.loop import AHEAD, batches, read_ahead, resident_rows
 from robustness.training.training import Pipeline, check_batch
 from tests.cases import cases
 from tests.refusals import refused
@@ -38,8 +38,12 @@ def make(make_task, eight_bit):
   return make
 
 
-def _opened(task, begin=0):
-  return open_feed(task, MeshParallel(jax.devices()[:2]), begin)
+def _batches(task, begin=0):
+  return batches(task, MeshParallel(jax.devices()[:2]), begin)
+
+
+def _is_resident(task, parallel=None, begin=0):
+  return resident_rows(task, parallel or MeshParallel(jax.devices()[:2]), begin) is not None
 
 
 @pytest.mark.slow
@@ -49,8 +53,7 @@ def test_weights_are_equal_for_resident_and_streamed_rows(make, run, eight_bit, 
   model, images = TinyNet(parallel.axis_name), eight_bit.images.astype(np.float32) / np.float32(255)
   resident, read = make(model=model), make(model=model, resident_bytes=0)
   floats = make(dataclasses.replace(eight_bit, images=images), model, resident_bytes=0)
-  assert open_feed(resident, parallel, 0).is_resident
-  assert not open_feed(read, parallel, 0).is_resident
+  assert _is_resident(resident, parallel) and not _is_resident(read, parallel)
   weights = run(resident, tmp_path / 'resident', parallel)
   assert_same(run(read, tmp_path / 'read', parallel), weights)
   assert_same(run(floats, tmp_path / 'floats', parallel), weights)
@@ -58,30 +61,28 @@ def test_weights_are_equal_for_resident_and_streamed_rows(make, run, eight_bit, 
 
 def test_resident_rows_are_checked_once_and_by_name(make, eight_bit):
   wrong = make(dataclasses.replace(eight_bit, labels=np.where(np.arange(96) == 70, 3, 0)))
-  refused('example 70 has label 3; the classifier has classes 0 to 2', _opened, wrong)
+  refused('example 70 has label 3; the classifier has classes 0 to 2', _batches, wrong)
 
 
 @pytest.mark.parametrize(('settings', 'begin'), [({'resident_bytes': 2 * 96 * 108}, 0), ({}, 4)])
 def test_many_rows_and_less_than_an_epoch_are_streamed(make, settings, begin):
   """Each of two devices would hold 96 images of 108 bytes and their labels, above the limit."""
-  assert not _opened(make(**settings), begin).is_resident
+  assert not _is_resident(make(**settings), begin=begin)
 
 
 @pytest.mark.parametrize('settings', [{}, {'resident_bytes': 0}])
 def test_a_feed_ends_with_the_training_and_begins_anywhere(make, eight_bit, settings):
-  feed = _opened(make(**settings))
-  rows = [batch['example_id'] for batch in feed.batches(2)]
-  batches = itertools.islice(eight_bit.training_batches(36, 0, 2), 4)
-  np.testing.assert_array_equal(rows, [batch['example_id'] for batch in batches])
+  rows = [batch['example_id'] for batch in _batches(make(**settings), 2)]
+  expected = itertools.islice(eight_bit.training_batches(36, 0, 2), 4)
+  np.testing.assert_array_equal(rows, [batch['example_id'] for batch in expected])
 
 
 def test_columns_of_the_sampler_are_in_every_feed(make, eight_bit):
   order = Balanced([np.arange(96), np.array([5, 7])], 0, 'group')
   for resident_bytes in (2**30, 0):
-    task = make(resident_bytes=resident_bytes)
-    feed = _opened(dataclasses.replace(task, sampler=order))
-    assert feed.is_resident == bool(resident_bytes)
-    for step, gathered in enumerate(feed.batches(0)):
+    task = dataclasses.replace(make(resident_bytes=resident_bytes), sampler=order)
+    assert _is_resident(task) == bool(resident_bytes)
+    for step, gathered in enumerate(_batches(task)):
       span = 36 * step, 36 * (step + 1)
       np.testing.assert_array_equal(gathered['example_id'], order.positions(*span))
       np.testing.assert_array_equal(gathered['group'], order.columns(*span)['group'])
@@ -95,8 +96,8 @@ def test_two_elements_are_read_ahead():
       read.append(number)
       yield number
 
-  feed = read_ahead(source(), 2)
-  assert read == []
+  feed = read_ahead(source())
+  assert (AHEAD, read) == (2, [])
   assert (next(feed), list(read)) == (0, [0, 1])
   assert (next(feed), list(read)) == (1, [0, 1, 2])
   assert list(feed) == [2, 3]

@@ -17,7 +17,7 @@ from robustness.models.inputs import Inputs
 from robustness.objectives.groups import IRM
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
-from robustness.training.loop import AHEAD, LAG, Meter, compiled_step, open_feed
+from robustness.training.loop import AHEAD, LAG, Meter, batches, compiled_step
 from robustness.training.preemption import Preempted
 from robustness.training.training import Pipeline
 from tests.cases import cases
@@ -38,7 +38,7 @@ def test_seeds_rates_lengths_and_data_sizes_share_one_program(make_task, rows, s
   parallel = MeshParallel(jax.devices()[:1])
 
   def program(task):
-    batch, scalars = next(open_feed(task, parallel, 0).batches(0)), task.scalars(0)
+    batch, scalars = next(batches(task, parallel, 0)), task.scalars(0)
     return compiled_step(task, parallel).lower(task.state_shapes(), batch, scalars).as_text()
 
   shared = {k: v for k, v in settings.items() if k not in ('learning_rate', 'steps')}
