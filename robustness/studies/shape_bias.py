@@ -17,13 +17,14 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, nearest, or_column
-from robustness.core.rows import Rows
+from robustness.core.rows import Rows, composed_unicode
 from robustness.estimates.means import means, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
+from robustness.models import label_space
 
 TEXTURE, CLASS, HUMANS = 'texture', 'class', 'humans'
 """The column with the name of the texture's class, the facet of the shape's class, and the label of
@@ -97,7 +98,7 @@ class ShapeBias(Study):
       # The first four arrays are equal for all classifiers.
       classes = np.asarray(records.identity['classes'])
       shapes = classes[records.column('label')]
-      textures = records.column(TEXTURE).astype(str)
+      textures = _in_words_of(classes, records.column(TEXTURE).astype(str))
       is_conflict = shapes != textures
       answers = classes[records.table('prediction')[:, 0]]
       by_shape, by_texture = (answers == shapes) & is_conflict, (answers == textures) & is_conflict
@@ -147,3 +148,18 @@ class ShapeBias(Study):
       for name, value in classes.items():
         rows.append(published_row(HUMANS, quantity, value, PICTURES, **{CLASS: name}))
     yield table_of_rows([row for row in rows if pd.notna(row['value'])])  # NaN was not published
+
+
+def _in_words_of(classes: np.ndarray, names: np.ndarray) -> np.ndarray:
+  """Returns the names of textures as a classifier calls their classes, [N].
+
+  As for labels, the data may call a class by its WordNet identifier, or spell accents otherwise.
+
+  Args:
+    classes: names of the classifier's classes, [classes].
+    names: names of the textures' classes in the data, [N].
+  """
+  index_of = label_space.index_by_name(classes.tolist())
+  composed = {composed_unicode(name): index for name, index in index_of.items()}
+  distinct, position = np.unique(names, return_inverse=True)
+  return classes[[composed[composed_unicode(name)] for name in distinct.tolist()]][position]

@@ -1,15 +1,17 @@
 """Tests the study `shape_bias`: counts by hand, published values, and refusals."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from robustness.core.rows import ArrayRows
 from robustness.estimates.intervals import clopper_pearson
+from robustness.models import label_space
 from robustness.studies.shape_bias import ShapeBias
 from tests.refusals import refused
-from tests.studies.conftest import classifier, measured, rows
+from tests.studies.conftest import classifier, measured, rows, table_of
 from tests.table_rows import estimate
 
 CLASSES = np.asarray(rows().class_names)
@@ -52,6 +54,25 @@ def test_bias_by_class_is_of_the_pictures_with_its_shape(table):
     row = estimate(table, 'first', 'shape_bias', **{'class': name})
     assert row.n == shape + texture
     assert row.value == pytest.approx(shape / (shape + texture), nan_ok=True)
+
+
+def test_textures_are_found_by_the_names_that_labels_are_found_by():
+  space = label_space.get('imagenet_vid')
+  dog, fox = (space.class_names.index(name) for name in ('dog', 'fox'))
+  wordnet = {label: identifier for identifier, label in space.aliases.items()}
+  shapes, textures, answers = [dog] * 4, [dog, fox, fox, fox], [dog, dog, fox, 0]
+  columns = {
+    'label': np.array(shapes),
+    'texture': np.array([wordnet[label] for label in textures]),
+    'prediction': np.array(answers)[:, None],
+  }
+  records = SimpleNamespace(
+    identity={'classes': list(space.class_names)}, column=columns.get, table=columns.get
+  )
+  table = table_of(ShapeBias(), [SimpleNamespace(label='network', records=records)])
+  bias, decided = (estimate(table, 'network', name) for name in ('shape_bias', 'decided'))
+  assert (bias.value, bias.n) == (0.5, 2)
+  assert (decided.value, decided.n) == (pytest.approx(2 / 3), 3)
 
 
 def test_published_values_have_no_intervals(table):
