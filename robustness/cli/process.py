@@ -1,17 +1,13 @@
-"""Devices, logging, exit statuses and advice about resources for the process of a run."""
+"""Devices, exit statuses and advice about resources for the process of a run."""
 
 from __future__ import annotations
 
-import logging
 import os
-import pathlib
 import sys
 
 import jax
 
-import input_pipeline
-import robustness
-from robustness.core import disk, host, terminal
+from robustness.core import host
 from robustness.core.errors import KEYS, causes
 from robustness.parallel import processes as peers
 
@@ -35,23 +31,6 @@ def set_devices(processes: peers.Processes) -> None:
     jax.config.update('jax_num_cpu_devices', host.usable_cores())
   processes.join()
   jax.local_devices()  # an absent platform fails here, before JAX removes frames from tracebacks
-
-
-def set_logging() -> None:
-  """Shows the log of this project, and warnings of other packages that a user can act on.
-
-  Lines of Orbax's threads about a full disk or the end of another process are left out, because the
-  command reports these itself.
-  """
-  files = (robustness.__file__, input_pipeline.__file__)
-  folders = [pathlib.Path(file).parent for file in files]
-  terminal.set_up([f'{folder}{os.sep}' for folder in folders], _is_reported_by_the_command)
-
-
-def _is_reported_by_the_command(record: logging.LogRecord) -> bool:
-  """Returns whether a line of the log is about an error that the command itself reports."""
-  error = record.exc_info[1] if record.exc_info else None
-  return error is not None and bool(disk.advice(error, '') or peers.peer_is_lost(error))
 
 
 def memory_advice(error: BaseException) -> str | None:

@@ -17,7 +17,7 @@ from absl import app, flags, logging
 
 from robustness import launch
 from robustness.building import checks
-from robustness.cli import command_line, overview, process
+from robustness.cli import command_line, logs, overview, process
 from robustness.cli.explain import explain
 from robustness.cli.process import BAD_INPUT, INTERRUPTED, PREEMPTED, exit_with
 from robustness.config import experiment as experiments
@@ -201,7 +201,7 @@ def run_command(
     if jax.process_index() == 0:
       log_summary(results, expanded(directory).absolute())
 
-  process.set_logging()
+  logs.set_up()
   return processes.end_together(lambda: _exit_status(run, directory))
 
 
@@ -275,7 +275,7 @@ def dry_run(config: Section) -> int:
     with exits_refused():  # a `sys.exit` in the user's files is an error
       show_plan(config)
 
-  process.set_logging()
+  logs.set_up()
   return _exit_status(show)
 
 

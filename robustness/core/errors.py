@@ -29,7 +29,7 @@ MAX_REASON_LENGTH = 600
 USERS_FILES: set[str] = set()
 """Files of installed packages that a name `package.module:NAME` refers to."""
 _ROOT = pathlib.Path(__file__).parents[2]
-_OWN_FOLDERS = tuple(f'{_ROOT / name}{os.sep}' for name in ('robustness', 'input_pipeline'))
+OWN_FOLDERS = tuple(f'{_ROOT / name}{os.sep}' for name in ('robustness', 'input_pipeline'))
 """The folders with the code of this project."""
 
 
@@ -200,7 +200,7 @@ def is_users(file: str) -> bool:
   parts = pathlib.Path(file).parts
   if file.startswith('<') or 'site-packages' in parts or 'dist-packages' in parts:
     return file in USERS_FILES
-  return not file.startswith((*_OWN_FOLDERS, sysconfig.get_path('stdlib') + os.sep))
+  return not file.startswith((*OWN_FOLDERS, sysconfig.get_path('stdlib') + os.sep))
 
 
 def or_column(name: str) -> str:

@@ -7,11 +7,9 @@ import sys
 
 import pytest
 
-from robustness.core import terminal
+from robustness.cli import logs
 from tests.cases import cases
 from tests.end_to_end.runs import ROOT
-
-PROJECT = (f'{ROOT}/robustness/',)
 
 
 def record(path, level, message='a message'):
@@ -29,23 +27,24 @@ def record(path, level, message='a message'):
 )
 def test_the_least_printed_level_depends_on_the_package(path, least_level):
   levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
-  printed = [level for level in levels if terminal.is_shown(record(path, level), PROJECT)]
+  printed = [level for level in levels if logs.is_shown(record(path, level))]
   assert printed == [level for level in levels if level >= least_level]
 
 
 def test_lines_are_bare_and_warnings_have_their_level():
-  lines = terminal.LineFormatter()
+  lines = logs.LineFormatter()
   assert lines.format(record('x.py', logging.INFO)) == 'a message'
   assert lines.format(record('x.py', logging.WARNING)) == 'warning: a message'
 
 
+@pytest.mark.slow
 def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown():
-  code = f"""
+  code = """
 import warnings
-from robustness.core import terminal
-terminal.set_up({PROJECT!r}, lambda record: False)
+from robustness.cli import logs
+logs.set_up()
 for module in ('tensorflow.python.ops', 'orbax', 'robustness.launch', 'jax.interpreters', 'kerasy'):
-  warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
+  warnings.warn_explicit(f'of {module}', UserWarning, 'file.py', 1, module)
 warnings.warn('Some donated buffers were not usable: f32[3]')
 """
   command = [sys.executable, '-c', code]

@@ -7,10 +7,13 @@ their errors are printed; other packages' warnings are printed, such as JAX's ab
 import logging
 import os
 import warnings
-from collections.abc import Callable, Sequence
 
 from absl import flags
 from absl import logging as absl_logging
+
+from robustness.core import disk
+from robustness.core.errors import OWN_FOLDERS
+from robustness.parallel.processes import peer_is_lost
 
 CHATTY = (
   *('absl', 'apache_beam', 'etils', 'flax', 'google', 'grpc', 'h5py', 'keras', 'orbax'),
@@ -23,16 +26,8 @@ NOT_ACTIONABLE = 'Some donated buffers were not usable'
 small buffer."""
 
 
-def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bool]) -> None:
-  """Configures the logs of Python and absl, so that few lines of other packages are printed.
-
-  `is_shown` decides which: this project's from INFO on, others from WARNING or ERROR on.
-
-  Args:
-    folders: the folders of this project's packages.
-    is_excluded: function of a record that returns True if the record must not be printed, because
-      other code prints it, such as an error that ends the run.
-  """
+def set_up() -> None:
+  """Configures the logs of Python and absl, so that few lines of other packages are printed."""
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   if not flags.FLAGS.is_parsed():  # in a notebook, `absl.app` has not done this
     flags.FLAGS.mark_as_parsed()
@@ -41,18 +36,22 @@ def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bo
   handler = absl_logging.get_absl_handler()
   assert handler is not None
   handler.setFormatter(LineFormatter())
-  handler.addFilter(lambda record: is_shown(record, folders) and not is_excluded(record))
+  handler.addFilter(is_shown)
   warnings.filterwarnings('ignore', module=rf'({"|".join(CHATTY)})(\.|$)')
   warnings.filterwarnings('ignore', message=NOT_ACTIONABLE)
 
 
-def is_shown(record: logging.LogRecord, folders: Sequence[str]) -> bool:
-  """Returns whether a record is printed; `folders` are the folders of this project's packages.
+def is_shown(record: logging.LogRecord) -> bool:
+  """Returns whether a record is printed.
 
-  These packages' records are printed from INFO on, records of `CHATTY` packages from ERROR on, and
-  all others from WARNING on.
+  Records of this project are printed from INFO on, those of `CHATTY` packages from ERROR on, and
+  all others from WARNING on. Lines of Orbax's threads about a full disk or the end of another
+  process are left out, because the command reports these itself.
   """
-  if record.pathname.startswith(tuple(folders)):
+  error = record.exc_info[1] if record.exc_info else None
+  if error is not None and (disk.advice(error, '') or peer_is_lost(error)):
+    return False
+  if record.pathname.startswith(OWN_FOLDERS):
     return record.levelno >= logging.INFO
   is_chatty = bool(set(CHATTY) & set(record.pathname.split(os.sep)))
   return record.levelno >= (logging.ERROR if is_chatty else logging.WARNING)
