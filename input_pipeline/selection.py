@@ -12,7 +12,7 @@ import numpy as np
 from input_pipeline.images import HostStore, Images, Size, StreamedStore
 from input_pipeline.settings import FIRST, DataSettings, Preparation
 from robustness.core.bounded_files import read_bounded
-from robustness.core.errors import KEYS, InputError, SettingError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, first_names, nearest
 from robustness.core.host import usable_cores
 from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.paths import expanded
@@ -28,7 +28,6 @@ MAX_DECODED, MAX_HEADERS, MAX_STREAMED = 512, 100_000, 32
 """Largest numbers of pictures for `check_pictures`: to decode, to check by their headers, and to
 decode of streamed images.
 """
-LISTED = 5  # damaged pictures in a message
 
 
 def read_names(path: str) -> list[str]:
@@ -179,12 +178,11 @@ def refuse_damaged(
   among = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
   if num_decoded < len(checked):
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
-  names = [describe(index) for index, _ in damaged[:LISTED]]
-  listed = f'; then {", ".join(names[1:])}' if len(names) > 1 else ''
-  listed += f' and {len(damaged) - LISTED} more' if len(damaged) > LISTED else ''
+  first, *others = (describe(index) for index, _ in damaged)
+  listed = f'; then {first_names(others, 4)}' if others else ''
   raise InputError(
     f'{len(damaged)} of {len(checked)} pictures{among} cannot be decoded, first '
-    f'{names[0]}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
+    f'{first}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
   )
 
 

@@ -13,7 +13,7 @@ from absl import logging
 
 from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images
-from robustness.core.errors import KEYS, renaming_section
+from robustness.core.errors import KEYS, first_names, renaming_section
 from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.rows import LEFT_OUT, composed_unicode
 from robustness.core.settings import Section, choice, parse, require
@@ -27,7 +27,6 @@ RESIZED_BY = ('tensorflow', 'pillow')
 """Valid values of `resized_by`."""
 COUNT = 'at least 0 (0 turns it off)'
 """Phrase for the valid values of counts."""
-LISTED = 8  # classes without images in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,11 +91,6 @@ def is_count(number: int) -> bool:
   return number >= 0
 
 
-def _default_source() -> Source:
-  """Returns the default source with its default settings."""
-  return SOURCES.find(DEFAULT, 'config.data.source')()
-
-
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
   """The images that a run reads: the keys of `config.data` that concern every source.
@@ -139,7 +133,9 @@ class DataSettings:
     class_group_seed: seed of random groups.
   """
 
-  source: Source = dataclasses.field(default_factory=_default_source)
+  source: Source = dataclasses.field(
+    default_factory=lambda: SOURCES.find(DEFAULT, 'config.data.source')()
+  )
   split: str = 'test'
   num_images: int = setting(0, COUNT, is_count)
   subset: str = word(RANDOM, (RANDOM, FIRST))
@@ -242,10 +238,9 @@ def open_images(settings: DataSettings) -> Images:
   needs_all_classes = settings.known_classes and not images.as_stored
   empty = _without_images(images, names) if needs_all_classes else []
   if empty:
-    unlisted = f' and {len(empty) - LISTED} more' if len(empty) > LISTED else ''
     logging.warning(
       '%s: %d of %d classes have no image: %s',
-      *(images.title, len(empty), len(names), ', '.join(map(repr, empty[:LISTED])) + unlisted),
+      *(images.title, len(empty), len(names), first_names([*map(repr, empty)])),
     )
     facts['classes_without_images'] = empty
   return dataclasses.replace(images, class_names=names, description=facts)

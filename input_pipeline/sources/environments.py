@@ -47,7 +47,7 @@ from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import KEYS, InputError, nearest
+from robustness.core.errors import KEYS, InputError, first_names, nearest
 from robustness.core.paths import expanded, files_in
 from robustness.core.registry import setting
 from robustness.core.rows import in_class_order
@@ -62,8 +62,6 @@ PREFIX = 'tfds:'
 TRAIN, TEST = 'train', 'test'
 _SPLIT_SEED = 0x5B117
 """Seed of the split into training and test images."""
-_MAX_LISTED = 8
-"""Most files or cells that a message lists."""
 _LIST = re.compile(r'(.+)_(train|test)\.txt')
 """Name of a list of images; its groups are the environment and the split."""
 _FORM = 'It must hold {environment: {class: [files]}}.'
@@ -389,15 +387,9 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
   if missing:
     is_of_domainnet = path.suffix != '.json'  # released lists are text files
     released = '; of DomainNet, list and zip are of one release, cleaned or not'
-    listed, advice = _first_names(missing), released if is_of_domainnet else ''
+    listed, advice = first_names(missing), released if is_of_domainnet else ''
     raise InputError(f'{path} names {len(missing)} files that do not exist: {listed}{advice}.')
   return cells
-
-
-def _first_names(names: Sequence[str]) -> str:
-  """Returns the first names as a phrase, such as 'cat, dog and 3 more'."""
-  unlisted = f' and {len(names) - _MAX_LISTED} more' if len(names) > _MAX_LISTED else ''
-  return ', '.join(names[:_MAX_LISTED]) + unlisted
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
@@ -507,7 +499,7 @@ def _check_cells(
   missing = [f'{environments[number]}/{names[label]}' for number, label in np.argwhere(~present)]
   if missing and not allow_missing:
     raise InputError(
-      f'{len(missing)} of {present.size} cells have no images: {_first_names(missing)}. '
+      f'{len(missing)} of {present.size} cells have no images: {first_names(missing)}. '
       f'Add images, leave these classes out, or set {KEYS.data.environments.allow_missing}=True.'
     )
   # group k is trained in environment k and, like all classes, in environment 0

@@ -37,7 +37,7 @@ from input_pipeline import image_files
 from input_pipeline.images import Images, Size
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import KEYS, InputError, SettingError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, first_names, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import padded_labels
 from robustness.core.settings import choice, require
@@ -65,8 +65,6 @@ FRAME = 2
 """Width of the frame around ObjectNet's pictures, pixels."""
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})')
 """Name of a validation image of ImageNet; its group is the number."""
-_MAX_LISTED = 8
-"""Unknown objects that a message lists."""
 Listed = tuple[list[str], np.ndarray, dict[str, int]]
 """Paths of images, their labels [N] or [N, L] in ImageNet's order, and facts for results."""
 Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
@@ -323,7 +321,7 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   folders = image_files.folders_in(root / 'images')
   unknown = sorted(set(folders) - set(object_of_folder))
   if unknown:
-    listed = ', '.join(unknown[:_MAX_LISTED])
+    listed = first_names(unknown)
     raise InputError(f'{root}/images has objects that its mappings do not name: {listed}.')
   paths: list[str] = []
   labels: list[list[int]] = []

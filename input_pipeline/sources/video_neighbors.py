@@ -18,7 +18,7 @@ from absl import logging
 from input_pipeline.image_files import existing_folder, file_images, looks_like
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import KEYS, InputError, SettingError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, first_names, nearest
 from robustness.core.rows import padded_labels
 from robustness.models import label_space
 from robustness.video.columns import (
@@ -37,8 +37,6 @@ KEY = 'config.data.video_neighbors'
 """Name of the section of the config, for messages."""
 SPACES = ('imagenet_vid', 'youtube_bb')
 """Label spaces of the published neighbor sets; the first is the default."""
-LISTED = 10
-"""Largest number of missing frames that a message lists."""
 _SUBSET = 0xA2C4
 """Seed of the random stream of `NeighborFrames.choose`."""
 
@@ -231,7 +229,6 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     root: the folder of frames.
   """
   missing_anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
-  listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
   fix = 'Get them; predictions in a file are scored without frames (:predictions).'
   if elsewhere:
@@ -242,7 +239,7 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     fix += 'their anchor are left out.'
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(missing_anchors)} of '
-    f'{len(sets.anchors)} anchors): {listed}. These are {sets.title}. {fix}'
+    f'{len(sets.anchors)} anchors): {first_names(missing, 10)}. These are {sets.title}. {fix}'
   )
 
 

@@ -16,7 +16,7 @@ import os
 import pathlib
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
 """{section in errors: name of the section in the user's config}, see `renaming_section`."""
@@ -246,6 +246,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     yield reason
     seen.append(reason)
     reason = reason.__cause__ or reason.__context__
+
+
+def first_names(names: Sequence[str], count: int = 8) -> str:
+  """Returns the first `count` names as a phrase, such as 'cat, dog and 3 more'."""
+  unlisted = f' and {len(names) - count} more' if len(names) > count else ''
+  return ', '.join(names[:count]) + unlisted
 
 
 MAX_LISTED = 60  # most valid words that a message lists
