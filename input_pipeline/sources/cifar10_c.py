@@ -106,7 +106,6 @@ class Cifar10C(Source):
       class_names=self.classes,
       channels=IMAGE_SHAPE[2],
       store=PartsStore(lambda part, i: np.array(images_of_part[part][i]), labels, IMAGE_SHAPE),
-      decode=lambda image: image,
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
     )
 
@@ -175,17 +174,28 @@ def read_images(path: Path, count: int) -> np.ndarray:
   Raises:
     InputError: the array has another shape or type.
   """
-  images = read_npy(path)
-  if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
-    raise InputError(
-      f'{path} is {images.dtype} of shape {images.shape}; expected uint8 '
-      f'[{count}, {", ".join(map(str, IMAGE_SHAPE))}]'
-      f'{", as in CIFAR-10-C. It looks like CIFAR-10-P" if images.ndim == 5 else ""}.'
-    )
+  images = read_pixels(path, ndim=4)
   if len(images) != count:
     number = f'{path} holds {len(images)} images'
     raise InputError(f'{number}; its labels say {count}. Fetch both files again.')
   return images
+
+
+def read_pixels(path: Path, ndim: int) -> np.ndarray:
+  """Maps a .npy file into memory, uint8 [N, 32, 32, 3], or [N, frames, 32, 32, 3] if `ndim` is 5.
+
+  Raises:
+    InputError: the array has another shape or type.
+  """
+  pixels = read_npy(path)
+  if pixels.dtype != np.uint8 or pixels.ndim != ndim or pixels.shape[-3:] != IMAGE_SHAPE:
+    expected = f'[{"N" if ndim == 4 else "N, frames"}, {", ".join(map(str, IMAGE_SHAPE))}]'
+    release = {4: 'CIFAR-10-C', 5: 'CIFAR-10-P'}.get(pixels.ndim)
+    hint = f' It looks like {release}.' if release and pixels.ndim != ndim else ''
+    raise InputError(
+      f'{path} is {pixels.dtype} of shape {pixels.shape}; expected uint8 {expected}.{hint}'
+    )
+  return pixels
 
 
 def read_labels(

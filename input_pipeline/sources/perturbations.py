@@ -27,9 +27,15 @@ from input_pipeline.image_files import folders_in
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
-from input_pipeline.sources.cifar10_c import CLASS_NAMES, IMAGE_SHAPE, LABELS, read_labels, test_set
+from input_pipeline.sources.cifar10_c import (
+  CLASS_NAMES,
+  IMAGE_SHAPE,
+  LABELS,
+  read_labels,
+  read_pixels,
+  test_set,
+)
 from input_pipeline.sources.imagenet_c import labels_of_folders, same_files
-from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import InputError
 from robustness.corruptions.names import PERTURBATIONS
 from robustness.video import clips
@@ -135,7 +141,7 @@ class Cifar10P(Source):
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     label_file = files.pop(LABELS, None)
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
-    arrays = {name: _read_sequences(files[name]) for name in PERTURBATIONS if name in files}
+    arrays = {name: read_pixels(files[name], ndim=5) for name in PERTURBATIONS if name in files}
     first, sequences = next(iter(arrays.items()))
     for name, array in arrays.items():
       if len(array) != len(sequences):
@@ -157,7 +163,6 @@ class Cifar10P(Source):
       f'CIFAR-10-P in {self.path}',
       IMAGE_SHAPE,
       class_names=CLASS_NAMES,
-      decode=lambda image: image,
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
     )
 
@@ -257,15 +262,3 @@ def _read_frame(stored: bytes) -> np.ndarray:
   if len(video) != int(count):
     raise InputError(f'{path} has {len(video)} frames, and others {count}: fetch it again.')
   return np.asarray(video[int(frame)])
-
-
-def _read_sequences(path: Path) -> np.ndarray:
-  """Maps a .npy file of N image sequences into memory, uint8 [N, frames, 32, 32, 3]."""
-  array = read_npy(path)
-  if array.dtype != np.uint8 or array.ndim != 5 or array.shape[2:] != IMAGE_SHAPE:
-    hint = '. It looks like CIFAR-10-C' if array.ndim == 4 else ''
-    raise InputError(
-      f'{path} is {array.dtype} of shape {array.shape}; expected uint8 '
-      f'[N, frames, {", ".join(map(str, IMAGE_SHAPE))}]{hint}.'
-    )
-  return array

@@ -117,7 +117,7 @@ def test_clean_images_of_cifar10_are_in_the_released_order(write, cifar10_dir):
   ({'fogg': np.zeros(3)}, "'fogg', which is no corruption: did you mean 'fog'"),
   ({'fog': pixels('fog')[:-1]}, r'fog.npy holds 19 images; its labels say 20'),
   ({'fog': pixels('fog').astype(np.float32)}, 'float32 of shape'),
-  ({'fog': pixels('fog')[:, :16]}, r'expected uint8 \[20, 32, 32, 3\]'),
+  ({'fog': pixels('fog')[:, :16]}, r'expected uint8 \[N, 32, 32, 3\]'),
   ({'fog': pixels('fog'), 'labels': np.arange(20) % 7}, 'not the same 5 times over'),
   ({'fog': pixels('fog'), 'labels': np.full(20, 10)}, r'labels 10..10; CIFAR-10 has 0..9'),
   ({'fog': pixels('fog'), 'labels': np.zeros((20, 1), int)}, r'expected integers \[N\]'),
