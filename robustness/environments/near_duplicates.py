@@ -8,13 +8,12 @@ digits, have similar hashes in any case.
 """
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from types import ModuleType
 
 import numpy as np
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, importing
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.estimates.intervals import CLOPPER_PEARSON, clopper_pearson
@@ -71,13 +70,10 @@ def check(max_bits: int) -> None:
 
 def _import_imagehash() -> ModuleType:
   """Imports the package ImageHash; raises InputError with the install command if it is missing."""
-  try:
-    return importlib.import_module('imagehash')
-  except ModuleNotFoundError as error:
-    raise InputError(
-      f'{KEYS.study.near_duplicates} needs the package ImageHash, which is not installed: '
-      f'pip install ImageHash, or set {KEYS.study.near_duplicates}={OFF}.'
-    ) from error
+  key = KEYS.study.near_duplicates
+  with importing(f'{key} needs ImageHash: pip install ImageHash, or set {key}={OFF}'):
+    import imagehash
+  return imagehash
 
 
 def hashes(images: np.ndarray) -> np.ndarray:
