@@ -173,10 +173,7 @@ class MadeOf(abc.ABC):
 
   def _refuse_other_data(self) -> None:
     """Raises InputError if prepared data were made with other settings or inputs."""
-    metadata = self.info.metadata or {}
-    if SETTINGS not in metadata:
-      logging.warning('%s does not say what it was made of: not compared', self.data_path)
-      return
+    metadata = self.info.metadata
     inputs = metadata[INPUTS]
     try:
       inputs = self.input_digests('')  # manual_dir is unknown
