@@ -160,7 +160,7 @@ class Images:
     sizes: function from indices to (height, width) of each, or to None if this needs decoding.
     decode: function from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in
       [0, 1]; or to a dict of `image`, which is resized and cropped as the settings say, and further
-      columns, which are not. None if `read` is given.
+      columns, which are not. None if `read` is given, or if `stored` is the image.
     read: alternative to `decode` that runs in Python: function from `stored`, as bytes, to an
       image, uint8 [H, W, channels].
     columns: further properties of all examples, {name: array [num_examples, ...]}.
@@ -208,19 +208,19 @@ class Images:
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the decoded `image` of an element's `stored` value, and its further columns."""
-    if self.decode is None:  # `read` decodes it, in Python
-      import tensorflow as tf
+    if self.decode is not None:
+      decoded = self.decode(stored)
+      return decoded if isinstance(decoded, dict) else {'image': decoded}
+    read = self.read
+    if read is None:
+      return {'image': stored}
+    import tensorflow as tf
 
-      read = self.read
-      assert read is not None
+    def decode(value: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
+      return read(value if isinstance(value, bytes) else value.item())
 
-      def decode(value: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
-        return read(value if isinstance(value, bytes) else value.item())
-
-      image = tf.numpy_function(decode, [stored], tf.uint8)
-      return {'image': tf.ensure_shape(image, [None, None, self.channels])}
-    decoded = self.decode(stored)
-    return decoded if isinstance(decoded, dict) else {'image': decoded}
+    image = tf.numpy_function(decode, [stored], tf.uint8)
+    return {'image': tf.ensure_shape(image, [None, None, self.channels])}
 
   def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
     """Returns (height, width) of a stored element, which is decoded; may raise InputError."""
@@ -265,7 +265,6 @@ def array_images(
     class_names=tuple(class_names),
     channels=images.shape[3],
     store=MemoryStore(images, labels),
-    decode=lambda image: image,
     where=lambda index: f'{title}, example {index}',
     sizes=lambda indices: [size] * len(indices),
     arrays=(images, labels),

@@ -28,6 +28,7 @@ from robustness.core.rows import (
   as_float32,
   chosen_blocks,
   pad_batch,
+  refuse_colour,
 )
 from robustness.core.sampler import Epochs, Sampler, share_of_batch
 from robustness.core.typing import Facts
@@ -81,11 +82,8 @@ class TfRows:
     Raises:
       InputError: the images are in colour and have another number of channels.
     """
-    if channels != self.image_shape[-1] and self._images.channels != 1:
-      raise InputError(
-        f'{self._images.title} holds images of {self._images.channels} channels; they cannot be '
-        f'shown as {channels}. Choose a classifier that takes {self._images.channels} channels.'
-      )
+    if channels != self.image_shape[-1]:
+      refuse_colour(self._images.title, self._images.channels, channels)
     rows = copy.copy(self)
     rows.image_shape, rows._arrays = (*self.image_shape[:2], channels), None
     return rows

@@ -178,11 +178,11 @@ def refuse_damaged(
   among = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
   if num_decoded < len(checked):
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
-  first, *others = (describe(index) for index, _ in damaged)
-  listed = f'; then {first_names(others, 4)}' if others else ''
+  names = [describe(index) for index, _ in damaged]
+  listed = f'; then {first_names(names[1:], 4)}' if len(names) > 1 else ''
   raise InputError(
     f'{len(damaged)} of {len(checked)} pictures{among} cannot be decoded, first '
-    f'{first}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
+    f'{names[0]}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
   )
 
 

@@ -360,6 +360,15 @@ def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
   return tuple(map(str, range(largest + 1)))
 
 
+def refuse_colour(title: str, stored: int, channels: int) -> None:
+  """Raises InputError unless stored images are grey, so that they can have other `channels`."""
+  if stored != 1:
+    raise InputError(
+      f'{title} holds images of {stored} channels; they cannot be shown as {channels}. Choose a '
+      f'classifier that takes {stored} channels.'
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class ArrayRows:
   """Rows from numpy arrays, in memory or memory-mapped.
@@ -453,11 +462,7 @@ class ArrayRows:
     height, width, stored = self.image_shape
     if stored == channels:
       return self
-    if stored != 1:
-      raise InputError(
-        f'{self.description["source"]} holds images of {stored} channels; they cannot be shown as '
-        f'{channels}. Choose a classifier that takes {stored} channels.'
-      )
+    refuse_colour(str(self.description['source']), stored, channels)
     shape = (self.num_examples, height, width, channels)
     return dataclasses.replace(self, images=np.broadcast_to(self.images, shape))
 
