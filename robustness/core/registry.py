@@ -434,8 +434,8 @@ class FromFile:
     value: the object.
     name: NAME of the reference.
     path: path of the file that defines it.
-    digest: SHA-256 of the file, as hexadecimal; if it imports files of its folder, of the digests
-      of all of them.
+    digest: SHA-256 of the file, as hexadecimal; if it imports files of its folder or package, of
+      the digests of all of them.
   """
 
   value: object
@@ -497,7 +497,7 @@ def load(reference: str, key: str) -> FromFile:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if not is_module:
       module = _run(file, digest)
-    imports = _imports_of_folder(file.absolute(), (module.__package__ or '') if is_module else '')
+    imports = _local_imports(file.absolute(), (module.__package__ or '') if is_module else '')
     digests = [digest, *map(_digest_when_imported, imports)]
   except InputError:
     raise
@@ -545,19 +545,30 @@ def _imported_names(file: pathlib.Path, package: str = '') -> set[str]:
   return set(names)
 
 
-def _imports_of_folder(file: pathlib.Path, package: str) -> list[pathlib.Path]:
-  """Returns the files in the folder of a file that it imports, and that these import.
+def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
+  """Returns the files of a user's project that a file imports, and that these import.
 
-  `package` is the package of the file; '' if it is run like a script.
+  They are in the folder of a file that is run like a script, or in the outermost package that
+  contains the file. `package` is the package of the file; '' if it is run like a script.
   """
-  files, to_read, prefix = [file], [(file, package)], f'{package}.'.lstrip('.')
+  # {name of the outermost package, '' for modules beside a script: the folder that contains it}
+  folders = {}
+  if package:
+    folders[package.partition('.')[0]] = file.parents[package.count('.') + 1]
+  else:
+    folders[''] = outermost = file.parent
+    while (outermost / '__init__.py').is_file():
+      folders = {'': file.parent, outermost.name: outermost.parent}
+      outermost = outermost.parent
+  files, to_read = [file], [(file, package)]
   while to_read:
     for name in _imported_names(*to_read.pop()):
-      parts = name.removeprefix(prefix).split('.')
-      if not name.startswith(prefix) or parts[0] in ('', *PACKAGES):
+      parts = name.split('.')
+      folder = folders.get(parts[0], folders.get(''))
+      if folder is None or parts[0] in ('', *PACKAGES):
         continue
       for count in range(1, len(parts) + 1):
-        path, module = file.parent.joinpath(*parts[:count]), prefix + '.'.join(parts[:count])
+        path, module = folder.joinpath(*parts[:count]), '.'.join(parts[:count])
         sources = {path.with_suffix('.py'): module.rpartition('.')[0], path / '__init__.py': module}
         for source, parent in sources.items():
           if source not in files and source.is_file():

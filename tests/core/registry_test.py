@@ -143,6 +143,33 @@ def test_the_digest_of_an_installed_module_is_also_of_its_imports(tmp_path, monk
   assert digests[0] != digests[1]
 
 
+@pytest.mark.parametrize('is_module', [False, True])
+def test_the_digest_is_also_of_modules_of_the_outermost_package(tmp_path, monkeypatch, is_module):
+  project = tmp_path / f'project_{is_module}'
+  texts = {
+    'parts/__init__.py': '',
+    'parts/mine.py': f'from {project.name}.helper import part',
+    '__init__.py': '',
+    'helper.py': 'from . import more\npart = 1',
+    'more.py': '',
+    'other.py': '',
+  }
+  (project / 'parts').mkdir(parents=True)
+  for name, text in texts.items():
+    (project / name).write_text(text)
+  monkeypatch.syspath_prepend(tmp_path)
+  reference = f'{project.name}.parts.mine:part' if is_module else f'{project}/parts/mine.py:part'
+
+  def digest_after_change_of(name):
+    (project / name).write_text(texts[name] + '\nX = 1')
+    registry._digest_when_imported.cache_clear()  # another process
+    return registry.load(reference, WHERE).digest
+
+  first = digest_after_change_of('other.py')
+  assert first == registry.load(reference, WHERE).digest
+  assert len({first, *map(digest_after_change_of, ('helper.py', 'more.py'))}) == 3
+
+
 def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections():
   assert {'low_pass', 'high_pass'} == set(FILTERS.classes())
   assert FILTERS.default_sections()['low_pass'] == {'bandwidth': 15}
