@@ -7,7 +7,7 @@ two backgrounds, drawn without replacement; a row is a pair of a cutout and a ba
 * `foreground`: the cutout, uint8 [F, F, 4], at the upper left of a square of F pixels, the longest
   side of all cutouts;
 * `foreground_size`: height and width of the cutout; `foreground_pixels`: number of its pixels with
-  alpha of at least 128;
+  at least half of its largest alpha;
 * `object`, `background`: positions in the sorted lists of files;
 * `label`, `imagenet_class`: the class in ImageNet's order.
 """
@@ -241,7 +241,7 @@ class SceneParts(Source, abc.ABC):
     }
 
     def read(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-      """Returns background, padded cutout and the cutout's number of pixels with alpha ≥ 128.
+      """Returns background, padded cutout and the number of pixels of the cutout's mask.
 
       `pair` has the number of the object and the number of the background, int [2].
       """
@@ -249,7 +249,9 @@ class SceneParts(Source, abc.ABC):
       pixels = cutout(object_number)
       height, width = pixels.shape[:2]
       padded = np.pad(pixels, ((0, largest - height), (0, largest - width), (0, 0)))
-      return background(background_number), padded, np.int32((pixels[..., 3] >= 128).sum())
+      alpha = pixels[..., 3]
+      num_pixels = np.int32((alpha >= alpha.max() / 2).sum())  # as `num_counted_pixels` counts them
+      return background(background_number), padded, num_pixels
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
       """Returns what `read` returns for `pair`, as columns of a row."""

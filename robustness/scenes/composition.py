@@ -166,10 +166,11 @@ def paste_cutout(
 def num_counted_pixels(cutout: jax.Array, measure: str) -> jax.Array | None:
   """Returns the number of pixels of a cutout [h, w, 4] that an area measures; None counts all.
 
-  For the `measure` 'mask' they are the pixels with an alpha of at least half, for 'rectangle' all.
+  For the `measure` 'mask' they are the pixels with at least half of the cutout's largest alpha, for
+  'rectangle' all.
   """
-  half = 128 if cutout.dtype == jnp.uint8 else 0.5
-  return (cutout[..., 3] >= half).sum() if measure == 'mask' else None
+  alpha = cutout[..., 3]
+  return (alpha >= alpha.max() / 2).sum() if measure == 'mask' else None
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:

@@ -185,6 +185,10 @@ def test_the_measure_mask_counts_only_opaque_pixels():
   ]
   assert means[1] == pytest.approx(0.2, abs=0.002)
   assert means[0] == pytest.approx(0.2 * cutout[..., 3].mean(), abs=0.002)
+  # An object that is translucent everywhere has the size of the opaque one.
+  cutout[..., 3] *= 0.4
+  scene, _ = composed(cutout, ground, 0.2, 0, 0.5, 0.5, rotate=False, measure='mask')
+  assert float(scene.mean()) == pytest.approx(0.4 * 0.2, abs=0.001)
 
 
 def test_pixels_outside_the_object_are_those_of_the_background():

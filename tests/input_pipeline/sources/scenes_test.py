@@ -55,6 +55,18 @@ def test_colours_of_transparent_pixels_are_kept_and_palettes_may_be_transparent(
   assert alpha[0, 0] == 0 and alpha.sum() == 15 * 255
 
 
+def test_the_mask_of_a_translucent_cutout_has_pixels(tmp_path):
+  cutout, ground = save(tmp_path / 'objects/koala/a.png', (8, 6)), (20, 20)
+  with Image.open(cutout) as image:
+    image.putalpha(Image.new('L', image.size, 100))
+    image.save(cutout)
+  for name in ('a', 'b'):
+    save(tmp_path / f'grounds/{name}.png', ground, 'RGB')
+  folders = {'foregrounds': f'{tmp_path}/objects', 'backgrounds': f'{tmp_path}/grounds'}
+  batch = full_batch(load(settings_of('scenes', **folders, canvas=20)))
+  assert batch['foreground_pixels'].tolist() == [48, 48]
+
+
 def test_a_background_is_the_largest_square_at_the_top_left(tmp_path):
   wide = save(tmp_path / 'wide.png', (30, 20), 'RGB')
   tall = save(tmp_path / 'tall.png', (20, 30), 'L')
