@@ -408,7 +408,7 @@ def _difference_words(column: Column, rate: float) -> str:
   notation, rows = column
   if not notation.difference:
     return ''
-  family = f' over the {len(rows):,} of this figure' if len(rows) > 1 else ''
+  family = f' over {len(rows):,} differences' if len(rows) > 1 else ''
   return (
     f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks a significant one '
     f'(false-discovery rate {100 * rate:g} %{family})'

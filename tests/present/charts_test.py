@@ -88,7 +88,7 @@ def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(r
   np.testing.assert_allclose(points, 100 * rows.value)
   assert caption.endswith(
     'Differences are from first, paired; a dot marks a significant one (false-discovery rate 5 % '
-    'over the 2 of this figure).'
+    'over 2 differences).'
   )
   curve = figures['error_severity'][0].axes[0].lines[1].get_color()
   assert curve == difference.containers[0].lines[0].get_color() == style.colour(1)
@@ -104,7 +104,7 @@ def test_dots_mark_differences_that_pass_the_test_together():
   figure, caption = drawn(table)['error_corruption_severity_difference']
   texts = [text.get_text() for text in figure.axes[0].texts]
   assert [text.endswith('•') for text in texts] == [False] * 3 + [True] * 3
-  assert 'false-discovery rate 5 % over the 6 of this figure' in caption
+  assert 'false-discovery rate 5 % over 6 differences' in caption
 
 
 @pytest.mark.parametrize('quantity', [ERROR, ACCURACY])
@@ -116,7 +116,8 @@ def test_of_many_names_those_are_drawn_at_which_a_classifier_is_worst(quantity, 
   is_right[:, ::2, 0], is_right[1, :, 1] = False, False
   values = is_right if quantity is ACCURACY else ~is_right
   results = made({'corruption': [*'abcd']}, values=values, labels=('one', 'two'), quantity=quantity)
-  figure, _ = charts.draw(results)[f'{quantity.name}_corruption']
+  figure, caption = charts.draw(results)[f'{quantity.name}_corruption']
+  assert 'over 4 differences' in caption  # the family has those that are not drawn
   assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['b', 'a']
 
 
