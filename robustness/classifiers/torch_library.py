@@ -199,7 +199,21 @@ class TorchLibrary(ClassifierKind):
       InputError: the name is unknown (the nearest are listed), a package is not installed, files
         are missing, or their preparation of images cannot be reproduced.
     """
-    return _read_source(self.name, self.weights).entry
+    return self._source.entry
+
+  @functools.cached_property
+  def _source(self) -> _Source:
+    """The files and descriptions of the network, with the config's normalisation if it has one."""
+    source = _read_source(self.name, self.weights)
+    if not self.mean:
+      return source
+    entry = dataclasses.replace(source.entry, mean=self.mean, std=self.std)
+    return dataclasses.replace(source, entry=entry)
+
+  @property
+  def needs_mean(self) -> bool:
+    """See `ClassifierKind.needs_mean`; True for a file of weights without a record."""
+    return bool(self.record.file) and not self.record.record
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
     """See `ClassifierKind.check`; it also refuses a training, which needs JAX."""
@@ -217,7 +231,7 @@ class TorchLibrary(ClassifierKind):
       InputError: the library cannot build the network, its outputs have no names, or it has no last
         linear map and the config has no probe.
     """
-    source, data_classes = _read_source(self.name, self.weights), images.class_names
+    source, data_classes = self._source, images.class_names
     entry, side = source.entry, source.entry.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
     is_imagenet = label_space.is_imagenet(data_classes) or not data_classes

@@ -13,7 +13,7 @@ from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.probes import Linear
 from tests.cases import cases
 from tests.models.peers import peer
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 torch = pytest.importorskip('torch', reason='runs networks in PyTorch')
 safetensors = pytest.importorskip('safetensors.torch')
@@ -59,6 +59,22 @@ def test_random_weights_follow_from_the_seed_and_have_the_classes_of_the_data(ti
   np.testing.assert_array_equal(first.predict(IMAGES), again.predict(IMAGES))
   assert first.provenance['sha256'] == again.provenance['sha256'] != other.provenance['sha256']
   assert {'layer1', 'layer2.0', 'features', 'logits'} < set(first.layers)
+
+
+def test_the_config_may_state_the_normalisation_of_a_file_without_a_record(timm, tmp_path):
+  module, file = timm.create_model('resnet10t', num_classes=3), tmp_path / 'model.safetensors'
+  safetensors.save_file(module.state_dict(), file)
+  stated = {'mean': (0.5,) * 3, 'std': (0.25,) * 3}
+  section = ClassifierSettings(name=NAME, weights=str(file), **stated)
+  resolve_section(section).check('mine', (64, 64, 3), 'float32')
+  ours = load(NAME, str(file), CLASSES, **stated)
+  expected = module_logits(module, **stated)
+  np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
+  assert ours.provenance['preprocessing']['mean'] == [0.5] * 3
+  (tmp_path / 'config.json').write_text(json.dumps({'pretrained_cfg': {'crop_pct': 1.0}}))
+  torch_library._read_source.cache_clear()
+  with_record = resolve_section(section)
+  refused(bad_setting('config.classifier.mean'), with_record.check, 'a', (64, 64, 3), 'float32')
 
 
 @cases('in_a_folder', False, True)
