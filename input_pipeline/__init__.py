@@ -12,6 +12,7 @@ import numpy as np
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation, open_images
 from robustness.core.errors import KEYS, InputError
+from robustness.core.paths import encoding_fix
 from robustness.core.rows import Rows, check_class_names, with_labels
 
 __all__ = ['DataSettings', 'Preparation', 'load']
@@ -65,7 +66,7 @@ def _refusals(purpose: str) -> Iterator[None]:
   except UnicodeEncodeError as error:
     raise InputError(
       f'the name {error.object[:200]!a} of a file or folder that {purpose} reads is no '
-      'text in UTF-8: rename it.'
+      f'text in UTF-8{encoding_fix() or ": rename it"}.'
     ) from error
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]

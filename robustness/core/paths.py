@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -30,7 +31,8 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
   text = os.fspath(path)
   if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
     raise InputError(
-      f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8.'
+      f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8'
+      f'{encoding_fix()}.'
     )
   if any(len(part.encode()) > MAX_NAME_BYTES for part in pathlib.PurePath(text).parts):
     limit = f'a name of a file has at most {MAX_NAME_BYTES} bytes'
@@ -41,6 +43,17 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
     raise InputError(f'{text} begins with the home folder of an unknown user: {error}') from error
+
+
+def encoding_fix() -> str:
+  """Returns the end of a message about a name that is no text in UTF-8.
+
+  It is '' if Python reads names as UTF-8, so that the name itself is wrong.
+  """
+  encoding = sys.getfilesystemencoding()
+  if encoding == 'utf-8':
+    return ''
+  return f', which Python reads as {encoding} here: set PYTHONUTF8=1 or LC_ALL=C.UTF-8'
 
 
 def label_and_path(text: str) -> tuple[str, pathlib.Path]:

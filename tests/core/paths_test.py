@@ -3,6 +3,7 @@
 import errno
 import os
 import pathlib
+import sys
 from collections import Counter
 
 import pytest
@@ -22,6 +23,11 @@ def test_home_folders_are_expanded_and_unknown_users_named(monkeypatch):
 def test_invalid_file_names_are_one_line(path):
   raised = refused('is no path', expanded, path)
   assert path not in raised and raised.isascii()
+
+
+def test_a_locale_without_unicode_is_named_with_the_variable_to_set(monkeypatch):
+  monkeypatch.setattr(sys, 'getfilesystemencoding', lambda: 'ascii')
+  refused('is no path.* ascii .*PYTHONUTF8=1', expanded, 'caf\udcc3\udca9')
 
 
 def test_system_folders_and_pipes_are_ignored_and_counted(tmp_path):
