@@ -21,10 +21,19 @@ Scalar = Array | float
 Logits = Callable[[Array], Array]
 """A pure function from images [B, H, W, C] to logits [B, classes]."""
 
-
 MIN_LOGIT = -1e9
 """The logit that replaces −∞ in the DLR losses, which have no finite gradient there. −∞ stands for
 a class of the data that the classifier does not have."""
+
+
+class Arguments(NamedTuple):
+  """The arguments of an attack, see `Attack.__call__`."""
+
+  keys: Array
+  logits: Logits
+  images: Array
+  labels: Array
+  scale: Scalar = 1.0
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Flag, Logits, balls, dlr
+from robustness import attacks
+from robustness.attacks import Arguments, Array, Attack, Flag, Logits, Scalar, balls
 from robustness.attacks.auto_pgd import AutoPGD
-from robustness.attacks.ensemble import Arguments, Ensemble, Member, State
 from robustness.attacks.fab import FAB
+from robustness.attacks.in_turn import in_turn
 from robustness.attacks.square import Square
 from robustness.core.registry import setting, word
 from robustness.corruptions.names import NOISE
@@ -36,10 +37,14 @@ RANDOM = "get other logits when they are shown again: the version 'rand' is for 
 REPEATS, DIFFERS = 5, 1e-4
 """Number of passes that test whether a network is random, and the difference of logits, scaled to
 length 1, above which it is."""
+State = Mapping[str, Array]
+"""The state after some of the runs: `adversarial` images [B, H, W, C], `is_right` bool [B] (whether
+these images are still classified correctly), and `stage` int32 [B] (number of the attack that
+succeeded, counted from 1; 0 if none did)."""
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoAttack(Ensemble):
+class AutoAttack(Attack):
   """Returns the result of the first attack that succeeds, or the image itself.
 
   Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
@@ -48,6 +53,10 @@ class AutoAttack(Ensemble):
   times. 'rand', for random networks, has Auto-PGD on both losses, with gradients averaged over 20
   passes. In ℓ1 there is 'standard' only, with five runs of Auto-PGD on the cross-entropy and five
   target classes of Auto-PGD.
+
+  Each of these attacks is a stage, and a stage may have several runs, such as one for each target
+  class. `observed` computes all runs of all stages in one call. A host that shows progress calls
+  `begin`, then `advance` for each run, then `finish`, with the same result.
 
   Attributes:
     version: 'standard', 'plus' or 'rand'.
@@ -62,6 +71,7 @@ class AutoAttack(Ensemble):
 
   norms = balls.NORMS
   resembles = (NOISE,)
+  in_turn = True  # later runs leave out the images that are misclassified already
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
@@ -101,6 +111,48 @@ class AutoAttack(Ensemble):
       flags[RANDOM] = Flag('random', value=True)
     return flags
 
+  def __call__(
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
+    """Returns the first result of `observed`: the adversarial images [B, H, W, C]."""
+    return self.observed(keys, logits, images, labels, scale)[0]
+
+  def observed(
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> tuple[Array, dict[str, Array]]:
+    """Returns the adversarial images and observations, see `Attack.observed`."""
+    arguments = Arguments(keys, logits, jax.lax.stop_gradient(images), labels, scale)
+    state = self.begin(logits, arguments.images, labels)
+    members = self.members(attacks.num_wrong_classes(logits, images) + 1)
+    for stage, (_, num_runs) in enumerate(members):
+      state = self.advance(stage, 0, num_runs, arguments, state)
+    return self.finish(arguments, state)
+
+  @staticmethod
+  def begin(logits: Logits, images: Array, labels: Array) -> State:
+    """Returns the state before the first run: the clean images, and no success of an attack."""
+    is_right = logits(images).argmax(-1) == labels
+    return {'adversarial': images, 'is_right': is_right, 'stage': jnp.zeros_like(labels)}
+
+  def advance(
+    self, stage: int, first: Array | int, count: int, arguments: Arguments, state: State
+  ) -> State:
+    """Returns the state after `count` runs of a stage, from run `first`, which may be traced.
+
+    `state` is from `begin` or the previous call. `stage` is counted from 0 here, and from 1 in the
+    state.
+    """
+    keys, logits, images, labels, scale = arguments
+    images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
+    stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+    member, _ = self.members(attacks.num_wrong_classes(logits, images) + 1)[stage]
+    run = functools.partial(member.run, logits=logits, scale=scale)
+    adversarial, is_right = in_turn(
+      run, count, logits, stage_keys, images, labels, state['adversarial'], was_right, first=first
+    )
+    succeeded = jnp.where(was_right & ~is_right, number, state['stage'])
+    return {'adversarial': adversarial, 'is_right': is_right, 'stage': succeeded}
+
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
     """Returns the adversarial images, and the observations `stage`, `no_gradient` and `random`.
 
@@ -108,7 +160,7 @@ class AutoAttack(Ensemble):
     """
     keys, logits, images, labels, scale = arguments
     start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)  # as Auto-PGD starts
-    gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)
+    gradient = jax.grad(lambda x: attacks.dlr(logits(x), labels).sum())(start)
     # the number of the attack that succeeded, or one more than the last number
     stage = jnp.where(state['is_right'], len(self.stages) + 1, state['stage'])
     return state['adversarial'], {
@@ -117,7 +169,7 @@ class AutoAttack(Ensemble):
       'random': _repeats_differ(logits, images),
     }
 
-  def members(self, classes: int) -> list[tuple[Member, int]]:
+  def members(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
     """Returns the attacks of this version in order, each with its number of runs.
 
     A targeted attack runs once for each target class, at most nine and at most `classes` − 1.
@@ -132,7 +184,7 @@ class AutoAttack(Ensemble):
     ball = self.norm, self.epsilon  # the first arguments of every attack
     apgd = functools.partial(AutoPGD, *ball, steps=self.iterations)
     fab = functools.partial(FAB, *ball, steps=self.iterations)
-    members: dict[str, tuple[Member, int]] = {
+    members: dict[str, tuple[AutoPGD | FAB | Square, int]] = {
       'apgd_ce': (apgd(passes=passes), repeats),
       'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
       'apgd_t': (apgd(targets=apgd_targets), apgd_targets),

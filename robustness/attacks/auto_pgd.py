@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness import attacks
-from robustness.attacks import Array, Attack, Logits, Scalar, balls
-from robustness.attacks.ensemble import Arguments
+from robustness.attacks import Arguments, Array, Attack, Logits, Scalar, balls
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from absl import logging
 
-from robustness.attacks import ATTACKS, Attack, Flag, Logits, balls
-from robustness.attacks.ensemble import Arguments, Ensemble, State
+from robustness.attacks import ATTACKS, Arguments, Attack, Flag, Logits, balls
+from robustness.attacks.auto_attack import AutoAttack, State
 from robustness.core import settings
 from robustness.core.errors import KEYS, renaming_section
 from robustness.core.pixels import BFLOAT16_STEP
@@ -372,7 +372,7 @@ class AttackError(AttackStudy):
         worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
         return worst, unobserved
       arguments = Arguments(keys, logits, images, _labels(rows), scale)
-      if isinstance(attack, Ensemble) and (state := state_after_stages(rows, view)):
+      if isinstance(attack, AutoAttack) and (state := state_after_stages(rows, view)):
         return attack.finish(arguments, state)  # see `_stages`
       return attack.observed(*arguments)
 
@@ -397,7 +397,7 @@ class AttackError(AttackStudy):
       """
       index = int(view['attack'])  # −1 in the clean view
       attack = attacks[index] if index >= 0 else None
-      if not isinstance(attack, Ensemble):
+      if not isinstance(attack, AutoAttack):
         return []
       name = f'{value_text(ATTACK, labels[index])} {value_text(EPSILON, float(view["epsilon"]))}'
       counts = [count for _, count in attack.members(classes)]
@@ -409,7 +409,7 @@ class AttackError(AttackStudy):
 
     def begin(rows: Arrays, logits: Logits) -> State:
       """Returns the state of a batch before the first run of an ensemble, {name: [B, ...]}."""
-      return Ensemble.begin(logits, rows['image'], _labels(rows))
+      return AutoAttack.begin(logits, rows['image'], _labels(rows))
 
     def advance(
       program: tuple[int, int],
@@ -433,7 +433,7 @@ class AttackError(AttackStudy):
       """
       index, stage = program
       attack, scale = attacks[index], view['epsilon'] / self.epsilon
-      assert isinstance(attack, Ensemble)
+      assert isinstance(attack, AutoAttack)
       arguments = Arguments(keys, logits, rows['image'], _labels(rows), scale)
       return attack.advance(stage, first=run, count=1, arguments=arguments, state=state)
 
