@@ -19,7 +19,7 @@ import numpy as np
 from robustness.augment import Augmentation, Example, operations
 from robustness.core.errors import InputError, key_name, nearest
 from robustness.core.registry import setting, word
-from robustness.core.settings import choice, require
+from robustness.core.settings import require
 
 _FILE = pathlib.Path(__file__).with_name('sub_policies.toml')
 LISTS: dict[str, str] = tomllib.loads(_FILE.read_text())
@@ -65,8 +65,6 @@ def magnitude(
   Raises:
     InputError: the implementation has no such operation or level.
   """
-  choice('magnitudes', implementation, FULL_RANGE)
-  choice('operation', name, operations.NAMES)
   full_range = (RAND_FULL_RANGE if rand else FULL_RANGE)[implementation]
   highest = RAND_MAX_LEVEL if rand else full_range
   if not 0 <= level <= highest:

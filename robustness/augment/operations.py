@@ -149,17 +149,9 @@ class Operations:
 
     If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
     """
-    color, sharpness = (
-      functools.partial(_apply_blend, grey),
-      functools.partial(_apply_blend, smoothed),
-    )
-    functions: tuple[Family, ...] = (
-      self._apply_warp,
-      _apply_table,
-      color,
-      sharpness,
-      self._apply_cutout,
-    )
+    # Color blends the image with its grey levels, Sharpness with the smoothed ones
+    blends = [functools.partial(_apply_blend, degenerate) for degenerate in (grey, smoothed)]
+    functions: tuple[Family, ...] = (self._apply_warp, _apply_table, *blends, self._apply_cutout)
     # Branch 0 is the identity; each family with an operation in `names` has a further branch. For
     # the names ShearX, Invert and Rotate, branch 1 has the warps ShearX and Rotate, and 2 Invert.
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
@@ -307,9 +299,8 @@ def from_levels(levels: jax.Array) -> jax.Array:
 
 def fill_outside_mask(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...]) -> jax.Array:
   """Returns levels [H, W, C] with the colour `fill` where the mask, bool [H, W], is false."""
-  return jnp.where(
-    mask[..., None], levels, fill_levels(fill, levels.shape[-1]).astype(levels.dtype)
-  )
+  colour = fill_levels(fill, levels.shape[-1]).astype(levels.dtype)
+  return jnp.where(mask[..., None], levels, colour)
 
 
 def fill_levels(fill: tuple[int, ...], channels: int) -> jax.Array:

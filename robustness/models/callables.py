@@ -58,8 +58,6 @@ class CheckedFunction:
       InputError: the function returns another shape or type, or probabilities where `outputs` is
         'logits', or no probabilities where it is 'probabilities'.
     """
-    if not len(images):
-      return np.zeros((0, self.num_classes), np.float32)
     size = self.batch_size or len(images)
     batches = [images[start : start + size] for start in range(0, len(images), size)]
     return np.concatenate([self._logits_of_batch(batch, size) for batch in batches])

@@ -246,23 +246,7 @@ def project_scores(
     space: the coarse label space.
     merge: one of `MERGES`.
     kind: 'logits' or 'probabilities'.
-
-  Raises:
-    InputError: `merge` or `kind` is unknown, the space is not coarse, or there are too few scores
-      or negative probabilities.
   """
-  choice('merge', merge, MERGES)
-  choice('scores', kind, SCORES)
-  num_scores = scores.shape[-1]
-  num_needed = max((index for members in space.members for index in members), default=-1) + 1
-  if not num_needed or num_scores < num_needed:
-    raise InputError(
-      f'{num_scores} scores a frame cannot be projected onto {space.name!r}: '
-      f'it is made of {num_needed} classes of {space.source or "no other space"!r}.'
-    )
-  least = scores[~np.isneginf(scores).all(1)].min(initial=0)  # a frame without scores has −∞
-  if kind == PROBABILITIES and least < 0:
-    raise InputError(f"probabilities are {least:g} at least: set scores to 'logits'.")
   projected = np.full((len(scores), len(space.members)), -np.inf, scores.dtype)
   for column, members in enumerate(space.members):
     if members:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS
 from robustness.core.settings import choice
 from robustness.models.naming import Path
 
@@ -45,30 +45,21 @@ def is_resampled(paths: Iterable[Path]) -> bool:
 
 
 def resample(
-  position: np.ndarray,
-  grid: Grid,
-  method: str = BICUBIC,
-  before: int = 1,
-  stored: Grid | None = None,
+  position: np.ndarray, stored: Grid, grid: Grid, method: str = BICUBIC, before: int = 1
 ) -> np.ndarray:
   """Returns a position embedding resampled for another grid of patches.
 
   Args:
     position: embedding [1, before + rows · columns, width].
+    stored: the rows and columns of `position`.
     grid: the new rows and columns.
     method: one of `METHODS`.
     before: number of positions before the patches' positions: 1 if the class token has one, else 0.
-    stored: the rows and columns of `position`; None for a square grid.
 
   Raises:
-    InputError: the method is unknown, or the number of positions fits no square grid.
+    InputError: the method is unknown.
   """
   choice('config.classifier.positions', method, METHODS)
-  side = stored_side(position.shape[1], before)
-  stored = stored or (side, side)
-  if not all(stored):
-    token = ' and a class token' if before else ''
-    raise InputError(f'{position.shape[1]} positions are no square grid{token}')
   patches = position[0, before:].reshape(*stored, -1).astype(np.float64)
   row_weights, column_weights = map(_WEIGHTS[method], stored, grid)  # [new, stored] each
   new = np.einsum('ri,ijw,cj->rcw', row_weights, patches, column_weights, optimize=True)
@@ -76,7 +67,7 @@ def resample(
   return np.concatenate([position[:, :before], flat[None]], axis=1)
 
 
-def stored_side(count: int, before: int = 1) -> int:
+def stored_side(count: int, before: int) -> int:
   """Returns the side of a square grid with `count` − `before` positions; 0 if this is no square.
 
   `before` is 1 if the first position is the class token's, else 0.

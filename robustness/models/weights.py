@@ -235,7 +235,7 @@ def _fit_to_network(
   note = f'{old} resampled to {new}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
-    stored_positions, (rows, columns), positions, num_prefix_tokens, stored_grid
+    stored_positions, stored_grid, (rows, columns), positions, num_prefix_tokens
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 

@@ -15,7 +15,7 @@ from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.label_space import LabelSpace, project_scores
 from robustness.models.projection import project, project_logits, restrict
 from tests.cases import cases
-from tests.refusals import bad_setting, refused
+from tests.refusals import refused
 
 IMAGENET = label_space.get('imagenet')
 COARSE = LabelSpace('coarse', ('a', 'b', 'c'), {}, ((0, 2), (), (3,)), 'fine')
@@ -144,21 +144,6 @@ def test_projected_scores_match_values_by_hand():
   assert project_scores(probabilities, COARSE, 'max', 'probabilities').argmax() == 2
   assert project_scores(probabilities, COARSE, 'sum', 'probabilities').argmax() == 0
   assert project_scores(np.full((1, 4), -50.0), COARSE).argmax() != 1, 'it has no members'
-
-
-SCORES = np.zeros((1, 4))
-
-
-@cases(
-  'arguments, message',
-  ((SCORES, COARSE, 'maximum'), bad_setting('merge', 'maximum', words="did you mean 'max'")),
-  ((SCORES, COARSE, 'max', 'logit'), bad_setting('scores', 'logit')),
-  ((SCORES[:, :3], COARSE), '3 scores a frame cannot be projected'),
-  ((SCORES, IMAGENET), 'no other space'),
-  ((SCORES - 1, COARSE, 'max', 'probabilities'), "set scores to 'logits'"),
-)
-def test_scores_that_cannot_be_projected_are_refused(arguments, message):
-  refused(message, project_scores, *arguments)
 
 
 def network(names=NAMES):
