@@ -103,7 +103,9 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
       damaged. Differences in results of other versions are stated in the words instead.
   """
   path = expanded(directory)
-  if not (path / workdir.CONFIG).is_file() or not _has_run(path):
+  folders = (path, *path.glob(workdir.seed_folder('*')))
+  has_records = any((folder / workdir.RECORDS).is_dir() for folder in folders)
+  if not (path / workdir.CONFIG).is_file() or not has_records:
     return {path: NO_RECORDS}
   config = without_inherited(json_files.read(path / workdir.CONFIG))
   if 'predictions' in config:
@@ -208,12 +210,6 @@ def _failure_in_words(error: Exception) -> str:
   if isinstance(error, InputError):
     reason = str(error).partition('\n')[0].rstrip('.')  # the first line of the message
   return f'all values {NOT_REPRODUCED} ({reason})'
-
-
-def _has_run(path: pathlib.Path) -> bool:
-  """Returns whether a workdir, or the folder of a seed in it, has records."""
-  folders = (path, *path.glob(workdir.seed_folder('*')))
-  return any((folder / workdir.RECORDS).is_dir() for folder in folders)
 
 
 def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:

@@ -92,7 +92,7 @@ def _classifier(section: Section) -> dict[str, Any]:
 
 
 def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
-  """Removes image sources that nothing reads from every section `data`.
+  """Removes image sources that nothing reads, or without settings, from every section `data`.
 
   Args:
     config: the config; its section `data` keeps the sources of all sections.
@@ -101,24 +101,11 @@ def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, An
   """
   source = _section(config, 'data').get('source', DEFAULT)
   sources = [_section(section, 'data').get('source', source) for section in inheriting]
-  _keep_sources(config, [source, *sources])
-  for section, name in zip(inheriting, sources, strict=True):
-    _keep_sources(section, [name])
-
-
-def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
-  """Removes unused image sources from the section `data` of `parent`, which is changed.
-
-  The section keeps the subsections of the sources in `names` that have a setting.
-
-  Args:
-    parent: the config, or the section of a task or classifier.
-    names: names of sources.
-  """
-  data = _section(parent, 'data')
-  sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
-  for key in sections_of_sources:
-    if key not in _part_names(names) or not data[key]:
-      del data[key]
-  if parent.get('data') == {}:
-    del parent['data']
+  for parent, names in [(config, [source, *sources]), *zip(inheriting, sources, strict=True)]:
+    data, read = _section(parent, 'data'), _part_names(names)
+    sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
+    for key in sections_of_sources:
+      if key not in read or not data[key]:
+        del data[key]
+    if parent.get('data') == {}:
+      del parent['data']

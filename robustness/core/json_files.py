@@ -170,12 +170,8 @@ def _first_mismatch_of_object(
 def _form_in_words(form: Form) -> str:
   """Returns the type that a form states, or its alternatives, in words."""
   alternatives = form if isinstance(form, tuple) else (form,)
-  return ' or '.join(map(_form_name, alternatives))
-
-
-def _form_name(form: object) -> str:
-  """Returns the name of a type or form, for messages."""
-  return _NAMES[type(form) if isinstance(form, dict | list) else form]  # type: ignore[index]
+  types = [type(kind) if isinstance(kind, dict | list) else kind for kind in alternatives]
+  return ' or '.join(_NAMES[kind] for kind in types)
 
 
 def _value_in_words(value: object) -> str:

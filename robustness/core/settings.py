@@ -104,7 +104,8 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
 
   def is_needed(key: str, value: PlainValue) -> bool:
     """Returns whether the setting `key` differs from its default or, if not, has an effect."""
-    if key not in fields or _tupled(value) != fields[key].default:
+    immutable = tuple(value) if isinstance(value, list) else value
+    if key not in fields or immutable != fields[key].default:
       return True
     if not value:
       return False
@@ -116,11 +117,6 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
     return other_value in needed_values if needed_values else bool(other_value)
 
   return {key: value for key, value in section.items() if is_needed(key, value)}
-
-
-def _tupled(value: PlainValue) -> PlainValue:
-  """Returns a list as a tuple, and other values unchanged."""
-  return tuple(value) if isinstance(value, list) else value
 
 
 def _convert(kind: type, value: object, key: str) -> object:

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError, nearest
-from robustness.core.settings import require
+from robustness.core.errors import InputError
+from robustness.core.settings import choice, require
 
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 """The published factors; each varies in one design."""
@@ -95,14 +95,13 @@ def published(name: str) -> Design:
   but its number of scenes is reached only if scenes with less than half of the object on the canvas
   are left out.
   """
-  if name == 'size':
-    return cross('size', areas=np.arange(1, 101) / 100)
-  if name == 'rotation':
-    return cross('rotation', areas=(0.2, 0.5, 0.8, 1.0), angles=np.arange(1, 361, 20))
-  if name == 'location':
-    steps = np.arange(21) / 20
-    return cross('location', xs=steps, ys=steps, side=500)
-  raise InputError(f'no design {name!r}; {nearest(name, FACTORS)}.')
+  choice('the design', name, FACTORS)
+  if name == SIZE:
+    return cross(name, areas=np.arange(1, 101) / 100)
+  if name == ROTATION:
+    return cross(name, areas=(0.2, 0.5, 0.8, 1.0), angles=np.arange(1, 361, 20))
+  steps = np.arange(21) / 20
+  return cross(name, xs=steps, ys=steps, side=500)
 
 
 def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
