@@ -2,15 +2,14 @@
 
 The key of an entry is a digest of the program, the versions of JAX and XLA, and the devices. The
 entry is the machine code, so that results have the same bits with and without the cache. A
-truncated entry fails its checksum; it is reported in a warning and the program is compiled again.
+truncated entry fails its checksum; JAX warns of it and compiles the program again. It also warns of
+entries that it cannot write.
 """
 
 import contextlib
 import os
 import pathlib
-import re
 import tempfile
-import warnings
 
 import jax
 from absl import logging
@@ -22,10 +21,6 @@ MIN_SECONDS = 0.1  # programs that compile faster are not stored
 MAX_BYTES = 2 * 2**30
 """Largest size of all stored programs."""
 JAX_SUFFIXES = ('-cache', '-atime')  # suffixes of the files that JAX writes into the folder
-_CACHE_WARNING = re.compile(
-  r"Error (writing|reading) persistent compilation cache entry for '[^']*': (.*)", re.DOTALL
-)
-"""JAX's warning about an entry that cannot be written or read."""
 
 
 def default_folder() -> pathlib.Path:
@@ -67,7 +62,6 @@ def use(folder: str | None) -> None:
       "--compilation_cache=FOLDER, or --compilation_cache='' to keep none."
     ) from error
   trim(path, MAX_BYTES)
-  _warn_once(path)
   _configure('jax_compilation_cache_dir', str(path))
   _configure('jax_persistent_cache_min_compile_time_secs', MIN_SECONDS)
 
@@ -75,32 +69,6 @@ def use(folder: str | None) -> None:
 def _configure(name: str, value: str | float | None) -> None:
   """Sets the option of JAX with a name."""
   jax.config.update(name, value)  # type: ignore[no-untyped-call]
-
-
-def _warn_once(folder: pathlib.Path) -> None:
-  """Makes only the first of JAX's warnings about unwritten or unread programs appear in the log.
-
-  `folder` is the cache of compiled programs, which the message names.
-  """
-  show_other, is_logged = warnings.showwarning, False
-
-  def show(message: Warning | str, *arguments: object, **options: object) -> None:
-    """Logs the first warning about the cache, and shows other warnings as before."""
-    nonlocal is_logged
-    match = _CACHE_WARNING.match(str(message))
-    if not match:
-      show_other(message, *arguments, **options)  # type: ignore[arg-type]
-    elif not is_logged:
-      is_logged = True
-      logging.warning(
-        'compiled programs in %s cannot all be %s (%s). The run goes on and compiles them; '
-        "--compilation_cache=FOLDER keeps them elsewhere, --compilation_cache='' nowhere.",
-        folder,
-        {'writing': 'kept', 'reading': 'read'}[match[1]],
-        match[2],
-      )
-
-  warnings.showwarning = show
 
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:

@@ -2,8 +2,6 @@
 
 import logging
 import os
-import warnings
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -70,22 +68,6 @@ def test_a_folder_that_cannot_be_written_is_refused_or_left_out(tmp_path, monkey
   compilation_cache.use(None)
   assert jax.config.jax_compilation_cache_dir is None
   assert 'compiled programs are not kept' in caplog.text
-
-
-@pytest.mark.slow
-def test_entries_that_cannot_be_written_are_reported_once(tmp_path, monkeypatch, caplog):
-  monkeypatch.setattr(compilation_cache, 'MIN_SECONDS', 0.0)
-  with warnings.catch_warnings():
-    warnings.simplefilter('always')
-    monkeypatch.setattr(warnings, 'showwarning', show := mock.Mock())
-    compilation_cache.use(str(tmp_path / 'cache'))
-    (tmp_path / 'cache').rmdir()
-    (tmp_path / 'cache').touch()
-    assert [compiled(x) for x in (0.0, 0.0)] == [2.0, 2.0]
-    warnings.warn('of something else', stacklevel=1)
-  messages = [record.getMessage() for record in caplog.records if 'compiled' in record.getMessage()]
-  assert len(messages) == 1 and 'cannot all be' in messages[0]
-  assert [str(call.args[0]) for call in show.call_args_list] == ['of something else']
 
 
 def test_the_oldest_programs_are_deleted_beyond_the_limit(tmp_path):
