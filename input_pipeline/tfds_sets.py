@@ -7,7 +7,6 @@ with a seed that depends on (seed, epoch). TFDS also shuffled the examples when 
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import hashlib
 import importlib
@@ -101,9 +100,7 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
     return tfds.builder(name, data_dir=os.path.expanduser(data_dir) or None)
   except tfds.core.DatasetNotFoundError as error:
     names = {*tfds.list_builders(with_community_datasets=False), *OWN}
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
-    alike = f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
-    fix = f'{alike}. All names: https://www.tensorflow.org/datasets/catalog/overview'
+    fix = f'{nearest(name, names)}. All names: https://www.tensorflow.org/datasets/catalog/overview'
     raise SettingError(key, name, problem='which TFDS does not know', fix=fix) from error
   except Exception as error:  # TFDS's parsers raise all kinds of errors
     problem = f'which TFDS cannot open: {_first_line(error)}'
