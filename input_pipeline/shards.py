@@ -26,7 +26,12 @@ from robustness.core.bounded_files import open_regular, read_bounded
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_BYTES_PER_ARRAY, MAX_ROWS
 from robustness.core.paths import expanded
-from robustness.core.rows import composed_unicode, in_class_order, numbered_classes
+from robustness.core.rows import (
+  check_label_array,
+  composed_unicode,
+  in_class_order,
+  numbered_classes,
+)
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.models import label_space
@@ -351,12 +356,7 @@ def _labels_of_numbers(
     title: names the images in messages.
     column: name of the column, for messages.
   """
-  # without class names every number from 0 is a label
-  is_outside = (numbers < 0) | (numbers >= (len(class_names) or np.inf))
-  if is_outside.any():
-    row = int(is_outside.argmax())
-    valid = f'0 to {len(class_names) - 1}' if class_names else 'numbers from 0'
-    raise InputError(f'{title}: row {row} has {column} {numbers[row]}; labels are {valid}.')
+  check_label_array(numbers, f'{title}: {column}', num_classes=len(class_names) or None)
   names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {column}')
   return numbers.astype(np.int32), names
 

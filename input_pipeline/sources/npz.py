@@ -18,7 +18,12 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core.array_files import read_npz
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
-from robustness.core.rows import check_class_names, check_label_array, numbered_classes
+from robustness.core.rows import (
+  check_class_names,
+  check_label_array,
+  numbered_classes,
+  values_outside,
+)
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 """Names of the arrays of images and of labels."""
@@ -138,13 +143,9 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
     return images  # as it is: it may be mapped from a file
   if images.dtype.kind != 'f':
     raise InputError(f'{title} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
-  low, high = float(images.min()), float(images.max())
-  is_in_range = low >= 0 and high <= 1  # False for NaN
-  if not is_in_range:
-    raise InputError(
-      f'{title} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
-      'Divide by 255, or store uint8.'
-    )
+  if outside := values_outside(images):
+    valid = 'floats must lie in [0, 1]. Divide by 255, or store uint8'
+    raise InputError(f'{title}: {outside}; {valid}.')
   return images.astype(np.float32, copy=False)
 
 
@@ -173,18 +174,12 @@ def _class_names(
   Raises:
     InputError: a label has no name.
   """
-  largest = int(labels.max())
   if 'class_names' not in arrays:
-    return numbered_classes(largest, title)
+    return numbered_classes(int(labels.max()), title)
   stored = np.atleast_1d(arrays['class_names'])
   is_bytes = stored.dtype.kind == 'S'
   stored = np.char.decode(stored, 'utf-8', 'replace') if is_bytes else stored
   names = tuple(map(str, stored))
   check_class_names(names, f"{title}: 'class_names'")
-  if largest >= len(names):
-    row = int(np.nonzero(labels == largest)[0][0])  # the first image with this label
-    raise InputError(
-      f'{title}: label {largest} (example {row}) is outside the {len(names)} '
-      "classes of 'class_names'."
-    )
+  check_label_array(labels, f'{title}: labels', num_classes=len(names))
   return names

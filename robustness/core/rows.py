@@ -250,7 +250,9 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
   }
 
 
-def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -> None:
+def check_label_array(
+  labels: np.ndarray, name: str, is_complete: bool = True, num_classes: int | None = None
+) -> None:
   """Raises InputError, naming the first image, for invalid labels.
 
   Args:
@@ -259,6 +261,7 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
     name: name of the labels in messages.
     is_complete: whether these are all labels of a data set. Only then labels [N, 2] with 0 and 1 in
       every row are refused as one-hot; in a part of a data set they may be images of both classes.
+    num_classes: number of classes, which all labels are below; None if it is unknown.
   """
   has_no_columns = labels.shape[1:] == (0,)
   if labels.ndim not in (1, 2) or has_no_columns or labels.dtype.kind not in 'iu':
@@ -270,12 +273,13 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
     return
   table = labels if labels.ndim == 2 else labels[:, None]
   smallest = 0 if labels.ndim == 1 else -1  # padding
-  largest = np.iinfo(np.int32).max
+  largest = np.iinfo(np.int32).max if num_classes is None else num_classes - 1
   low, high = labels.min(), labels.max()
   if low < smallest or high > largest:
-    outside, limit = (low, 'start at 0') if low < smallest else (high, f'end at {largest}')
+    end = f'labels end at {largest}' if num_classes is None else f'there are {num_classes} classes'
+    outside, limit = (low, 'labels start at 0') if low < smallest else (high, end)
     row = int(np.argwhere(table == outside)[0][0])
-    raise InputError(f'{name} has {outside} (example {row}); labels {limit}.')
+    raise InputError(f'{name} has {outside} (example {row}); {limit}.')
   # [N], and [N, L] with the labels of each image ascending, so that padding is first
   is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()

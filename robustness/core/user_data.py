@@ -14,7 +14,7 @@ import numpy as np
 
 from robustness.core import arguments
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, check_label_array
 
 COLOURS = (1, 3, 4)
 """Numbers of channels that images have."""
@@ -78,13 +78,8 @@ def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
   Raises:
     InputError: a label has no name.
   """
-  if len(class_names) and rows.labels.max() >= len(class_names):
-    largest = rows.labels.reshape(rows.num_examples, -1).max(1)  # the largest label of each image
-    row = int(np.argmax(largest))
-    raise InputError(
-      f'labels has {largest[row]} (example {row}); there are {len(class_names)} classes, 0 to '
-      f'{len(class_names) - 1}.'
-    )
+  if len(class_names):
+    check_label_array(rows.labels, 'labels', is_complete=False, num_classes=len(class_names))
   return dataclasses.replace(rows, class_names=tuple(class_names))
 
 

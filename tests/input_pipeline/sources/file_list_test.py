@@ -86,7 +86,7 @@ def test_rows_of_no_split_are_not_read_and_spaces_around_a_split_do_not_count(fo
   (lambda t: t.drop(columns='file_name'), 'has no column of files .*only label, pose, angle, '),
   (lambda t: t.rename(columns={'label': ' label'}), "has a column ' label': call it 'label'"),
   (lambda t: t.assign(Split='test'), "has a column 'Split': call it 'split'"),
-  (lambda t: t.assign(label=-1), r'row 0 has label -1; labels are numbers from 0'),
+  (lambda t: t.assign(label=-1), r'label has -1 .example 0.; labels start at 0'),
   (lambda t: t.assign(label=0.5), r'label is of float64; labels are integers'),
   (lambda t: t.assign(label=[None, *t.label[1:]]), 'row 0 has no label'),
   (lambda t: t.assign(file_name='images/77.png'), r"row 0 names 'images/77.png'.*is no such file"),

@@ -127,7 +127,7 @@ def test_unusable_files_are_refused_by_name(tmp_path):
   refused('a.parquet is truncated or no Parquet file', read, 'parquet', file)
   for change, message in (
     ({'image': None}, 'one column of encoded images .* has label'),
-    ({'label': pa.array([7] * NUMBER)}, 'row 0 has label 7; labels are 0 to 2'),
+    ({'label': pa.array([7] * NUMBER)}, 'label has 7 .example 0.; there are 3 classes'),
     (
       {'image': pa.array([{'bytes': None, 'path': 'x.png'}] * NUMBER, IMAGE_TYPE)},
       'row 0 .* no bytes',
