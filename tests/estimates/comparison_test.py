@@ -49,6 +49,17 @@ def test_benjamini_hochberg_of_the_published_example_in_any_shape_and_order():
   as_table = benjamini_hochberg(p.reshape(3, 4), rate)
   assert as_table.shape == (3, 4) and 0 < as_table.sum() < 12
   np.testing.assert_array_equal(as_table.ravel()[shuffled], benjamini_hochberg(p[shuffled], rate))
+  assert benjamini_hochberg([], rate).shape == (0,)
+
+
+def test_benjamini_hochberg_equals_the_adjusted_values_of_scipy():
+  rng = np.random.default_rng(0)
+  for digits in range(1, 9):  # rounded p-values have ties
+    p = np.round(rng.random(30) ** 4, digits)
+    for rate in (0.01, 0.05, 0.3):
+      np.testing.assert_array_equal(
+        benjamini_hochberg(p, rate), stats.false_discovery_control(p) <= rate
+      )
 
 
 def test_paired_differences_by_hand():
