@@ -105,9 +105,8 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     if not seeds:
       return results_of_seeds[0]
     results = mean_over_seeds(dict(zip(seeds, results_of_seeds, strict=True)))
-    write_results(
-      log, log.path, results, summary.present_seeds(experiment.summary, experiment.studies)
-    )
+    presented = summary.present_run(experiment.summary, experiment.studies, has_seeds=True)
+    write_results(log, log.path, results, presented)
     return results
 
 
@@ -171,7 +170,7 @@ def _measure_tasks(
     if task_of_table not in results_by_task:  # a table of the battery as a whole
       for line in (title, *text.lines(table)):
         logging.info('%s', line)
-  presented = summary.present_battery(experiment.summary, experiment.studies)
+  presented = summary.present_run(experiment.summary, experiment.studies)
   write_results(log, folder, results, presented, with_task_captions(figures_by_task))
   return results
 

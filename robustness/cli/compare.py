@@ -135,7 +135,7 @@ def compare_tasks(
     return dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings), {}
   results = join_tasks(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
   studies = {task: entries_of_task[0].finished.study for task, entries_of_task in entries.items()}
-  results.presentation = summary.present_battery('', studies)
+  results.presentation = summary.present_run('', studies)
   return results, tasks
 
 

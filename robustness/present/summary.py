@@ -3,6 +3,7 @@
 A battery is several studies, its tasks, of the same classifiers.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -34,32 +35,29 @@ def present_run(
 ) -> Presentation:
   """Returns title, figures and findings of the report on a run, or on one of its seeds.
 
+  With the summary 'fourier_table' the report of a battery has the tables of Yin et al. (2019). With
+  '' it has the profile and the headlines of all tasks, and the title is '': the page then makes one
+  from the classifiers and the data.
+
   Args:
     summary: which report a battery has, one of `robustness.results.SUMMARIES`.
-    studies: {task: study}; {SINGLE: study} for a run of one study.
-    has_seeds: whether the report is on several seeds, with means over them.
-  """
-  if has_seeds:
-    return present_seeds(summary, studies)
-  single = studies.get(SINGLE)
-  return Presentation.of_study(single) if single else present_battery(summary, studies)
-
-
-def present_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns title, figures and findings of a battery's report.
-
-  With the summary 'fourier_table' these are the tables of Yin et al. (2019). With '' they are the
-  profile and the headlines of all tasks, and the title is '': the page then makes one from the
-  classifiers and the data.
-
-  Args:
-    summary: one of `robustness.results.SUMMARIES`.
-    studies: {task: study}; their papers are cited.
+    studies: {task: study}, whose papers are cited; {SINGLE: study} for a run of one study.
+    has_seeds: whether the report is on several seeds, with means over them and their variation.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
-  if summary == FOURIER_TABLE:
-    return Presentation(fourier_table.TITLE, papers, _draw_fourier_table, _find_in_tasks)
-  return Presentation('', papers, _draw_battery, _find_in_tasks)
+  if SINGLE in studies:
+    presentation = Presentation.of_study(studies[SINGLE])
+    of_means = Presentation(presentation.title, papers)  # the default figures and findings
+  elif summary == FOURIER_TABLE:
+    title = fourier_table.TITLE
+    presentation = of_means = Presentation(title, papers, _draw_fourier_table, _find_in_tasks)
+  else:
+    presentation = of_means = Presentation('', papers, _draw_battery, _find_in_tasks)
+  if not has_seeds:
+    return presentation
+  draw = functools.partial(_draw_means, of_means)
+  find = functools.partial(_find_in_means, of_means)
+  return dataclasses.replace(of_means, figures=draw, findings=find)
 
 
 # Functions of this module and not lambdas, because results are pickled with them.
@@ -112,39 +110,21 @@ def _error_clause(choice: Choice, row: pd.Series) -> str:
   return f'{name}, {Notation(choice.quantity).full(row)}'
 
 
-def present_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns title, figures and findings of a report on several seeds: means, and their variation.
-
-  Args:
-    summary: the kind of report of a battery, one of `robustness.results.SUMMARIES`; without effect
-      for a run of one study.
-    studies: {task: study}; {SINGLE: study} for a run of one study.
-  """
-  battery = present_battery(summary, studies)
-  title = studies[SINGLE].title if SINGLE in studies else battery.title
-  draw = functools.partial(_draw_means, battery)
-  find = functools.partial(_find_in_means, battery)
-  return Presentation(title, battery.papers, draw, find)
-
-
-def _draw_means(battery: Presentation, results: Results) -> Mapping[str, charts.Picture]:
+def _draw_means(of_means: Presentation, results: Results) -> Mapping[str, charts.Picture]:
   """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
 
-  The means of each quantity over the seeds are drawn like the results of one run.
+  `of_means` draws the means of each quantity over the seeds like the results of one run.
   """
-  means = results.over_seeds
-  draw_means = battery.figures if means.tasks else charts.draw
-  return {**draw_seeds(results), **draw_means(means)}
+  return {**draw_seeds(results), **of_means.figures(results.over_seeds)}
 
 
-def _find_in_means(battery: Presentation, results: Results) -> list[Finding]:
+def _find_in_means(of_means: Presentation, results: Results) -> list[Finding]:
   """Returns the findings about means over the seeds, and on the share that varies most by seed.
 
   `results` come from a run with several seeds.
   """
   means = results.over_seeds
-  find = battery.findings if means.tasks else findings
-  return [*_without_intervals(means), *find(means), *most_changed(results)]
+  return [*_without_intervals(means), *of_means.findings(means), *most_changed(results)]
 
 
 @style.in_style

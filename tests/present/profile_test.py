@@ -12,7 +12,7 @@ from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR
 from robustness.estimates.table import assemble
 from robustness.present import headlines, page, profile
-from robustness.present.summary import present_battery
+from robustness.present.summary import present_run
 from robustness.results import Results
 from robustness.studies.attack_error import AttackError
 from tests import faults
@@ -78,7 +78,7 @@ def battery():
 
 
 def test_the_profile_has_heat_map_corruptions_and_attack_of_each_classifier(battery):
-  figures = present_battery('', {}).figures(battery)
+  figures = present_run('', {}).figures(battery)
   assert next(iter(figures)) == 'profile', 'the first figure of the report'
   figure, caption = figures['profile']
   panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != '<colorbar>']

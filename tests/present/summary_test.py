@@ -20,8 +20,7 @@ from robustness.present.summary import (
   battery_findings,
   draw_seeds,
   most_changed,
-  present_battery,
-  present_seeds,
+  present_run,
 )
 from robustness.results import SUMMARIES, Results
 from robustness.studies.accuracy import Accuracy
@@ -75,16 +74,16 @@ def test_a_task_that_is_called_accuracy_keeps_its_name_among_errors():
 
 
 @pytest.mark.parametrize('summary', SUMMARIES)
-@pytest.mark.parametrize('present', [present_battery, present_seeds])
-def test_reports_on_several_tasks_and_seeds_can_be_pickled(summary, present):
-  presentation = present(summary, {'errors': Accuracy(), 'other': Accuracy()})
+@pytest.mark.parametrize('has_seeds', [False, True])
+def test_reports_on_several_tasks_and_seeds_can_be_pickled(summary, has_seeds):
+  presentation = present_run(summary, {'errors': Accuracy(), 'other': Accuracy()}, has_seeds)
   assert pickle.loads(pickle.dumps(presentation)).title == presentation.title
 
 
 def test_sentences_of_parts_follow_their_names_and_their_figures_are_not_repeated():
   battery = join_tasks({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
   assert not charts.draw(battery) and not list(tables.tables(battery))
-  presented = present_battery('', {})
+  presented = present_run('', {})
   first, *_, last = (finding.text for finding in presented.findings(battery))
   assert first.startswith('Of all tasks, first errs most in one: ') and last.startswith('two: ')
   assert list(presented.figures(battery)) == ['overview_share_lower']
