@@ -161,8 +161,6 @@ class Recorded:
     if not rounds:
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
       return Outcomes(values, self.views, clusters=self.clusters, statistic=statistic)
-    if len(rounds) < len(self.evaluations):
-      raise InputError('some classifiers were shown rows in rounds and others all at once.')
     # the rows of all rounds, of the classifier with the most rounds
     num_rows = max(sum(r.layout.num_rows for r in records.rounds) for records in rounds.values())
     values, is_shown = {}, {}

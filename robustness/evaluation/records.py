@@ -163,14 +163,11 @@ class RecordsReader(abc.ABC):
     For a name with a value for each row and view, these are the values in view number `view`.
 
     Raises:
-      InputError: the records have no such column or field.
+      NotRecordedError: the records have no such column or field.
     """
     # columns are the same in all chunks of views, so that any chunk has them
     chunk, offset = divmod(view, self.layout.chunk_views)
-    shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
-    if name not in shards[0].arrays:
-      fix = nearest(name, shards[0].arrays)
-      raise InputError(f'{self.directory} has no column {name!r}; {fix}.')
+    shards = (self.read(block, chunk) for block in range(self.layout.num_blocks))
     if is_per_view(name):
       return np.concatenate([shard[name][:, offset] for shard in shards])
     return np.concatenate([shard[name] for shard in shards])
@@ -207,13 +204,10 @@ class Records(RecordsReader):
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
     """Opens existing records; raises InputError if there is no readable header."""
-    directory = pathlib.Path(directory)
-    header = _read_header(directory)
-    _check_layout(directory / HEADER, header['layout'])
-    try:
-      return cls(directory, Layout(**header['layout']), header['identity'])
-    except (KeyError, TypeError) as error:
-      raise InputError(f'{directory / HEADER} is no header of records ({error!r}).') from error
+    header = _read_header(pathlib.Path(directory))
+    layout = Layout(**{key: header['layout'][key] for key in LAYOUT_KEYS})
+    _check_layout(pathlib.Path(directory, HEADER), layout)
+    return cls(directory, layout, header['identity'])
 
   def path(self, block: int, chunk: int) -> pathlib.Path:
     """Returns the path of a shard's file."""
@@ -388,26 +382,21 @@ def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
 
 def _read_header(directory: pathlib.Path) -> Facts:
   """Returns the header of a directory; raises InputError if it is missing or unreadable."""
-  path = directory / HEADER
-  if not path.exists():
-    raise InputError(f'no records in {directory}: {HEADER} is missing.')
   advice = f'Delete {directory}: the command of the run computes it again.'
-  header: Facts = json_files.read(path, HEADER_FORM, advice, MAX_BYTES_OF_RESULTS)
+  header: Facts = json_files.read(directory / HEADER, HEADER_FORM, advice, MAX_BYTES_OF_RESULTS)
   return header
 
 
-def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
+def _check_layout(path: pathlib.Path, layout: Layout) -> None:
   """Raises InputError if a header states more rows, views or shards than records may have.
 
-  `layout` has the attributes of `Layout` that the header at `path` states.
-
-  The check comes before arrays of the stated sizes are allocated.
+  `layout` is the layout that the header at `path` states. The check comes before arrays of the
+  stated sizes are allocated.
   """
-  for name in LAYOUT_KEYS:
-    if not 1 <= layout[name] <= MAX_ROWS:
-      raise InputError(f'{path}: layout.{name} is {layout[name]}; it must be in [1, {MAX_ROWS}].')
-  blocks = -(-layout['num_rows'] // layout['block_rows'])
-  shards = blocks * -(-layout['num_views'] // layout['chunk_views'])
+  for name, value in vars(layout).items():
+    if not 1 <= value <= MAX_ROWS:
+      raise InputError(f'{path}: layout.{name} is {value}; it must be in [1, {MAX_ROWS}].')
+  shards = layout.num_blocks * layout.num_chunks
   if shards > MAX_SHARDS:
     raise InputError(f'{path} states {shards:,} shards; records have at most {MAX_SHARDS:,}.')
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth
 from robustness.evaluation.layout import Layout
@@ -62,13 +61,7 @@ class SequentialRecords:
     # the records of the first round have all views
     rounds = cls(directory, design, Records.open(directory / FIRST).layout.num_views)
     while rounds.next_views.size:
-      records = Records.open(rounds.folder(len(rounds.rounds)))
-      if records.missing():
-        raise InputError(
-          f'{records.directory} lacks shards: the run is not finished. Run its command again, '
-          'which resumes where it stopped.'
-        )
-      rounds.add(records)
+      rounds.add(Records.open(rounds.folder(len(rounds.rounds))))  # raises if a shard is missing
     return rounds
 
   @property

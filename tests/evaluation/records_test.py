@@ -65,7 +65,7 @@ def test_shards_of_another_identity_are_refused_and_an_empty_folder_is_reused(tm
 
 
 def test_no_records_and_another_format_are_refused(tmp_path):
-  refused('no records', Records.open, tmp_path)
+  refused('header.json is no file', Records.open, tmp_path)
   full(tmp_path / 'later')
   header = json.loads((tmp_path / 'later/header.json').read_text())
   (tmp_path / 'later/header.json').write_text(json.dumps({**header, 'format': 3}))

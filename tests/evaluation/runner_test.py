@@ -168,7 +168,7 @@ def test_records_hold_the_columns_of_each_row_once_but_no_images(tmp_path):
   assert len(set(digests.tolist())) == 21
   for name, values in columns.items():
     np.testing.assert_array_equal(records.column(name), values)
-  refused("no column 'object'", records.column, 'object')
+  refused("no field 'object'", records.column, 'object')
 
 
 @pytest.mark.parametrize('create', PARALLELS)
