@@ -20,7 +20,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -149,17 +149,8 @@ class _Files(Sequence[str]):
   def __len__(self) -> int:
     return len(self._names)
 
-  @overload
-  def __getitem__(self, row: int) -> str: ...
-  @overload
-  def __getitem__(self, row: slice) -> list[str]: ...
-  def __getitem__(self, row: int | slice) -> str | list[str]:
-    """Returns the path of the file of a row, or of a slice of rows.
-
-    Raises InputError if there is no such file, or several.
-    """
-    if isinstance(row, slice):
-      return [self[i] for i in range(*row.indices(len(self)))]
+  def __getitem__(self, row: Any) -> Any:
+    """Returns the path of a row's file; raises InputError if there is no such file, or several."""
     if row not in self._path_of_row:
       self._path_of_row[row] = self._path(row)
     return self._path_of_row[row]

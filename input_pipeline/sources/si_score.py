@@ -221,34 +221,30 @@ def _match_metadata(
     InputError: the classes in metadata.csv do not match the labels or the folders.
   """
   factors, missing = join_metadata(path, image_ids, allow_missing)
-  classes = factors['foreground_class']
-  # distinct pairs of a class and a label, sorted by class; a class must be in one pair only
-  pair_class, pair_label = np.unique(np.stack([classes, labels]), axis=1)
-  repeated = pair_class[1:][pair_class[1:] == pair_class[:-1]]
-  if len(repeated):
-    labels_of_class = pair_label[pair_class == repeated[0]].tolist()
+  classes = factors['foreground_class'].to_numpy()
+  labels_of_class = pd.Series(labels).groupby(classes).unique()
+  mixed = labels_of_class[labels_of_class.map(len) > 1]
+  if len(mixed):
     raise InputError(
-      f'{path}: images of foreground_class {int(repeated[0])} have the labels '
-      f'{labels_of_class}. Is it the table of another factor?'
+      f'{path}: images of foreground_class {mixed.index[0]} have the labels '
+      f'{sorted(mixed.iloc[0].tolist())}. Is it the table of another factor?'
     )
-  folder_of_class = dict(zip(classes.tolist(), folders, strict=False))  # {} without folders
+  folder_of_class = dict(sorted(zip(classes.tolist(), folders, strict=False)))  # {} without folders
   # the class folders by their number in metadata.csv and by name; both orders must be the same
-  in_class_order = [folder_of_class[number] for number in sorted(folder_of_class)]
-  in_name_order = sorted(in_class_order)
-  orders = zip(in_class_order, in_name_order, strict=True)
+  orders = zip(folder_of_class.values(), sorted(folder_of_class.values()), strict=True)
   wrong = [folder for folder, expected in orders if folder != expected]
   if wrong:
     raise InputError(
       f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
       f'{", ".join(wrong)} are not in. Was a class folder renamed?'
     )
-  columns = {name: factors[column] for name, column in FACTORS.items()}
+  columns = {name: factors[column].to_numpy() for name, column in FACTORS.items()}
   columns['object'] = _number_rows(*(factors[column] for column in _OBJECT))
   return {name: columns[name] for name in COLUMNS}, missing
 
 
-def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
-  """Returns the columns `IN_FILE` of metadata.csv, [N] each, in ascending order of image_id.
+def read_metadata(path: str | Path) -> pd.DataFrame:
+  """Returns the columns `IN_FILE` of metadata.csv in ascending order of image_id.
 
   Columns in `WHOLE` are int64, all other columns float64.
   """
@@ -260,32 +256,30 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
       f'Expected: {", ".join(IN_FILE)}. It lies in the archive of the released set.'
     )
   numbers = table[[*IN_FILE]].apply(pd.to_numeric, errors='coerce')  # text becomes NaN
-  numbers = numbers.sort_values('image_id', kind='stable')
-  columns = {name: numbers[name].to_numpy(float) for name in IN_FILE}
-  for name, values in columns.items():
+  numbers = numbers.astype(float).sort_values('image_id', kind='stable', ignore_index=True)
+  for name in IN_FILE:
+    values = numbers[name].to_numpy()
     is_valid, valid = np.isfinite(values), 'a finite number'
     if name in WHOLE:
       is_valid, valid = is_valid & (values == np.floor(values)), 'a whole number'
     require(bool(is_valid.all()), f'{path}: {name}', float(values[is_valid.argmin()]), valid)
-  ids, inside = columns['image_id'], columns['pct_inside_image']
-  repeated = ids[1:][ids[1:] == ids[:-1]]  # ids are ascending
+  numbers = numbers.astype(dict.fromkeys(WHOLE, np.int64))
+  repeated = numbers['image_id'][numbers['image_id'].duplicated()]
   if len(repeated):
     raise InputError(
-      f'{path} names image {int(repeated[0])} more than once; are several tables '
+      f'{path} names image {repeated.iloc[0]} more than once; are several tables '
       'joined? Each set has its own.'
     )
-  # the value that is farthest from .5: if any value is outside [0, 1], this one is
-  farthest = int(np.argmax(np.abs(inside - 0.5)))
-  key = f'{path}: pct_inside_image of image {int(ids[farthest])}'
-  require(0 <= inside[farthest] <= 1, key, float(inside[farthest]), 'a fraction in [0, 1]')
-  for name in WHOLE:
-    columns[name] = columns[name].astype(np.int64)
-  return columns
+  inside = numbers.set_index('image_id')['pct_inside_image']
+  farthest = (inside - 0.5).abs().idxmax()  # if any value is outside [0, 1], this one is
+  key, share = f'{path}: pct_inside_image of image {farthest}', float(inside[farthest])
+  require(0 <= share <= 1, key, share, 'a fraction in [0, 1]')
+  return numbers
 
 
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
-) -> tuple[dict[str, np.ndarray], int]:
+) -> tuple[pd.DataFrame, int]:
   """Returns the columns of metadata.csv for N images, and the number of other images it lists.
 
   Args:
@@ -301,23 +295,20 @@ def join_metadata(
     InputError: metadata.csv does not name one of the images, or names an image that is not in
       `image_ids` although `allow_missing` is False.
   """
-  table = read_metadata(path)
-  listed = table['image_id']  # ascending
-  # the row of each image, or another row if the image is not listed
-  rows = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
-  is_unknown = listed[rows] != image_ids
-  if is_unknown.any():
+  table = read_metadata(path).set_index('image_id', drop=False)
+  unknown = image_ids[~np.isin(image_ids, table.index)]
+  if len(unknown):
     raise InputError(
-      f'{path} does not name {int(is_unknown.sum())} of {len(image_ids)} images, first '
-      f'image_id {int(image_ids[is_unknown][0])}. Is it the table of another factor?'
+      f'{path} does not name {len(unknown)} of {len(image_ids)} images, first image_id '
+      f'{unknown[0]}. Is it the table of another factor?'
     )
-  missing = np.setdiff1d(listed, image_ids)
+  missing = np.setdiff1d(table.index, image_ids)
   if len(missing) and not allow_missing:
     raise InputError(
-      f'{path} names {len(missing)} of {len(listed)} images of SI-Score that are not here, first '
+      f'{path} names {len(missing)} of {len(table)} images of SI-Score that are not here, first '
       f'{missing[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
     )
-  return {name: values[rows] for name, values in table.items()}, len(missing)
+  return table.loc[image_ids], len(missing)
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
