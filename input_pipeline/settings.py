@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from input_pipeline.images import Images
 from robustness.core.errors import KEYS, first_names, renaming_section
 from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.rows import LEFT_OUT, composed_unicode
-from robustness.core.settings import Section, choice, parse, require
+from robustness.core.settings import Section, choice, parse, refuse_moved, require
 from robustness.core.typing import Facts
 
 RANDOM, FIRST = 'random', 'first'
@@ -42,12 +42,14 @@ class Source(Part, abc.ABC):
       compiled step, instead of by the reader.
     has_environments: whether images are stored in environments. The split 'train' then has only the
       classes of each environment that the settings' class groups assign to it.
+    moved_keys: {key of `config.data` in earlier versions: the setting that replaces it}.
   """
 
   section = 'config.data'
   splits: ClassVar[tuple[str, ...]] = ()
   resized_on_device: ClassVar[bool] = False
   has_environments: ClassVar[bool] = False
+  moved_keys: ClassVar[Mapping[str, str]] = {}
 
   @abc.abstractmethod
   def open(self, settings: DataSettings) -> Images:
@@ -84,6 +86,29 @@ SOURCES: Registry[Source] = Registry('input_pipeline.sources', Source)  # type: 
 """All sources by name."""
 DEFAULT = 'digits'
 """The default source."""
+_MOVED = {
+  'name': 'tfds.dataset',
+  'path': 'folder.path',
+  'metadata': 'video_neighbors.metadata',
+  'allow_missing': 'environments.allow_missing',
+  'test_share': 'environments.test_share',
+  'data_dir': 'tfds.data_dir',
+  'label_space': 'folder.label_space',
+  'foregrounds': 'scenes.foregrounds',
+  'backgrounds': 'scenes.backgrounds',
+  'canvas': 'scenes.canvas',
+}
+"""Keys that `config.data` had in earlier versions, and an example of what takes their place."""
+
+
+def moved_keys(source: type[Source]) -> dict[str, str]:
+  """Returns {key of `config.data` in earlier versions: its key now}, such as 'path': 'npz.path'.
+
+  The new keys are settings of `source`, or of another source where `source` has no such setting.
+  """
+  settings = {field.name for field in dataclasses.fields(source)}
+  names = {key: source.moved_keys.get(key, key) for key in _MOVED}  # the names in the source
+  return _MOVED | {key: f'{source.name}.{new}' for key, new in names.items() if new in settings}
 
 
 def is_count(number: int) -> bool:
@@ -162,6 +187,8 @@ class DataSettings:
     keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
     with renaming_section('config.data', key):
+      # raises errors for keys of earlier versions, and for sections of other sources
+      refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
       SOURCES.check_sections(section, key, 'source', (name,), keys)
       values = {k: v for k, v in section.items() if k in keys}
       source = SOURCES.select(name, section, key, 'source')

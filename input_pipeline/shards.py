@@ -60,6 +60,8 @@ class Shards(Source, abc.ABC):
     allow_missing: whether numbered shards may be missing.
   """
 
+  moved_keys = {'name': 'label_column'}
+
   path: str = ''
   label_column: str = ''
   label_space: str = ''

@@ -279,7 +279,8 @@ def test_a_study_and_its_parts_may_be_objects():
   )
   by_object = robustness.measure('attack_error', tiny_classifier(), ROWS, attacks=[PGD(steps=3)])
   assert by_object.table.equals(by_name.table)
-  refused('unknown key steps', robustness.measure, 'attack_error', tiny_classifier(), ROWS, steps=3)
+  message = r"It is now attack=\{'ATTACK': \{'steps': 3\}\}, of each ATTACK"
+  refused(message, robustness.measure, 'attack_error', tiny_classifier(), ROWS, steps=3)
   mixed = robustness.measure(
     'attack_error', tiny_classifier(), ROWS, attacks=['fgsm', PGD(steps=3)]
   )

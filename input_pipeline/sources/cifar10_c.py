@@ -63,6 +63,7 @@ class Cifar10C(Source):
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
+  moved_keys = {'name': 'clean_dataset'}
   splits = ('test',)
   title: ClassVar[str] = 'CIFAR-10-C'
   classes: ClassVar[tuple[str, ...]] = CLASS_NAMES
@@ -143,6 +144,7 @@ class Cifar101(Source):
 
   name = 'cifar10_1'
   splits = ('test',)
+  moved_keys = {'name': 'version'}
 
   path: str = ''
   version: str = ''

@@ -90,6 +90,7 @@ class Environments(Source):
 
   splits = (TRAIN, 'clean', TEST)
   has_environments = True
+  moved_keys = {'name': 'clean_environment'}
 
   path: str = ''
   clean_environment: str = ''

@@ -54,6 +54,7 @@ class FileList(Source):
   """
 
   name = 'file_list'
+  moved_keys = {'metadata': 'table', 'name': 'label_column'}
 
   path: str = ''
   table: str = ''

@@ -86,6 +86,8 @@ class NaturalShifts(Source):
     allow_missing: whether classes and images may be missing.
   """
 
+  moved_keys = {'name': 'dataset', 'metadata': 'real_labels'}
+
   dataset: str = ''
   path: str = ''
   real_labels: str = ''

@@ -125,6 +125,7 @@ class Cifar10P(Source):
 
   name = 'cifar10_p'
   splits = ('test',)
+  moved_keys = {'name': 'label_dataset'}
 
   path: str = ''
   label_dataset: str = ''

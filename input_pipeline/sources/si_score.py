@@ -72,6 +72,7 @@ class SiScore(Source):
   """
 
   resized_on_device = True
+  moved_keys = {'name': 'dataset'}
 
   path: str = ''
   dataset: str = ''

@@ -50,6 +50,8 @@ class Tfds(Source):
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
+  moved_keys = {'name': 'dataset'}
+
   dataset: str = ''
   data_dir: str = ''
 
@@ -95,6 +97,7 @@ class TfdsCorrupted(Source):
   """
 
   name = 'tfds_corrupted'
+  moved_keys = {'name': 'pattern'}
 
   pattern: str = ''
   data_dir: str = ''

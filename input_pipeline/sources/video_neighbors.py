@@ -53,6 +53,8 @@ class VideoNeighbors(Source):
     allow_missing: whether images of frames may be missing; sets without their anchor are left out.
   """
 
+  moved_keys = {'path': 'frames', 'name': 'label_space'}
+
   metadata: str = ''
   frames: str = ''
   label_space: str = ''

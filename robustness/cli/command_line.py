@@ -15,7 +15,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from input_pipeline.settings import DEFAULT
+from input_pipeline.settings import DEFAULT, SOURCES, moved_keys
 from robustness.config import defaults, packaged
 from robustness.config.recipe import KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
@@ -23,7 +23,7 @@ from robustness.core import json_files, settings
 from robustness.core.errors import KEYS, InputError, SettingError, nearest, renaming_section
 from robustness.core.registry import run_file
 from robustness.core.settings import Section
-from robustness.evaluation.study import default_section
+from robustness.evaluation.study import STUDIES, default_section
 from robustness.results import summary_name
 
 # The forms of arguments that the functions below look for.
@@ -316,11 +316,27 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
       raise InputError(f'{path_so_far} is a single value; it has no key {name!r}.')
     section = value
     if name not in section:
+      _refuse_moved(section, {name: written.removeprefix('=')}, path_so_far)
       raise InputError(f'unknown key {path_so_far}.{name}: {nearest(name, section.keys())}.')
     value, path_so_far = section[name], f'{path_so_far}.{name}'
   if isinstance(value, ConfigDict):
     raise InputError(f'{path_so_far}{written}: that is a section; its keys: {", ".join(value)}.')
   return section, name
+
+
+def _refuse_moved(section: Section, values: Section, path: str) -> None:
+  """Raises SettingError for keys that a section `study` or `data` had in an earlier version.
+
+  Args:
+    section: the section; its `name` or `source` selects the study or the source of images.
+    values: {key: value} that may have such keys.
+    path: name of the section, such as 'config.study'; other sections than these are not checked.
+  """
+  if path.endswith('.study'):
+    settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
+  elif path.endswith('.data'):
+    source = SOURCES.find(section.get('source') or DEFAULT, f'{path}.source')
+    settings.refuse_moved(moved_keys(source), values, path)
 
 
 def load_config(reference: str) -> ConfigDict:
@@ -460,6 +476,9 @@ def _fill_section(config: ConfigDict, values: Mapping[str, object], path: str) -
   Raises:
     InputError: the section has no such key, or the value has another type.
   """
+  unknown = {key: value for key, value in values.items() if key not in config}
+  # First refuse keys of earlier versions, with an error that says what replaces them.
+  _refuse_moved({**config, **values}, unknown, path)
   settings.refuse_unknown(values, config, path)
   for key, value in values.items():
     if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):

@@ -1,12 +1,14 @@
 """The config that a run records: only the sections that it uses, with all their settings."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.settings import DEFAULT, DataSettings
+from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, Source, moved_keys
 from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITING, KINDS, SECTIONS, TRAINED_WITH
-from robustness.core.registry import part_name
+from robustness.core.errors import InputError
+from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import Section, settings_in_use, without_inherited
 from robustness.training.settings import TrainingSettings
 
@@ -92,7 +94,7 @@ def _classifier(section: Section) -> dict[str, Any]:
 
 
 def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
-  """Removes image sources that nothing reads, or without settings, from every section `data`.
+  """Removes image sources that nothing reads from every section `data`.
 
   Args:
     config: the config; its section `data` keeps the sources of all sections.
@@ -101,11 +103,42 @@ def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, An
   """
   source = _section(config, 'data').get('source', DEFAULT)
   sources = [_section(section, 'data').get('source', source) for section in inheriting]
-  for parent, names in [(config, [source, *sources]), *zip(inheriting, sources, strict=True)]:
-    data, read = _section(parent, 'data'), _part_names(names)
-    sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
-    for key in sections_of_sources:
-      if key not in read or not data[key]:
-        del data[key]
-    if parent.get('data') == {}:
-      del parent['data']
+  _keep_sources(config, [source, *sources])
+  for section, name in zip(inheriting, sources, strict=True):
+    _keep_sources(section, [name])
+
+
+def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
+  """Removes unused image sources from the section `data` of `parent`, which is changed.
+
+  The section keeps the subsections of the sources in `names` that have a setting. Keys of an
+  earlier version are moved (`_move_keys`).
+
+  Args:
+    parent: the config, or the section of a task or classifier.
+    names: names of sources; the first is the one that the section reads.
+  """
+  data, name = _section(parent, 'data'), names[0]
+  # the keys of a source in a user's file never moved, and no file is run to look for them
+  if isinstance(name, str) and not is_reference(name):
+    with contextlib.suppress(InputError):  # raised if no source has this name
+      _move_keys(data, SOURCES.find(name, 'config.data.source'))
+  sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
+  for key in sections_of_sources:
+    if key not in _part_names(names) or not data[key]:
+      del data[key]
+  if parent.get('data') == {}:
+    del parent['data']
+
+
+def _move_keys(data: dict[str, Any], source: type[Source]) -> None:
+  """Renames, in place, the keys that the section `data` had in earlier versions of the config.
+
+  A key that is now a setting of the section's `source` moves there: `KEY` becomes `SOURCE.SETTING`.
+  A key that is now a setting of another source is removed.
+  """
+  for key, new_key in moved_keys(source).items():
+    section, _, setting = new_key.partition('.')
+    if key in data and section == source.name:
+      data.setdefault(section, {}).setdefault(setting, data[key])
+    data.pop(key, None)

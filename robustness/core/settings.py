@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import TypeVar
 
-from robustness.core.errors import InputError, SettingError, key_name, nearest
+from robustness.core.errors import InputError, SettingError, for_caller, key_name, nearest
 from robustness.core.typing import Facts, PlainValue
 
 T = TypeVar('T')
@@ -61,6 +61,29 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
   for key in section:
     if key not in valid:
       raise InputError(f'unknown key {key_name(f"{path}.{key}")}: {nearest(str(key), valid)}.')
+
+
+def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
+  """Raises SettingError for a key of an earlier version, with the key or argument to use instead.
+
+  For {'epsilon': 'pgd.epsilon, in [0, 1]'} and the value 0.1, the fix is 'It is now
+  config.study.pgd.epsilon, in [0, 1].', or in Python "It is now pgd={'epsilon': 0.1}, in [0, 1].".
+
+  Args:
+    moved_keys: {old key: new key}; a note about the new key may follow it after a comma.
+    section: the section of the config.
+    path: name of the section, for messages.
+  """
+  for key, value in section.items():
+    if key in moved_keys:
+      new_key, comma, note = moved_keys[key].partition(',')
+      argument, *names = new_key.split('.')
+      nested_value = value  # becomes {name: {name: ... value}}
+      for name in reversed(names):
+        nested_value = {name: nested_value}
+      python = f'{argument}={nested_value!r}'
+      fix = f'It is now {for_caller(key_name(f"{path}.{new_key}"), python)}{comma}{note}.'
+      raise SettingError(f'{path}.{key}', value, fix=fix, problem='a key of an earlier version')
 
 
 def merge_changes(section: Section, changes: Section) -> dict[str, PlainValue]:

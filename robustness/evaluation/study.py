@@ -69,6 +69,7 @@ class Study(Part):
     layers: layers for which the change of the output between the unchanged and the shown image is
       recorded; ('stages',) means stem, stages and logits.
     outputs: layers with recorded outputs, such as ('logits',); see `summarise_output`.
+    moved_keys: {key of an earlier version: what replaces it in `config.study`}.
     set_by_study: settings of parts, such as of an attack, that the study sets itself; the sections
       of the parts do not have them.
     not_recorded: settings that do not change records, because they only select among them; studies
@@ -97,6 +98,7 @@ class Study(Part):
   section = 'config.study'
   title: ClassVar[str] = ''
   papers: ClassVar[tuple[str, ...]] = ()
+  moved_keys: ClassVar[Mapping[str, str]] = {}
   set_by_study: ClassVar[tuple[str, ...]] = ()
   not_recorded: ClassVar[tuple[str, ...]] = ()
   # attributes without annotation, such as `layers`, become settings in a subclass that annotates
@@ -529,6 +531,7 @@ def from_config(section: Facts) -> Study:
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   study = STUDIES.find(values.pop('name', ''), 'config.study.name')
+  settings.refuse_moved(study.moved_keys, values, 'config.study')
   return settings.parse(study, values, 'config.study')
 
 

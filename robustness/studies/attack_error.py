@@ -192,6 +192,10 @@ class AttackError(AttackStudy):
 
   title = 'Error under attacks'
   described_facets = (STAGE,)
+  # {former key of `config.study`: where its value is now, for messages}
+  moved_keys = {
+    key: f'attack.ATTACK.{new}, of each ATTACK that has it' for key, new in EARLIER.items()
+  }
   papers = ('yin2019fourier', 'madry2018towards')
 
   half_width: float = 0.0

@@ -141,6 +141,17 @@ def test_a_study_has_the_sections_of_the_attacks_that_it_shows(changes, attacks,
   experiment.from_config(config.to_dict())
 
 
+def test_a_key_of_an_earlier_version_is_refused_with_its_new_name(tmp_path):
+  file = tmp_path / 'config.json'
+  file.write_text(json.dumps({'study': {'name': 'attack_error', 'steps': 3}}))
+  message = bad_setting('config.study.steps', words='now config.study.attack.ATTACK.steps')
+  refused(message, read, ATTACKS, '--config.study.steps=3')
+  refused(message, read, f'--config={file}')
+  task = 'config.battery.attack.study'
+  message = bad_setting(f'{task}.steps', '3', f'now {task}.attack.ATTACK.steps')
+  refused(message, read, '--config=configs/battery.py', f'--{task}.steps=3')
+
+
 def test_the_study_of_one_task_of_a_battery_is_replaced():
   change = '--config.battery.clean.study.'
   battery = read('--config=battery', f'{change}norm=3', f'{change}name=fourier_heatmap').battery

@@ -1,6 +1,7 @@
-"""Tests the settings of `config.data`, and sources in files of users."""
+"""Tests the settings of `config.data`, sources in files of users, and keys of earlier versions."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -118,6 +119,33 @@ def test_a_new_file_in_the_folder_of_sources_adds_a_source(tmp_path, monkeypatch
   for cache in caches:
     cache.cache_clear()
   assert rows.image_shape == (5, 5, 1) and listed['pictures'] == 'Pictures of one level.'
+
+
+# source, key of an earlier version, its key today
+MOVED = (
+  ('tfds', 'name', 'tfds.dataset'),
+  ('cifar10_c', 'name', 'cifar10_c.clean_dataset'),
+  ('video_neighbors', 'path', 'video_neighbors.frames'),
+  ('drawn_scenes', 'canvas', 'drawn_scenes.canvas'),
+  ('digits', 'path', 'folder.path'),
+)
+
+
+@pytest.mark.parametrize(('source', 'key', 'new_key'), MOVED)
+def test_a_key_of_an_earlier_version_is_refused_with_the_new_key(source, key, new_key, tmp_path):
+  expected = bad_setting(f'config.data.{key}', '7', f'It is now config.data.{new_key}.')
+  changes = [f'--config.data.{key}=7', f'--config.data.source={source}']
+  refused(expected, command_line.read, ['--config=accuracy', *changes])
+  data = {'source': source, key: '7'}
+  refused(expected, DataSettings.from_section, data)
+  file = tmp_path / 'config.json'
+  file.write_text(json.dumps({'study': {'name': 'accuracy'}, 'data': data}))
+  refused(expected, command_line.read, [f'--config={file}'])
+  task = {'study': {'name': 'accuracy'}, 'data': data}
+  file.write_text(json.dumps({'battery': {'tasks': ['a'], 'a': task}}))
+  section = 'config.battery.a.data'
+  expected = bad_setting(f'{section}.{key}', '7', f'now {section}.{new_key}')
+  refused(expected, command_line.read, [f'--config={file}'])
 
 
 def test_every_source_has_a_name_and_a_sentence_and_needs_no_heavy_import():

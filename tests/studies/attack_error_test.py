@@ -16,6 +16,7 @@ from robustness.estimates.comparison import mcnemar
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import select
 from robustness.evaluation import recorded_study
+from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.fourier.filters import high_pass
 from robustness.present import text
@@ -194,7 +195,11 @@ def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_r
   assert {label: run.loss for label, run in runs.items()} == expected
   recorded = json.loads(json.dumps(study.recording))
   assert AttackError.from_earlier(recorded) == recorded, 'a current section is not changed'
-  refused('unknown key config.study.steps', read, {'name': 'attack_error', 'steps': 3})
+  for key, current_key in (('steps', 'steps'), ('losses', 'loss'), ('queries', 'queries')):
+    section = {'name': 'attack_error', key: SECTION_OF_EARLIER_VERSION[key]}
+    words = f'now config.study.attack.ATTACK.{current_key}'
+    refused(bad_setting(f'config.study.{key}', words=words), studies.from_config, section)
+  refused(bad_setting('config.study.steps', 3), read, {'name': 'attack_error', 'steps': 3})
   file = tmp_path / 'own.py'
   file.write_text('raise SystemExit')
   unknown = read({**SECTION_OF_EARLIER_VERSION, 'attacks': [f'{file}:Own']})
