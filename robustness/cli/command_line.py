@@ -351,8 +351,9 @@ def load_config(reference: str) -> ConfigDict:
   file = str(packaged.find(name))
   if file.endswith('.json'):
     return from_json(pathlib.Path(file))
+  arguments = [variant] if colon else []
   try:
-    config = _get_config(file)(*([variant] if colon else []))
+    config = _get_config(file, arguments)(*arguments)
   except InputError:
     raise
   except ValueError as error:  # how a config refuses a variant
@@ -374,10 +375,9 @@ def variants(file: str) -> tuple[str, ...]:
   """Returns the variants of a config file, the default first; () for a config without variants."""
   if file.endswith('.json'):
     return ()
-  get_config = _get_config(file)
+  get_config = _get_config(file, [])
   parameters = inspect.signature(get_config).parameters.values()
-  # [] or [the default variant]
-  default = [parameter.default for parameter in parameters if parameter.default != parameter.empty]
+  default = [parameter.default for parameter in parameters]  # [] or [the default variant]
   if not default:
     return ()
   try:
@@ -387,11 +387,15 @@ def variants(file: str) -> tuple[str, ...]:
   return tuple(default)
 
 
-def _get_config(file: str) -> Callable[..., object]:
+def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   """Runs a config file and returns its function `get_config`, without calling it.
 
+  Args:
+    file: path of the Python file.
+    arguments: what `get_config` will be called with: [VARIANT], or [] without a variant.
+
   Raises:
-    InputError: the file is no Python file or has no such function.
+    InputError: the file has no such function, or the function does not take `arguments`.
   """
   if not file.endswith('.py'):
     raise InputError(f'config file {file} is no Python file: its name must end in .py.')
@@ -401,6 +405,13 @@ def _get_config(file: str) -> Callable[..., object]:
       f'config file {file} has no function get_config that returns the config; see '
       'configs/accuracy.py.'
     )
+  try:
+    inspect.signature(get_config).bind(*arguments)
+  except TypeError as error:
+    fix = f'it needs a variant: give --config={file}:VARIANT.'
+    if arguments:
+      fix = f'it has no variants: give --config={file} alone.'
+    raise InputError(f'config file {file}: get_config cannot be called ({error}); {fix}') from error
   return get_config
 
 
