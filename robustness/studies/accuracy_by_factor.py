@@ -43,8 +43,6 @@ MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
 """Factors that are computed from pixels: mean and standard deviation over pixels and channels, in
 [0, 1].
 """
-ALL = 'all images'
-"""The level of the group that has all images."""
 OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
 ERROR_RATIO = Quantity(
@@ -416,7 +414,7 @@ class AccuracyByFactor(Study):
     for label, wrong in outcomes.values.items():
       values[label] = np.concatenate([grouped.values[label], wrong], 1)
       counted[label] = np.concatenate([grouped.counted[label], np.ones_like(wrong)], 1)
-    views = pd.DataFrame({name: [*levels, ALL]}, dtype=object)
+    views = pd.DataFrame({name: range(len(levels) + 1)})  # numbers, which no two groups share
     with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
     groups = list(with_all.groups((name,)))
     first, *later = with_all.labels

@@ -94,6 +94,14 @@ def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   assert paired.low < paired.value == 0 < paired.high
 
 
+def test_any_word_may_be_a_level():
+  renamed = np.where(POSES == 'left', 'all images', POSES)
+  study = AccuracyByFactor(factors=('pose',), fewest=1)
+  estimates = table(study, dataclasses.replace(ROWS, columns={'pose': renamed}))
+  row = estimate(estimates, 'first', 'error_ratio', pose='all images')
+  assert row.value == estimate(table(study), 'first', 'error_ratio', pose='left').value
+
+
 def test_the_ratio_of_a_group_in_one_site_has_a_note_instead_of_an_interval():
   places = np.where(SITES == 0, 'harbour', 'field')
   with_places = dataclasses.replace(ROWS, columns={'place': places, 'site': SITES})
