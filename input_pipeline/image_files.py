@@ -242,7 +242,7 @@ def may_be_grey(file: str | bytes) -> bool:
 
 def file_images(
   paths: Sequence[str],
-  labels: np.ndarray,
+  labels: np.ndarray | Sequence[int],
   class_names: Sequence[str],
   title: str,
   description: Facts,
@@ -271,7 +271,7 @@ def file_images(
   }
   if 'store' not in fields:
     stored = np.array([path.encode() for path in paths], object)  # bytes of different lengths
-    fields['store'] = MemoryStore(stored, labels)
+    fields['store'] = MemoryStore(stored, np.asarray(labels))
   return Images(
     title=title,
     description=description,

@@ -19,6 +19,8 @@ from robustness.core.typing import Facts
 
 if TYPE_CHECKING:  # rows of arrays are read without it
   import tensorflow as tf
+RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
+"""Names of columns that rows have for other purposes; data may not have columns of these names."""
 Size = tuple[int, int]
 """Height and width in pixels."""
 
@@ -205,6 +207,31 @@ class Images:
   arrays: tuple[np.ndarray, np.ndarray] | None = None
   header: Callable[[bytes], tuple[Size, bool]] | None = None
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self) -> None:
+    """Raises InputError for names of classes, labels or columns that are not of these examples."""
+    if not all(isinstance(name, str) for name in self.class_names):
+      raise InputError(f'class names of {self.title} are {self.class_names}; expected texts.')
+    if self.store.labels is not None:
+      labels, count = self.store.labels, self.num_examples // self.parts
+      are_labels = labels.dtype.kind in 'iu' and labels.ndim in (1, 2)
+      if not are_labels or len(labels) not in (count, self.num_examples):
+        raise InputError(
+          f'labels of {self.title} are {labels.dtype} of shape {labels.shape}; expected integers '
+          f'[{count}], or [{count}, L] padded with -1.'
+        )
+    for name, values in self.columns.items():
+      if name in RESERVED:
+        raise InputError(
+          f'{self.title} has a column {name!r}; {", ".join(RESERVED)} are taken: rename it.'
+        )
+      is_array = isinstance(values, np.ndarray) and values.dtype.kind in 'biufUS'
+      if not is_array or values.shape[:1] != (self.num_examples,):
+        kind, shape = getattr(values, 'dtype', type(values).__name__), np.shape(values)
+        raise InputError(
+          f'column {name!r} of {self.title} is {kind} of shape {shape}; expected an array of '
+          f'numbers or texts [{self.num_examples}, ...].'
+        )
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the decoded `image` of an element's `stored` value, and its further columns."""

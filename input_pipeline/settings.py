@@ -13,7 +13,7 @@ from absl import logging
 
 from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images
-from robustness.core.errors import KEYS, first_names, renaming_section
+from robustness.core.errors import KEYS, InputError, first_names, renaming_section
 from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.rows import LEFT_OUT, composed_unicode
 from robustness.core.settings import Section, choice, parse, refuse_moved, require
@@ -253,6 +253,11 @@ def open_images(settings: DataSettings) -> Images:
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)
+  if not isinstance(images, Images):
+    raise InputError(
+      f'{type(source).__name__}.open returns a {type(images).__name__}; expected Images, as '
+      'array_images and file_images return them.'
+    )
   names = tuple(map(composed_unicode, images.class_names))
   # the source's name is the first key, and replaces a key 'source' of the description
   named = {'source': source.name}

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from input_pipeline import image_files
-from input_pipeline.images import Images, Store
+from input_pipeline.images import RESERVED, Images, Store
 from input_pipeline.settings import Source
 from robustness.core import json_files
 from robustness.core.bounded_files import open_regular, read_bounded
@@ -44,8 +44,6 @@ _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
 """Pattern of the fields of CSV that are read as integers."""
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
 """Pattern of the fields of CSV that are read as floats."""
-RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
-"""Names of columns that rows have for other purposes; data may not have columns of these names."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Tests reading image files of all kinds as grey or RGB pixels, and listing those of a folder."""
 
 import errno
+import functools
 import os
 import struct
 from collections import Counter
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from input_pipeline import image_files
 from input_pipeline.image_files import folders_in, images_in, looks_like, read_header, read_image
 from robustness.core.pictures import SUFFIXES
+from tests.cases import cases
 from tests.refusals import refused
 
 WEBP = pytest.mark.skipif('.webp' not in SUFFIXES, reason='this Pillow reads no WebP')
@@ -162,3 +165,17 @@ def test_files_of_a_folder_that_are_no_images_are_counted_by_reason(tmp_path, pi
     'folders of file servers and systems': 2,
     'links that lead nowhere, pipes and devices': 2,
   }
+
+
+@cases(
+  'labels, columns, message',
+  (np.array([0.0, 1.9]), {}, r'labels .* float64 .* expected integers \[2\]'),
+  (np.arange(3), {}, r'labels .* shape \(3,\); expected integers \[2\]'),
+  (np.arange(2), {'label': np.zeros(2, int)}, "a column 'label'.* rename it"),
+  (np.arange(2), {'hour': np.arange(3)}, r"column 'hour' .* shape \(3,\)"),
+  (np.arange(2), {'hour': [1, 2]}, "column 'hour' .* is list"),
+)
+def test_labels_and_columns_are_of_the_files(labels, columns, message):
+  files = ('a.png', 'b.png')
+  images = functools.partial(image_files.file_images, files, class_names=('a', 'b'), channels=3)
+  refused(message, images, labels=labels, title='mine', description={}, columns=columns)
