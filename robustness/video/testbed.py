@@ -96,12 +96,12 @@ results.
 """
 
 
-def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
-  """Returns the published testbed to compare with, the largest k, and the measured accuracies.
+def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measured]:
+  """Returns the published testbed to compare with, and the measured accuracies.
 
-  The testbed is '' if the largest k is not the published 10, or if 'auto' has no testbed with the
-  measured number of anchors. Accuracies are {classifier: (rows on anchors, rows at pm-k)} of the
-  table. If the table lacks one of the two kinds, the results are '', 0 and {}.
+  Accuracies are {classifier: (row on anchors, row at pm-10)} of the table. The results are '' and
+  {} if the table lacks anchors, if its largest k is not the published 10, or if 'auto' has no
+  testbed with the measured number of anchors.
 
   Args:
     table: table of results.
@@ -109,18 +109,14 @@ def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, int, M
   """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)  # for all k
-  if anchor.empty or worst.empty:
-    return '', 0, {}
-  k = int(worst.k.max())
-  worst = worst[worst.k == k].set_index('classifier')
-  numbers_of_anchors = set(anchor.n)
-  if k != K:
-    name = ''
-  elif setting == 'auto':
-    name = next((key for key, count in ANCHORS.items() if numbers_of_anchors == {count}), '')
-  else:
-    name = setting
-  return name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
+  if anchor.empty or worst.empty or worst.k.max() != K:
+    return '', {}
+  if setting == 'auto':
+    setting = next((name for name, count in ANCHORS.items() if set(anchor.n) == {count}), '')
+  if not setting:
+    return '', {}
+  worst = worst[worst.k == K].set_index('classifier')
+  return setting, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 
 def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
@@ -134,7 +130,7 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
     setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
       number of anchors. Without a testbed the result is {} too.
   """
-  name, k, measured = _measured_accuracies(table, setting)
+  name, measured = _measured_accuracies(table, setting)
   rows = []
   for entry in published_models(name) if name else ():
     if entry.name in measured:
@@ -142,7 +138,7 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
       drop = anchor - worst
       values = [anchor, entry.anchor, worst, entry.worst, drop, entry.drop]
       rows.append([entry.name, *(f'{100 * value:.1f}' for value in values)])
-  columns = 'anchors (%)', 'published', f'pm-{k} (%)', 'published', 'drop (%)', 'published'
+  columns = 'anchors (%)', 'published', f'pm-{K} (%)', 'published', 'drop (%)', 'published'
   return {'published': Table(('classifier', *columns), rows)} if rows else {}
 
 
@@ -156,11 +152,11 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
     setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
       number of anchors, and '' draws no figure, so that the result is {}.
   """
-  name, k, measured = _measured_accuracies(results.table, setting)
+  name, measured = _measured_accuracies(results.table, setting)
   if not name:
     return {}
   caption = (
-    f'Accuracy on anchors and at pm-{k}: {len(published_models(name))} published models on {name}, '
+    f'Accuracy on anchors and at pm-{K}: {len(published_models(name))} published models on {name}, '
     'the line '
     'through them with its 95 % band (Student), and, in black, the classifiers of this run'
     f'{", with the line through these" if _has_line(measured) else ""}.'
