@@ -103,11 +103,8 @@ def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
   """Returns the config that runs the task `name` of a battery's config as a single study."""
   single = copy.deepcopy(config)
   task = single.pop('battery')[name]
-  return {
-    **single,
-    'study': task['study'],
-    'data': merge_changes(single['data'], task.get('data', {})),
-  }
+  data = merge_changes(single['data'], task.get('data', {}))
+  return {**single, 'study': task['study'], 'data': data}
 
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:

@@ -31,10 +31,9 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
 from robustness.evaluation.views import stored_view
-from robustness.models import probes, weights
+from robustness.models import label_space, probes, weights
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
-from robustness.models.label_space import align
 from robustness.models.projection import in_label_space, match_labels
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
@@ -167,9 +166,9 @@ class ClassifierBuilder:
     has_published_classes = not (recipe.label_space or recipe.probe)
     if isinstance(recipe, PublishedWeights) and has_published_classes:
       # raises if classes do not fit, before the network is built, which takes longer
-      class_names, other_names = recipe.classes
+      imagenet = label_space.get(label_space.IMAGENET)
       for _, rows in studies_and_rows:
-        align(rows, class_names, other_names, label)
+        label_space.align(rows, imagenet.class_names, imagenet.aliases, label)
     network = self._load(label)
     if recipe.probe:
       network = self._with_zero_probe(label, recipe, network)

@@ -1,7 +1,6 @@
 """Classifiers with published weights, selected by their name or by the name of their file."""
 
 import dataclasses
-from collections.abc import Mapping
 
 from robustness.classifiers import ClassifierSettings
 from robustness.classifiers.weights_file import WeightsFile
@@ -19,12 +18,6 @@ class PublishedWeights(WeightsFile):
 
   is_fallback = False  # this kind is asked before its base class
   class_names = label_space.get(label_space.IMAGENET).class_names
-
-  @property
-  def classes(self) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """The names of ImageNet's classes in order, and {other name of a class: its index}."""
-    imagenet = label_space.get(label_space.IMAGENET)
-    return imagenet.class_names, imagenet.aliases
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:

@@ -4,7 +4,6 @@ import functools
 import importlib.metadata
 import importlib.util
 import pathlib
-import re
 from typing import NamedTuple
 
 from absl import logging
@@ -154,9 +153,7 @@ def _from_torch_hub(weights: Weights) -> Fetched:
   with importing(f'{needs}, or download {url} and convert it to .safetensors'):
     import torch
   target = pathlib.Path(torch.hub.get_dir(), 'checkpoints', weights.file)
-  match = re.search(r'-([0-9a-f]{8,})\.pth$', weights.file)  # such as resnet18-f37072fd.pth
-  assert match, 'files of torchvision carry their digest'
-  digest = match[1]
+  digest = target.stem.rpartition('-')[2]  # of a name such as resnet18-f37072fd.pth
   if not target.is_file():
     target.parent.mkdir(parents=True, exist_ok=True)
     logging.info('downloading %s from %s', weights.name, url)

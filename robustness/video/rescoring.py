@@ -86,7 +86,8 @@ class Rescoring:
 
     The label is LABEL in LABEL=PATH, or the file's name without its suffix.
     """
-    named = [_labelled_path(part) for part in self.predictions.split(',')]
+    parts = [label_and_path(part) for part in self.predictions.split(',')]
+    named = [(label or path.name.removesuffix('.json'), path) for label, path in parts]
     labels = [label for label, _ in named]
     for label in labels:
       check_name('config.predictions', label, is_key=False)
@@ -212,12 +213,6 @@ class Rescoring:
       ]
       findings.estimates.extend(review(before, evaluations))
     return Scored(evaluations, findings, {**study.describe(), **dataclasses.asdict(self)})
-
-
-def _labelled_path(part: str) -> tuple[str, Path]:
-  """Returns LABEL and PATH of `LABEL=PATH`; a path alone has the file's name as label."""
-  label, path = label_and_path(part)
-  return label or path.name.removesuffix('.json'), path
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:
