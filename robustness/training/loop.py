@@ -348,10 +348,13 @@ class Meter:
     self._rate_images = 0
 
   def add(self, step: int, metrics: Metrics) -> None:
-    """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it."""
+    """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it.
+
+    It waits for the first step after the start or a pause itself, at whose end the rate begins.
+    """
     self._collected.append((step, metrics))
     self._running.append(metrics)
-    while len(self._running) > LAG:
+    while len(self._running) > (0 if self._rate_begin is None else LAG):
       self._wait_for_oldest()
 
   def flush(self) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import signal
+import time
 from unittest import mock
 
 import jax
@@ -196,6 +197,14 @@ def test_a_summary_has_means_since_the_last_one_and_the_last_learning_rate():
     meter.add(step, _metrics(1.0))
     assert 'images_per_second' not in meter.summary()
     meter.pause()
+
+
+def test_the_rate_begins_at_the_end_of_the_first_step_for_a_host_that_is_slower_than_its_steps():
+  meter = Meter(10)
+  meter.add(0, _metrics(1.0))
+  time.sleep(0.05)  # as for reading the next batch
+  meter.add(1, _metrics(1.0))
+  assert meter.summary()['images_per_second'] <= 10 / 0.05
 
 
 @cases(
