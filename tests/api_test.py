@@ -32,6 +32,7 @@ from robustness.core.rows import ArrayRows
 from robustness.evaluation.study import STUDIES
 from robustness.models import label_space
 from robustness.models.projection import project
+from robustness.objectives.groups import GroupDRO
 from robustness.studies.accuracy import Accuracy
 from robustness.workdirs import workdir
 from tests.cases import cases
@@ -440,6 +441,9 @@ def test_a_training_is_not_resumed_with_other_arrays(tmp_path):
   ({'input_filter': {'low_pass': {'bandwidth': 3}}}, 'input_filter is {'),
   ({'workdir': __file__}, 'workdir is .* no folder'),
   ({'images': ROWS, 'labels': None, 'class_names': CLASSES}, 'have .* class names'),
+  ({'layer_decay': 0.5}, '^layer_decay is 0.5'),
+  ({'balanced': 'nothing'}, "^balanced is 'nothing'"),
+  ({'objective': GroupDRO(groups=1)}, '^objective.group_dro.groups is 1'),
 )
 def test_arguments_of_train_that_cannot_be_used_are_refused(options, message):
   arguments = {'network': Mean(), 'images': IMAGES, 'labels': LABELS % 2, 'epochs': 1, **options}

@@ -12,8 +12,6 @@ from robustness.environments.transforms import CLEAN
 
 ENVIRONMENT = 'environment'
 """Column of rows with the number of the environment."""
-BALANCED = 'config.training.balanced'
-"""Name of the setting with the column that is balanced, for messages."""
 
 
 def balanced_sampler(
@@ -40,7 +38,7 @@ def balanced_sampler(
   # Columns with a whole number or a boolean for each row.
   valid = [name for name, array in columns.items() if array.ndim == 1 and array.dtype.kind in 'biu']
   if values is None or column not in valid:
-    raise InputError(f'{BALANCED} is {column!r}; {nearest(column, valid)}.')
+    raise InputError(f'{KEYS.training.balanced} is {column!r}; {nearest(column, valid)}.')
   # One group of row indices for each value; groups are drawn equally often.
   return Balanced([np.flatnonzero(values == value) for value in np.unique(values)], seed)
 
@@ -60,15 +58,15 @@ def _rows_by_environment(
   group = columns.get(COLUMN)
   if group is None:
     raise InputError(
-      f'{BALANCED} is {ENVIRONMENT!r}, which needs class groups: set {KEYS.data.class_groups}, or '
-      f'{KEYS.data.random_class_groups}.'
+      f'{KEYS.training.balanced} is {ENVIRONMENT!r}, which needs class groups: set '
+      f'{KEYS.data.class_groups}, or {KEYS.data.random_class_groups}.'
     )
   all_rows = np.arange(len(group))
   members = [all_rows, *(np.flatnonzero(group == k) for k in range(1, len(transforms) + 1))]
   for name, indices in zip((CLEAN, *transforms), members, strict=True):
     if not len(indices):
       raise InputError(
-        f'{BALANCED} is {ENVIRONMENT!r}, but the environment {name!r} has no training images: its '
-        'class group is empty or missing.'
+        f'{KEYS.training.balanced} is {ENVIRONMENT!r}, but the environment {name!r} has no '
+        'training images: its class group is empty or missing.'
       )
   return members

@@ -15,7 +15,7 @@ from robustness.attacks import Attack
 from robustness.augment.mix_rows import Mixing
 from robustness.augment.policy import KEY, OCCURRENCE, Policy
 from robustness.core import random_keys
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError, SettingError, key_name
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows, identity_of, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
@@ -246,8 +246,8 @@ class Training:
       value, default = vars(settings)[name], vars(TrainingSettings())[name]  # default: no effect
       if value != default and not any(jax.tree.leaves(select(state.params))):
         raise InputError(
-          f'{SECTION}.{name} is {value:g}, and this network has no {layers}: set it to '
-          f'{default:g}, or take another {KEYS.classifier.name:--}.'
+          f'{key_name(f"{SECTION}.{name}")} is {value:g}, and this network has no {layers}: set it '
+          f'to {default:g}, or take another {KEYS.classifier.name:--}.'
         )
     can_drop_paths = isinstance(self.model, Network) and self.model.can_drop_paths
     if settings.drop_path and not can_drop_paths:
@@ -286,8 +286,8 @@ class Training:
       )
     if settings.auxiliary_norms:
       raise InputError(
-        f'{SECTION}.auxiliary_norms is {settings.auxiliary_norms}, and examples of an attack are '
-        'computed with the first set of layers only: set it to 0, or leave the attack out.'
+        f'{KEYS.training.auxiliary_norms} is {settings.auxiliary_norms}, and examples of an attack '
+        'are computed with the first set of layers only: set it to 0, or leave the attack out.'
       )
 
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
@@ -324,7 +324,7 @@ class Training:
     num_weights = stated_count or self.num_classes
     # {column: number of its values} for columns that need not be read
     num_groups = {'label': self.num_classes, **self.pipeline.policy.added}
-    section = f'config.classifier.objective.{part.name}'
+    section = key_name(f'config.classifier.objective.{part.name}')
     if column not in num_groups:
       if column not in columns:
         return
