@@ -83,7 +83,8 @@ class TrainingSettings:
       accuracy.
     precision: 'float32' or 'bfloat16' for the network's arithmetic in training; '' takes
       `config.precision`, in which the trained network is measured.
-    log_every_steps: steps between log lines, which hold means since the previous line.
+    log_every_steps: steps between log lines, which hold means since the previous line, or since the
+      checkpoint from which the training resumed.
     resident_bytes: rows of at most this size, in bytes, are copied to the devices once, and each
       step gathers its batch there; each device of a CPU has a copy, and all copies count. Likewise
       for the evaluated rows. 0 reads every batch from the host.
