@@ -89,13 +89,8 @@ def check_names(
   """
   for name in names:
     if name not in valid:
-      release = looks_like(folder)
-      fix = f': {nearest(name, valid)}. Rename it or move it elsewhere'
-      # `release` begins "; with 'fog.npy' in it" if this file is typical of another data set, which
-      # another source reads, so that the file need not be renamed.
-      is_of_release = release.startswith(f"; with '{name}")
-      advice = '' if is_of_release else fix
-      raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
+      advice = f'{nearest(name, valid)}. Rename it or move it elsewhere{looks_like(folder)}'
+      raise InputError(f'{folder} holds {name!r}, which is no {kind}: {advice}.')
   if not names:
     expected = f'expected some of: {", ".join(valid)}.'
     raise InputError(f'{folder} holds no {kind}{looks_like(folder)}; {expected}')

@@ -15,7 +15,7 @@ close to a threshold may differ by one level.
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -27,7 +27,8 @@ from input_pipeline.builders import made_of
 from input_pipeline.tfds_sets import prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
-from robustness.core.errors import InputError, SettingError
+from robustness.core.errors import InputError
+from robustness.core.registry import are_distinct
 from robustness.core.rows import num_blocks
 from robustness.core.settings import choice, require
 from robustness.corruptions import textures
@@ -104,14 +105,11 @@ class CorruptedConfig(made_of.BaseConfig):
       value = getattr(self, key)
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
       require(is_whole and value in values, key, value, f'one of {", ".join(map(str, values))}')
-    if not isinstance(self.splits, (tuple, list)):
-      names = self.splits.values() if isinstance(self.splits, Mapping) else [self.splits]
-      raise SettingError('splits', self.splits, fix=f'Give a tuple: {tuple(names)!r}.')
-    split_names = [split.partition('[')[0] for split in self.splits]
-    is_distinct = len(set(split_names)) == len(split_names)
-    is_valid = is_distinct and all(re.fullmatch(r'\w+', name) for name in split_names)
-    valid = "different splits, each with at most one slice: 'test[:1000]'"
-    require(is_valid, 'splits', self.splits, valid)
+    is_tuple = isinstance(self.splits, tuple | list)
+    split_names = [split.partition('[')[0] for split in self.splits] if is_tuple else ['']
+    is_valid = all(re.fullmatch(r'\w+', name) for name in split_names)
+    valid = "a tuple of different splits, each with at most one slice: ('test[:1000]',)"
+    require(is_valid and are_distinct(split_names), 'splits', self.splits, valid)
     # a name such as 'cifar10_fog_3' is reserved for the config that it describes
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
       plain_name = self._plain_name()

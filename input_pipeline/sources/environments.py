@@ -276,9 +276,7 @@ class Environments(Source):
     if not self.clean_environment:
       _log_choice(first, environments)
     if first not in environments:
-      folder = expanded(self.path)
-      release = image_files.looks_like(folder) if folder.is_dir() else ''
-      fix = f'{nearest(first, environments)}{release}.'
+      fix = f'{nearest(first, environments)}.'
       raise self.refused('clean_environment', 'the environment of all classes', fix)
     return (first, *(name for name in environments if name != first))
 
