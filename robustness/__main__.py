@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,8 +47,6 @@ COMMANDS: Mapping[str, str] = _OTHER_NAMES | {name: name for name in _SAME_NAME}
 """Modules of `robustness.cli` by command, imported at first use. `main(arguments)` of each returns
 the exit status.
 """
-_WITHOUT_FLAGS = ('list', 'doctor')
-"""Commands without flags; the docstring of their module is their help."""
 
 
 def run() -> None:
@@ -98,9 +95,6 @@ def main(arguments: Sequence[str]) -> int:
   try:
     if name in COMMANDS:
       command = importlib.import_module(f'robustness.cli.{COMMANDS[name]}')
-      if name in _WITHOUT_FLAGS and {'-h', '--help'} & set(rest):
-        print(inspect.getdoc(command))
-        return 0
       with exits_refused():
         status: int = command.main(rest)
       return status

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import jax
 
 from robustness import __version__
+from robustness.cli import new_parser
 from robustness.core import compilation_cache
-from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
 from robustness.corruptions import textures
@@ -63,16 +63,8 @@ DATA = {
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness doctor` and returns 0: prints what hardware and packages the machine has.
-
-  Args:
-    arguments: the words after these two, which have to be none.
-
-  Raises:
-    InputError: there are further words.
-  """
-  if arguments:
-    raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
+  """Runs `robustness doctor` and returns 0: prints what hardware and packages the machine has."""
+  new_parser('robustness doctor', __doc__).parse_args(arguments)
   lines = {
     'machine': machine(),
     'versions': [

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import robustness.studies
 from input_pipeline.settings import SOURCES
-from robustness.cli import command_line
+from robustness.cli import command_line, new_parser
 from robustness.cli.explain import meanings
 from robustness.config import packaged
 from robustness.core.errors import InputError, nearest
@@ -30,10 +30,13 @@ def main(arguments: Sequence[str]) -> int:
   Raises:
     InputError: a word names no list.
   """
-  for name in arguments:
+  parser = new_parser('robustness list', __doc__)
+  parser.add_argument('parts', nargs='*', metavar='PART', help=', '.join(PARTS))
+  parts = parser.parse_args(arguments).parts
+  for name in parts:
     if name not in PARTS:
       raise InputError(f'robustness list {name}: {nearest(name, PARTS)}')
-  for name in arguments or PARTS:
+  for name in parts or PARTS:
     heading, lines = PARTS[name]
     print(heading)
     entries = list(lines())

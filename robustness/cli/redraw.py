@@ -28,17 +28,14 @@ def main(arguments: Sequence[str]) -> int:
   Figures and reports of a finished workdir are drawn again; the path of the report is printed.
 
   Raises:
-    InputError: not exactly one workdir is given, or its results cannot be drawn.
+    InputError: the results of the workdir cannot be drawn.
   """
   parser = new_parser('robustness report', __doc__)
-  parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir')
+  parser.add_argument('workdir', metavar='WORKDIR', help='a finished workdir')
   parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
-  if len(options.workdirs) != 1:
-    count = len(options.workdirs)
-    raise InputError(f'robustness report takes one workdir; {count} words were given.')
-  print(redraw(options.workdirs[0], options.study, options.pdf))
+  print(redraw(options.workdir, options.study, options.pdf))
   return 0
 
 

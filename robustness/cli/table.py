@@ -45,8 +45,6 @@ def main(arguments: Sequence[str]) -> int:
     InputError: a flag is wrong, or the workdirs cannot be in one table.
   """
   options = _parser().parse_args(arguments)
-  if not options.workdirs:
-    raise InputError('robustness table needs the workdir of a finished run; none is given.')
   choice('--format', options.format, FORMATS)
   quantities, rows, columns, short_columns = (
     tuple(filter(None, names.split(',')))
@@ -208,7 +206,7 @@ def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   parser = new_parser('robustness table', __doc__)
   add = parser.add_argument
-  add('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
+  add('workdirs', nargs='+', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
   add('--format', default='markdown', help=f'{", ".join(FORMATS)} (markdown)')
   add_names = functools.partial(add, default='', metavar='NAME,NAME')
   add_names('--show', help='preset columns with short headings: clean, mCE, tasks')

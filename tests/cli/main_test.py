@@ -82,8 +82,6 @@ def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, m
     'tests is a folder: give tests/config.json of a workdir, or `robustness report tests`',
   ),
   (['list', 'study'], "robustness list study: did you mean 'studies'"),
-  (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),
-  (['report'], 'robustness report takes one workdir; 0 words'),
   (['compare', 'none/here', '--out=out'], 'none/here is no workdir'),
 )
 def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):

@@ -195,7 +195,6 @@ HUB_ENTRY = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
 
 @cases(
   'arguments, message',
-  (('table',), 'robustness table needs the workdir of a finished run'),
   (('table', 'none'), 'no results.json in none: give the working directory of a finished run'),
   (('table', 'one', '--format=html'), "--format is 'html'; valid: 'csv', 'latex', 'markdown'"),
   (
