@@ -8,7 +8,7 @@ damaged image is pictured in the view of its most confident mistake.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -65,9 +65,11 @@ def findings(
     label, records = evaluation.label, evaluation.records
     names = in_words(records.identity.get('classes', ()))
     table = study.by_row(records, image_shape)
-    row_tally = Tally.of(records, table)
+    row_tally = Tally.of(records.shards(), records.column('label'), table)
     by_image, views = study.by_image(records, image_shape)
-    image_tally = row_tally if by_image is records else Tally.of(by_image, views)
+    image_tally = row_tally
+    if by_image is not records:
+      image_tally = Tally.of(by_image.shards(), by_image.column('label'), views)
     accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
     class_lines += most_affected(label, image_tally, names, views.names)
     damaged = most_damaged(row_tally)
@@ -299,17 +301,17 @@ class Tally:
   class_shown: np.ndarray
 
   @classmethod
-  def of(cls, records: RecordsReader, table: ViewTable) -> Tally:
-    """Returns the sums over all shards of a classifier's records; `table` describes the views."""
-    labels = records.column('label')
+  def of(cls, shards: Iterable[Shard], labels: np.ndarray, table: ViewTable) -> Tally:
+    """Returns the sums over a classifier's shards of N images, which have the classes `labels`.
+
+    `labels` are int [N] or [N, L], and `table` describes the views.
+    """
     count, num_views = len(labels), len(table.names)
     shape_by_class = int(labels.max()) + 1, num_views  # [C, V]
-    clean = None
-    if table.clean is not None and num_views > 1:
-      clean = records.column('rank', table.clean) == 0  # the prediction is right in the clean view
+    clean = np.zeros(count, bool)  # filled below
     tally = cls(
       labels=labels.reshape(count, -1),
-      clean=clean,
+      clean=clean if table.clean is not None and num_views > 1 else None,
       wrong=np.zeros(count, int),
       shown=np.zeros(count, int),
       probability=np.zeros(count),
@@ -320,8 +322,10 @@ class Tally:
       class_right=np.zeros(shape_by_class, int),
       class_shown=np.zeros(shape_by_class, int),
     )
-    for shard in records.shards():
+    for shard in shards:
       tally._add(shard, table.counted_in(shard))
+      is_clean = np.arange(num_views)[shard.views] == table.clean  # whether a view is the clean one
+      clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
     return tally
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:

@@ -5,14 +5,13 @@ view of its most confident mistake. Reports then take their pictures from the re
 runs a second time.
 """
 
-from collections.abc import Sequence
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from robustness.evaluation.failures import Tally, most_damaged
-from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import CONFIDENCE, PICTURE, RecordsReader, Shard
 from robustness.evaluation.views import Arrays, ViewTable
 
@@ -44,26 +43,6 @@ def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
   view_pictures = jnp.rint(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)
   best_pictures = jnp.where(is_better[:, None, None, None], view_pictures, pictures)
   return jnp.where(is_better, view_confidence, confidence), best_pictures
-
-
-class BlockOfShards(RecordsReader):
-  """The records of one block of rows in `num_views` views, made from shards in memory.
-
-  A shard has the records of the rows in a chunk of consecutive views.
-  """
-
-  def __init__(self, shards: Sequence[Shard], num_views: int):
-    """Makes a table of the rows of the block alone, from its shards in the order of their views."""
-    rows, views = shards[0].rows, shards[0].views
-    num_rows = rows.stop - rows.start
-    block_rows, chunk_views = num_rows, views.stop - views.start
-    self.layout = Layout(num_rows, num_views, block_rows, chunk_views)
-    self._shards = shards
-
-  def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of all rows in chunk `chunk` of the views; `block` is 0, the only one."""
-    shard = self._shards[chunk]
-    return Shard(self.layout.rows(0), shard.views, shard.arrays)
 
 
 class MistakesOfBlock:
@@ -107,7 +86,9 @@ class MistakesOfBlock:
     self._shards.append(shard)
     if shard.views.stop < len(self._table.names):
       return {}
-    tally = Tally.of(BlockOfShards(self._shards, shard.views.stop), self._table)
+    all_rows = slice(0, len(shard['label']))  # of a table of this block alone
+    shards = [dataclasses.replace(shard, rows=all_rows) for shard in self._shards]
+    tally = Tally.of(shards, shard['label'], self._table)
     rows = most_damaged(tally)
     return {
       f'{PICTURE}example_id': shard['example_id'][rows],
