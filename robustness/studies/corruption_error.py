@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.catalog import table_for
@@ -100,25 +100,16 @@ class CorruptionError(StoredOrMade):
     needed_set, *_ = whole_sets(tuple(published.corrupted))
     has_corruptions = set(self.names) >= set(published.corrupted)
     has_severities = set(self.severities) == set(SEVERITIES)
-    for key, value, is_complete, needed in (
-      ('corruptions', self.corruptions, has_corruptions, (needed_set,)),
-      ('severities', self.severities, has_severities, SEVERITIES),
+    for key, is_complete, needed in (
+      ('corruptions', has_corruptions, (needed_set,)),
+      ('severities', has_severities, SEVERITIES),
     ):
-      if is_complete:
-        continue
-      if self.is_stored:
+      if not is_complete:
         raise self.refused(
           'baseline',
-          problem=f'published for the {key} {needed}, and of the stored images those asked for '
-          f'have {value}',
-          fix=f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
-          'classifier.',
+          f'published for the {key} {needed}, and the images have {getattr(self, key)}',
+          f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier.",
         )
-      raise InputError(
-        f'{getattr(KEYS.study, key)} is {value}, but {KEYS.study.baseline}={self.baseline!r} is '
-        f'published for {needed}: set {getattr(KEYS.study, key)}="{needed}", or '
-        f"{KEYS.study.baseline}='first' to divide by the first classifier."
-      )
 
   @property
   def recording(self) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def test_rows_photographs_and_parts_that_do_not_fit_the_settings_are_refused(tmp
   refused(r'frost1\.png', frost.views, SHAPE)
   against_published = CorruptionError(source='stored', baseline='cifar10_standard')
   parts = [(number, severity) for number in (1, 2) for severity in SEVERITIES]
-  message = r"published for the corruptions .*official.*asked for have .*'shot_noise'.*'first'"
+  message = r"published for the corruptions .*official.*the images have .*'shot_noise'.*'first'"
   refused(message, against_published.restricted_to_stored, parts)
 
 
