@@ -94,14 +94,10 @@ def entries_of(
     confidence = next(iter(finished_studies.values())).study.confidence  # of the first workdir
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
-      restricted, positions = _restrict_to_common_views(
-        name, finished, [*finished_studies.values()]
-      )
-      for e in finished.evaluations:
-        # The positions are None if all views are common.
-        records = e.records if positions is None else SelectedViews(e.records, positions)
+      restricted = _restrict_to_common_views(name, finished, [*finished_studies.values()])
+      for e in restricted.evaluations:
         label = labels[name, e.label]
-        evaluation = Evaluation(label, records)
+        evaluation = Evaluation(label, e.records)
         entries_by_task[task].append(Entry(label, e.label, restricted, evaluation, confidence))
   if max(map(len, entries_by_task.values())) < 2:
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
@@ -235,12 +231,10 @@ def distinct_labels(
 
 def _restrict_to_common_views(
   name: str, finished: FinishedStudy, all_finished: Sequence[FinishedStudy]
-) -> tuple[FinishedStudy, list[int] | None]:
-  """Returns a finished study with only the views that all finished studies have, and the positions
-  of these views in its records.
+) -> FinishedStudy:
+  """Returns a finished study with only the views that all finished studies have.
 
-  The positions are None if the study has only such views. Otherwise a note on stderr names the
-  views that are left out.
+  A note on stderr names the views that are left out.
 
   Args:
     name: name of the workdir of `finished`.
@@ -249,7 +243,7 @@ def _restrict_to_common_views(
   """
   study = finished.study.with_common_views([other.study for other in all_finished])
   if study is finished.study:
-    return finished, None
+    return finished
   tables = [s.view_table(finished.image_shape) for s in (finished.study, study)]
   all_views, common_views = (list(table.names) for table in tables)
   left_out = [view for view in all_views if view not in common_views]
@@ -259,8 +253,11 @@ def _restrict_to_common_views(
   settings = {**unchanged, **study.describe()}
   # Arrays are left out, because pictures among them show views that are left out.
   results = dataclasses.replace(finished.results, settings=settings, arrays={})
-  common = dataclasses.replace(finished, study=study, results=results)
-  return common, [all_views.index(view) for view in common_views]
+  positions = [all_views.index(view) for view in common_views]
+  evaluations = [
+    Evaluation(e.label, SelectedViews(e.records, positions)) for e in finished.evaluations
+  ]
+  return dataclasses.replace(finished, study=study, results=results, evaluations=evaluations)
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
