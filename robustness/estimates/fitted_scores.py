@@ -174,11 +174,9 @@ def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
     directions: number D of principal directions.
 
   Raises:
-    InputError: D is not below the number of features, or of dimensions that they span.
+    InputError: D is not below the number of dimensions that the features span.
   """
   size = bank.features.shape[1]
-  if directions >= size:
-    raise InputError(f"D = {directions} of 'vim' for {size} features: give 1 to {size - 1}.")
   # The origin of the features: its logits are 0, or as near as the layer allows.
   origin = -linalg.pinv(layer.kernel.T) @ layer.bias
   centred = bank.features - origin

@@ -252,8 +252,7 @@ class AdaptingEvaluator(Evaluator):
     The order is random. With `order` 'label_shift', rows of the same class (the first label of a
     row) follow one another, and the order of the classes is random.
     """
-    rows = layout.rows(batch['block'])
-    num_rows = rows.stop - rows.start
+    num_rows = layout.num_rows_of(batch['block'])
     key = jax.random.fold_in(self.key, ORDER)
 
     def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:

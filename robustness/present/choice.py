@@ -560,11 +560,8 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
     for choice in choices
     if CLASS not in choice.facets and not choice.summary_rows.note.str.startswith(ITSELF).all()
   ]
-  counts = collections.Counter[str]()
-  ranks_in_task = []  # 1 for the first headline of a task, 2 for the second, …
-  for choice in candidates:
-    counts[choice.task] += 1
-    ranks_in_task.append(counts[choice.task])
+  tasks = pd.Series([choice.task for choice in candidates], dtype=object)
+  ranks_in_task = tasks.groupby(tasks).cumcount()  # 0 for a task's first headline, 1 for the second
   # The indices of the first headlines of all tasks come first, then of the second ones, ….
   selected = np.argsort(ranks_in_task, kind='stable')[:limit]
   return [candidates[index] for index in sorted(selected)]

@@ -238,17 +238,13 @@ def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
   perturbation, base_id, frame = (records.column(column) for column in COLUMNS)
   rows = np.flatnonzero(perturbation == PERTURBATIONS[name])
   rows = rows[np.lexsort((frame[rows], base_id[rows]))]
-  different_frames = InputError(
-    f'sequences of {name} have different frames: each sequence must have every frame exactly once.'
-  )
-  num_sequences = len(np.unique(base_id[rows]))
-  if len(rows) % num_sequences:
-    raise different_frames
-  table = rows.reshape(num_sequences, -1)  # a sequence in each line, its frames in order
-  is_of_one_image = (base_id[table] == base_id[table[:, :1]]).all()  # in each line
-  has_frames_of_first_line = (frame[table] == frame[table[0]]).all()
-  if not (is_of_one_image and has_frames_of_first_line):
-    raise different_frames
+  images, frames = np.unique(base_id[rows]), np.unique(frame[rows])
+  expected = [np.repeat(images, len(frames)), np.tile(frames, len(images))]  # every frame of each
+  if not np.array_equal([base_id[rows], frame[rows]], expected):
+    raise InputError(
+      f'sequences of {name} have different frames: each must have every frame exactly once.'
+    )
+  table = rows.reshape(len(images), -1)  # a sequence in each line, its frames in order
   # `first` is [sequences, 1], the others are [sequences, frames − 1].
   first, later, before = table[:, :1], table[:, 1:], table[:, :-1]
   reference = first if 'noise' in name else before

@@ -104,8 +104,8 @@ def test_probabilities_that_round_to_zero_have_finite_divergences():
 @cases(
   'fit, message',
   (
-    lambda: fitted_scores.vim_score(LAYER, BANK, 12),
-    "D = 12 of 'vim' for 12 features: give 1 to 11",
+    lambda: fitted_scores.vim_score(LAYER, BANK, 13),
+    "D = 13 of 'vim' for features that span 12 dimensions leaves no residual: give 1 to 11",
   ),
   (
     lambda: fitted_scores.vim_score(LastLayer.solved(UNUSED), UNUSED, 12),
