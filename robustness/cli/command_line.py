@@ -207,17 +207,14 @@ def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
   classifiers = config.classifiers
   for listed in filter(None, map(_LIST.fullmatch, changes)):
     # '(a, b)', 'a,b' and "['a', 'b']" are ['a', 'b']
-    labels = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
-    for label in filter(None, labels):
-      if label not in classifiers:
-        raise InputError(f'--config.classifiers={listed[1]}: {nearest(label, classifiers)}.')
-    kept_classifiers = {label: classifiers[label] for label in labels if label}
-    if not kept_classifiers:
-      raise InputError(
-        f'--config.classifiers={listed[1]}: give labels to keep, of {", ".join(classifiers)}.'
-      )
+    words = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
+    labels = [label for label in words if label]
+    valid = f'labels to keep, of {", ".join(classifiers)}'
+    settings.require(bool(labels), '--config.classifiers', listed[1], valid)
+    for label in labels:
+      settings.choice('--config.classifiers', label, classifiers)
     with config.unlocked():
-      config.classifiers = defaults.nested(kept_classifiers)
+      config.classifiers = defaults.nested({label: classifiers[label] for label in labels})
 
 
 def _names_parts(change: str) -> bool:

@@ -151,8 +151,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   declared = {quantity.name: quantity for quantity in results.quantities}
   headline_names = [quantity.name for quantity in results.quantities if quantity.headline]
   name = name or (headline_names or list(declared))[0]
-  if name not in declared:
-    raise InputError(f'{name!r} is no quantity of these results; {nearest(name, declared)}.')
+  choice('--quantity', name, declared)
   table = results.over_seeds.table
   table = table[table.classifier == label]
   condition = _parse_condition(table, declared[name], at)
@@ -185,8 +184,7 @@ def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[s
   condition: dict[str, Any] = {}
   words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
   for facet, _, text in (word.partition('=') for word in words if word):
-    if facet not in facets_of(table):
-      raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
+    choice('--at', facet, facets_of(table))
     present = list(table[facet].dropna().unique())
     described = quantity.facet(facet)
     values = {value_text(described, value).replace(MINUS, '-'): value for value in present}

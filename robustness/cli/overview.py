@@ -13,7 +13,7 @@ from input_pipeline.settings import SOURCES
 from robustness.cli import command_line, new_parser
 from robustness.cli.explain import meanings
 from robustness.config import packaged
-from robustness.core.errors import InputError, nearest
+from robustness.core.settings import choice
 from robustness.evaluation import study
 from robustness.models import catalog
 
@@ -34,8 +34,7 @@ def main(arguments: Sequence[str]) -> int:
   parser.add_argument('parts', nargs='*', metavar='PART', help=', '.join(PARTS))
   parts = parser.parse_args(arguments).parts
   for name in parts:
-    if name not in PARTS:
-      raise InputError(f'robustness list {name}: {nearest(name, PARTS)}')
+    choice('a part of robustness list', name, PARTS)
   for name in parts or PARTS:
     heading, lines = PARTS[name]
     print(heading)

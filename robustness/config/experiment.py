@@ -22,8 +22,8 @@ from robustness.classifiers import ClassifierKind, ClassifierSettings
 from robustness.config.recipe import default_label, parse_classifier
 from robustness.config.recorded import SUMMARY, TASKS
 from robustness.core import settings
-from robustness.core.errors import KEYS, InputError, nearest, renaming_section
-from robustness.core.registry import check_fields, setting, word
+from robustness.core.errors import KEYS, InputError, renaming_section
+from robustness.core.registry import are_distinct_and_some, check_fields, setting, word
 from robustness.core.settings import Section, merge_changes, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import HasSmallChanges, Study
@@ -267,14 +267,11 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
         'name.'
       )
   names = section.get(TASKS, ())
-  if isinstance(names, str) or not isinstance(names, tuple | list) or not names:
-    valid = f'a tuple of tasks: {", ".join(sections) or "none"}'
-    raise InputError(f'{BATTERY}.{TASKS} is {names!r}; it must be {valid}.')
-  if len(set(names)) < len(names):
-    raise InputError(f'{BATTERY}.{TASKS} is {tuple(names)}; each task runs once.')
+  is_valid = isinstance(names, tuple | list) and are_distinct_and_some(names)
+  valid = f'a tuple of different tasks: {", ".join(sections) or "none"}'
+  require(is_valid, f'{BATTERY}.{TASKS}', names, valid)
   for name in names:
-    if name not in sections:
-      raise InputError(f'{BATTERY}.{TASKS} names {name!r}; {nearest(str(name), sections)}.')
+    settings.choice(f'{BATTERY}.{TASKS}', name, sections)
   measurements = {
     name: _parse_task(f'{BATTERY}.{name}', task, data) for name, task in sections.items()
   }

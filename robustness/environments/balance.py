@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.core.errors import KEYS, InputError, nearest
+from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import Balanced, Sampler
+from robustness.core.settings import choice
 from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.environments.transforms import CLEAN
 
@@ -34,12 +35,11 @@ def balanced_sampler(
   columns = rows.without_images()
   if column == ENVIRONMENT and transforms:
     return Balanced(_rows_by_environment(columns, transforms), seed, SAMPLED)
-  values = columns.get(column)
   # Columns with a whole number or a boolean for each row.
   valid = [name for name, array in columns.items() if array.ndim == 1 and array.dtype.kind in 'biu']
-  if values is None or column not in valid:
-    raise InputError(f'{KEYS.training.balanced} is {column!r}; {nearest(column, valid)}.')
+  choice(str(KEYS.training.balanced), column, valid)
   # One group of row indices for each value; groups are drawn equally often.
+  values = columns[column]
   return Balanced([np.flatnonzero(values == value) for value in np.unique(values)], seed)
 
 

@@ -81,7 +81,7 @@ def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, m
     ['tests'],
     'tests is a folder: give tests/config.json of a workdir, or `robustness report tests`',
   ),
-  (['list', 'study'], "robustness list study: did you mean 'studies'"),
+  (['list', 'study'], "robustness list is 'study'; did you mean 'studies'"),
   (['compare', 'none/here', '--out=out'], 'none/here is no workdir'),
 )
 def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):

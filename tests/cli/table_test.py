@@ -210,8 +210,8 @@ HUB_ENTRY = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
   ((*HUB, '--task=x'), '--dataset and --task together'),
   ((*HUB[:3], '--out=one/results.csv'), '--out is one/results.csv, a file: name a folder'),
   (HUB, "--classifier is '': a hub has one model; valid: 'half', 'most'"),
-  ((*HUB_ENTRY, '--quantity=eror'), "'eror' is no quantity"),
-  ((*HUB_ENTRY, '--at=corupt=fog'), "--at names 'corupt'"),
+  ((*HUB_ENTRY, '--quantity=eror'), "--quantity is 'eror'; did you"),
+  ((*HUB_ENTRY, '--at=corupt=fog'), "--at is 'corupt'; did you"),
   ((*HUB_ENTRY, '--at=corruption=fogg'), "--at=corruption=fogg: did you mean 'fog'"),
   ((*HUB_ENTRY, '--quantity=clean_error', '--at=severity=1'), '0 estimates of clean_error are at'),
 )

@@ -125,10 +125,13 @@ def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes
 
 @cases(
   'changes, message',
-  ({'tasks': ('plian',)}, r"config\.battery\.tasks names 'plian'; did you mean 'plain'"),
+  ({'tasks': ('plian',)}, r"config\.battery\.tasks is 'plian'; did you mean 'plain'"),
   ({'tasks': ()}, r'config\.battery\.tasks is \(\); .* plain, maps, line'),
   ({'tasks': 'plain'}, r"config\.battery\.tasks is 'plain'; it must be a tuple"),
-  ({'tasks': ('plain', 'plain')}, r'each task runs once'),
+  (
+    {'tasks': ('plain', 'plain')},
+    bad_setting('config.battery.tasks', ('plain', 'plain'), 'different tasks'),
+  ),
   ({'plain': {'study': {'name': 'acuracy'}}}, r"battery\.plain\.study\.name names 'acuracy'"),
   ({'maps': {'stduy': {}}}, r"config\.battery\.maps\.stduy: did you mean 'study'"),
   ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
