@@ -47,6 +47,8 @@ LABEL, METADATA = 'cls', 'json'
 """Names of the field with the label, and of the field with a JSON object."""
 _MAX_LABEL = 32
 """Largest size of a field `cls` in bytes."""
+_BYTES_AT_ONCE = 2**20
+"""Bytes of the end of a shard that are read at once."""
 _ANY_JSON = (dict, list, str, bool, int, float, type(None))
 
 
@@ -198,6 +200,12 @@ def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _M
       end = archive.offset + tarfile.BLOCKSIZE  # a block of zeros is the end of an archive
       if shard.stat().st_size < end:
         raise tarfile.ReadError('it has no end')
+      # `tarfile` takes a damaged header, and the first of two joined archives, for the end
+      with shard.open('rb') as file:
+        file.seek(archive.offset)
+        while block := file.read(_BYTES_AT_ONCE):
+          if block.strip(b'\0'):
+            raise tarfile.ReadError(f'what follows byte {archive.offset} is no header')
   except (tarfile.TarError, OSError, RecursionError, MemoryError, OverflowError) as error:
     reason = str(error) or type(error).__name__
     raise InputError(f'{shard} is truncated or no plain tar file: {reason}.') from error

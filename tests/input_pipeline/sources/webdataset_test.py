@@ -92,6 +92,19 @@ def test_a_truncated_shard_and_one_that_is_missing_are_refused(folder):
   refused('2 of 5 shards are not there, first .*x-000003.tar', read, 'webdataset', missing)
 
 
+@cases('damage', 'header', 'joined')
+def test_samples_behind_a_damaged_header_or_in_a_second_archive_are_not_left_out(folder, damage):
+  shard = folder / 'x-000001.tar'
+  content = bytearray(shard.read_bytes())
+  if damage == 'header':
+    start = content.index(b'a.b/015.png')
+    content[start : start + 4] = b'####'  # the checksum of the header does not fit any more
+  else:
+    content += (folder / 'x-000002.tar').read_bytes()
+  shard.write_bytes(content)
+  refused(r'x-000001.tar is truncated or no .* byte \d+ is no header', read, 'webdataset', shard)
+
+
 def test_names_of_samples_may_have_dots(tmp_path):
   members = []
   for i in range(6):
