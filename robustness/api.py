@@ -56,7 +56,6 @@ from robustness.environments import class_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
-from robustness.models import catalog
 from robustness.models.callables import check_logits
 from robustness.models.classifier import Classifier, without_finite_gradient, without_gradient
 from robustness.models.inputs import InputFilter
@@ -293,12 +292,11 @@ def as_rows(
     loaded = input_pipeline.load(data, seed)
     groups = class_groups.from_settings(data, loaded.class_names)
     data = class_groups.with_groups(loaded, groups)
-  is_rows = hasattr(data, 'training_batches')  # an object with the methods of `Rows`
-  if is_rows and (labels is not None or columns or class_names):
+  if not hasattr(data, 'training_batches'):  # no object with the methods of `Rows`
+    return user_data.rows_of(data, labels, with_numbered_sets(columns or {}), class_names)
+  if labels is not None or columns or class_names:
     raise InputError('these images have labels, columns and class names: leave such arguments out.')
-  if is_rows:
-    return data
-  return user_data.rows_of(data, labels, with_numbered_sets(columns or {}), class_names)
+  return data
 
 
 def as_classifier(
@@ -500,8 +498,6 @@ def train(
       f'network is a {type(network).__name__}; it must be a module of Linen or the name of an '
       'architecture.'
     )
-  if is_named and catalog.find(network) is None:
-    raise InputError(f'no architecture {network!r}; `robustness list classifiers` names them.')
   if isinstance(attack, str):
     attack = ATTACKS.find(attack, 'attack')()
   if isinstance(objective, str):
@@ -516,7 +512,7 @@ def train(
   # The recipe states where the images are from, if they are of the input pipeline.
   data = DataSettings(source=images) if isinstance(images, Source) else images
   # Settings of the classifier, not of its training.
-  recipe_settings = {
+  recipe_settings: dict[str, Any] = {
     key: settings.pop(key) for key in ('initial_weights', 'input_filter') if key in settings
   }
   initial_weights = recipe_settings.get('initial_weights', '')
@@ -528,12 +524,9 @@ def train(
   recipe_settings['initial_weights'] = os.fspath(initial_weights)
   with contextlib.ExitStack() as stack:
     training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
-    recipe_class = (
-      TrainedHere
-      if is_named
-      else functools.partial(TrainedModule, module=network, image_shape=rows.image_shape)
-    )
-    recipe = recipe_class(
+    if not is_named:
+      recipe_settings |= {'module': network, 'image_shape': rows.image_shape}
+    recipe = (TrainedHere if is_named else TrainedModule)(
       name=network if is_named else 'network',
       train=True,
       augment=as_policy(policy),
