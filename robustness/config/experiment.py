@@ -22,7 +22,7 @@ from robustness.classifiers import ClassifierKind, ClassifierSettings
 from robustness.config.recipe import default_label, parse_classifier
 from robustness.config.recorded import SUMMARY, TASKS
 from robustness.core import settings
-from robustness.core.errors import KEYS, InputError, renaming_section
+from robustness.core.errors import KEYS, InputError, SettingError, renaming_section
 from robustness.core.registry import are_distinct_and_some, check_fields, setting, word
 from robustness.core.settings import Section, merge_changes, require
 from robustness.evaluation import study as studies
@@ -227,9 +227,17 @@ def from_config(config: Section) -> Experiment:
   names_to_measure = [study.name for study in all_studies] if experiment.is_single else measurements
   for label, classifier in experiment.classifiers.items():
     if classifier.is_trained_here:
-      key = f'{experiment.section_of_classifier(label)}.training.measure'
+      section = experiment.section_of_classifier(label)
+      key = f'{section}.training.measure'
       for name in classifier.training.measure:
         settings.choice(key, name, names_to_measure)
+      if classifier.training.measure and classifier.probe:
+        raise SettingError(
+          key,
+          classifier.training.measure,
+          problem='and the probe of this classifier is fitted after the training',
+          fix=f'Leave it or {section}.probe.name empty.',
+        )
   _check_adaptations(experiment)
   for study in all_studies:
     refuse_what_is_lost(study, execution)

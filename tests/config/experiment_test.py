@@ -66,6 +66,13 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
     {'classifier': None, 'classifiers': {'a': {}, 'b': {'data': {'crop': -1}}}},
     bad_setting('config.classifiers.b.data.crop', -1),
   ),
+  (
+    {
+      'classifier': {'train': True, 'probe': {'name': 'knn'}},
+      'training': {'measure': ('accuracy',)},
+    },
+    r'training\.measure is .*, and the probe .* Leave it or config\.classifier\.probe\.name empty',
+  ),
   ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
   ({'batch_size': 10**12}, bad_setting('config.batch_size', 1000000000000)),
   ({'study': {}}, r"config\.study\.name names ''"),
