@@ -456,14 +456,11 @@ class Results:
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
     _check_names(path, document, entries_by_task)
-    arrays = path.with_name(ARRAYS_NAME)
-    if not arrays.is_file():
-      raise InputError(f'{arrays}, which {JSON_NAME} needs, does not exist. {_REBUILD}')
     described = {key: document[key] for key in ('study', 'classifiers', 'data', 'settings')}
     results = cls(
       **described,
       tables=tables,
-      arrays=read_npz(arrays, _REBUILD, MAX_BYTES_OF_RESULTS),
+      arrays=read_npz(path.with_name(ARRAYS_NAME), _REBUILD, MAX_BYTES_OF_RESULTS),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
       tasks=tasks if is_battery else {},
