@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.rows import check_label_array
+from robustness.core.rows import RESERVED, check_label_array
 from robustness.core.typing import Facts
 
 if TYPE_CHECKING:  # rows of arrays are read without it
   import tensorflow as tf
-RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
-"""Names of columns that rows have for other purposes; data may not have columns of these names."""
 Size = tuple[int, int]
 """Height and width in pixels."""
 

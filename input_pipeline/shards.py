@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from input_pipeline import image_files
-from input_pipeline.images import RESERVED, Images, Store
+from input_pipeline.images import Images, Store
 from input_pipeline.settings import Source
 from robustness.core import json_files
 from robustness.core.bounded_files import open_regular, read_bounded
@@ -27,6 +27,7 @@ from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_BYTES_PER_ARRAY, MAX_ROWS
 from robustness.core.paths import expanded
 from robustness.core.rows import (
+  RESERVED,
   check_label_array,
   composed_unicode,
   in_class_order,

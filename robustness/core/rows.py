@@ -23,6 +23,10 @@ from robustness.core.typing import Facts
 
 Batch = dict[str, Any]
 """{column: array [B, ...] of B rows}, and 'block', the number of the block; see `Rows.batches`."""
+RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
+"""Names of columns that rows have for other purposes; data may not have columns of these names.
+Random draws depend on `draws`.
+"""
 UNKNOWN_CLASSES = 'of no known class'
 """Value of `labels` in the description of rows without labels."""
 LEFT_OUT = 'left_out'

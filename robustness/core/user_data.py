@@ -14,12 +14,10 @@ import numpy as np
 
 from robustness.core import arguments
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, check_label_array
+from robustness.core.rows import RESERVED, ArrayRows, check_label_array
 
 COLOURS = (1, 3, 4)
 """Numbers of channels that images have."""
-RESERVED = ('image', 'label', 'example_id', 'mask', 'block')
-"""Columns that every batch of rows has (`Rows.batches`), which no other column may replace."""
 
 
 def rows_of(

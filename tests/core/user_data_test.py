@@ -97,7 +97,7 @@ def test_arrays_keep_their_type_columns_and_class_names():
   (([(IMAGES[0], [0]), (IMAGES[1], [1, 2])],), r'shape \(2,\): give each image one'),
   *(
     ((IMAGES, LABELS, {name: LABELS}), f'a column is called {name!r}; .*rename it')
-    for name in ('label', 'image', 'example_id', '_seal', 3)
+    for name in ('label', 'image', 'example_id', 'draws', '_seal', 3)
   ),
   ((IMAGES, LABELS, {'pose': 1}), r"column 'pose' is int64 of shape \(\)"),
   ((IMAGES, LABELS, {'pose': [None] * 6}), "column 'pose' is object"),
