@@ -39,7 +39,7 @@ def test_a_heat_map_in_rounds(tmp_path):
 
   check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
-  refused('no records', finished_workdir.read_task, tmp_path / 'run', '')
+  refused('header.json is no file', finished_workdir.read_task, tmp_path / 'run', '')
 
 
 def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:
