@@ -222,6 +222,8 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
   """
   try:
     content = read_bounded(path, MAX_BYTES_OF_RESULTS).decode()
+    if content.partition('\n')[0].endswith('\r'):  # Git on Windows writes lines so
+      content = content.replace('\r\n', '\n')
     # All values are read as text, because pandas would guess types, and read 'nan' as missing.
     table = pd.read_csv(
       io.StringIO(content, newline=''), dtype=str, keep_default_na=False, lineterminator='\n'

@@ -38,6 +38,13 @@ def test_a_table_is_read_from_csv_as_it_was_written(tmp_path):
   assert np.array_equal(read.value.to_numpy(), results.value.to_numpy())
 
 
+def test_lines_may_end_as_git_writes_them_on_windows(tmp_path):
+  results, file = table(), tmp_path / 'results.csv'
+  file.write_bytes(tables.to_csv(results).replace(b'\n', b'\r\n'))
+  read = tables.from_csv(file, tables.facet_types(results))
+  assert tables.to_csv(read) == tables.to_csv(results)
+
+
 def test_repeated_rows_infinite_values_and_damaged_files_are_refused(tmp_path):
   part = means(ERROR, made(), ('corruption',), paired=False)
   refused('two rows of one estimate: .*quantity=error.*corruption=', tables.assemble, [part, part])
