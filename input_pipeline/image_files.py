@@ -6,10 +6,9 @@ is dropped, and only the first frame of an animation is read.
 """
 
 import functools
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,11 +153,6 @@ def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
     for path in root.iterdir()
     if path.is_dir()
   )
-
-
-def total_bytes(files: Iterable[str | Path]) -> int:
-  """Returns the size of all files together, which changes if a picture among them is replaced."""
-  return sum(os.path.getsize(file) for file in files)
 
 
 def read_header(file: str | bytes) -> tuple[Size, bool]:

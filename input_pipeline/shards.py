@@ -66,11 +66,10 @@ class Shards(Source, abc.ABC):
   label_space: str = ''
   allow_missing: bool = False
 
-  def description(self, split: str, files: Sequence[Path]) -> Facts:
-    """Returns JSON values that identify the images of a split in `files`."""
-    facts: Facts = {'path': self.path, 'split': split, 'shards': len(files)}
-    size = image_files.total_bytes(files)
-    return {**facts, 'label_column': self.label_column, 'bytes': size}
+  def description(self, split: str, shards: int) -> Facts:
+    """Returns JSON values that identify the images of a split in `shards` files."""
+    facts: Facts = {'path': self.path, 'split': split, 'shards': shards}
+    return {**facts, 'label_column': self.label_column}
 
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
     """Returns the file at `self.path`, or the sorted files with a suffix in this folder.

@@ -150,7 +150,6 @@ class Environments(Source):
         'split': settings.split,
         'environments': list(environments),
         'images_by_environment': counts.tolist(),
-        'bytes': image_files.total_bytes(paths),
         **missing,
       },
       columns={'environment': np.array(environment_numbers, np.int32)},

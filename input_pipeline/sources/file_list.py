@@ -13,12 +13,11 @@ All other columns of numbers and strings become columns of the rows;
 split.
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +109,10 @@ class FileList(Source):
         'metadata': title,
         'split': settings.split,
         'label_column': self.label_column,
-        'bytes': image_files.total_bytes(files.existing()),
       },
       columns=shards.columns_of(table, (column, self.label_column), left_out),
       left_out=left_out,
-      channels=1 if all(map(image_files.may_be_grey, files.existing())) else 3,
+      channels=1 if all(map(files.may_be_grey, range(len(files)))) else 3,
       store=PartsStore(lambda part, row: files[row].encode(), labels),
       check=files.check,
     )
@@ -181,11 +179,12 @@ class _Files(Sequence[str]):
     self._refuse_repeated(self._names, range(len(self)))
     self._refuse_repeated(paths, rows)
 
-  def existing(self) -> Iterator[str]:
-    """Yields the paths of the files that exist; `check` refuses the others, if they are chosen."""
-    for row in range(len(self)):
-      with contextlib.suppress(InputError):
-        yield self[row]
+  def may_be_grey(self, row: int) -> bool:
+    """Returns whether a row's file is grey, cannot be read or does not exist."""
+    try:
+      return image_files.may_be_grey(self[row])
+    except InputError:  # `check` refuses missing files, but only of the rows that are chosen
+      return True
 
   def _path(self, row: int) -> str:
     """Returns the path of the file that a row of the table names.

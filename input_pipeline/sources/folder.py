@@ -76,11 +76,7 @@ class Folder(Source):
       labels,
       tuple(files_of_class),
       title=f'folder {str(root)!r}',
-      description={
-        'path': self.path,
-        'split': settings.split,
-        'bytes': image_files.total_bytes(paths),
-      },
+      description={'path': self.path, 'split': settings.split},
       names=[names[path] for path in paths],
       left_out=left_out,
     )

@@ -82,7 +82,7 @@ class Parquet(shards.Shards):
       MemoryStore(store.all(), labels) if is_small else store,
       class_names,
       title,
-      self.description(settings.split, files),
+      self.description(settings.split, len(files)),
       columns=shards.columns_of(table, (self.label_column, 'label'), left_out),
       left_out=left_out,
     )

@@ -112,7 +112,7 @@ class WebDataset(shards.Shards):
       PartsStore(lambda part, index: images[index].read(), labels),
       class_names,
       title,
-      self.description(settings.split, files),
+      self.description(settings.split, len(files)),
       columns=shards.columns_of(table, (self.label_column,), left_out),
       where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
       left_out=left_out,

@@ -257,16 +257,6 @@ def test_class_folders_called_by_numbers_are_in_the_order_of_the_numbers(tmp_pat
   assert levels(full_batch(rows)['image']) == [20 * k for k in range(12)]
 
 
-def test_a_replaced_picture_changes_the_identity_of_the_rows(tmp_path, save_image):
-  for name in ('ant/a.png', 'bee/b.png'):
-    save_image(tmp_path / name)
-  first = identity_of(open_folder(tmp_path))
-  assert identity_of(open_folder(tmp_path)) == first
-  with Image.open(tmp_path / 'ant/a.png') as picture:
-    Image.new('RGB', picture.size).save(tmp_path / 'bee/b.png')
-  assert identity_of(open_folder(tmp_path)) != first
-
-
 def test_composed_and_decomposed_unicode_names_are_one_class(tmp_path):
   decomposed, composed = 'Cafe\u0301', 'Caf\u00e9'
   save_levels(tmp_path, [decomposed, 'tea'])
