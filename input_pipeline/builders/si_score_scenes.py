@@ -292,7 +292,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   sizes = np.array([alpha.shape for alpha in alphas])
   areas = sizes.prod(axis=1)  # pixels, [objects]
   if measure == 'mask':
-    areas = np.array([(alpha >= alpha.max() / 2).sum() for alpha in alphas])
+    areas = np.array([designs.num_mask_pixels(alpha) for alpha in alphas])
   # [objects, levels]; both pairs of an object have the same fractions
   inside = scene_views.fractions_inside(design, sizes, areas, design.side)
   objects = np.arange(len(cutouts)).repeat(drawn.shape[1])  # the object of each pair

@@ -34,7 +34,7 @@ from robustness.core.registry import setting
 from robustness.core.typing import Facts
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
-from robustness.scenes.designs import LONGEST, draw_backgrounds
+from robustness.scenes.designs import LONGEST, draw_backgrounds, num_mask_pixels
 
 if TYPE_CHECKING:
   import tensorflow as tf
@@ -249,9 +249,7 @@ class SceneParts(Source, abc.ABC):
       pixels = cutout(object_number)
       height, width = pixels.shape[:2]
       padded = np.pad(pixels, ((0, largest - height), (0, largest - width), (0, 0)))
-      alpha = pixels[..., 3]
-      num_pixels = np.int32((alpha >= alpha.max() / 2).sum())  # as `num_counted_pixels` counts them
-      return background(background_number), padded, num_pixels
+      return background(background_number), padded, np.int32(num_mask_pixels(pixels[..., 3]))
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
       """Returns what `read` returns for `pair`, as columns of a row."""

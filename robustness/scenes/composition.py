@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 
 from robustness.core.arguments import as_array, as_pixels, check_within
 from robustness.core.errors import InputError
+from robustness.scenes.designs import num_mask_pixels
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
@@ -166,11 +167,9 @@ def paste_cutout(
 def num_counted_pixels(cutout: jax.Array, measure: str) -> jax.Array | None:
   """Returns the number of pixels of a cutout [h, w, 4] that an area measures; None counts all.
 
-  For the `measure` 'mask' they are the pixels with at least half of the cutout's largest alpha, for
-  'rectangle' all.
+  For the `measure` 'mask' they are those of `num_mask_pixels`, for 'rectangle' all.
   """
-  alpha = cutout[..., 3]
-  return (alpha >= alpha.max() / 2).sum() if measure == 'mask' else None
+  return num_mask_pixels(cutout[..., 3]) if measure == 'mask' else None
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:

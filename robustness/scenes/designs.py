@@ -14,6 +14,7 @@ Reference: Yung et al., SI-Score, 2021, table 2 and appendix B, and the released
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,12 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
+
+if TYPE_CHECKING:  # scenes are designed without JAX
+  import jax
+
+Alpha = TypeVar('Alpha', np.ndarray, 'jax.Array')
+"""An array of NumPy or of JAX."""
 
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 """The published factors; each varies in one design."""
@@ -84,6 +91,15 @@ class Design:
     The scene of pair p at level l has the number l · num_pairs + p.
     """
     return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
+
+
+def num_mask_pixels(alpha: Alpha) -> Alpha:
+  """Returns the number of pixels of a cutout's mask: those with at least half of its largest alpha.
+
+  `alpha` is the last channel of the cutout, [h, w], in NumPy or JAX.
+  """
+  count: Alpha = (alpha >= alpha.max() / 2).sum()
+  return count
 
 
 def published(name: str) -> Design:
