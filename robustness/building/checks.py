@@ -54,7 +54,7 @@ def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution
   if study.needs_labels:
     refuse_unknown_classes(rows.description, f'the study {study.name}')
   # raises if the precision would round away what the study measures
-  experiments.refuse_what_is_lost(study, execution, rows.image_shape)
+  experiments.check_precision(study, execution, rows.image_shape)
   study.views(rows.image_shape)  # raises if the views do not suit the shape of the images
   study.check(rows, recipes)
 

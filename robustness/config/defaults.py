@@ -64,7 +64,7 @@ def variants(
     *functions: functions that return the configs of the variants.
     labelled: the function of a variant that may be followed by labels of classifiers, as in
       'cifar10,natural,mine'; it is called with the labels.
-    added: functions that change a config, by the word that may follow a '+', as in
+    added: {word: function that changes a config}; the word may follow the name and a '+', as in
       'cifar10+methods'.
   """
   function_by_name = {function.__name__: function for function in functions}
@@ -72,14 +72,16 @@ def variants(
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
     """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'."""
     name, *labels = variant.split(',')
-    if labelled and name == labelled.__name__ and labels and all(labels):
+    if labelled and name == labelled.__name__ and labels and all(labels):  # no label is ''
       return labelled(tuple(labels))
-    name, plus, addition = variant.partition('+') if added else (variant, '', '')
+    if not added or '+' not in variant:
+      check_variant(variant, function_by_name)
+      return function_by_name[variant]()
+    name, _, word = variant.partition('+')
     check_variant(name, function_by_name)
+    check_variant(word, added)
     config = function_by_name[name]()
-    if added and plus:
-      check_variant(addition, added)
-      added[addition](config)
+    added[word](config)
     return config
 
   return get_config
@@ -197,13 +199,14 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
     for key, parts in study_class.sections_of_parts(keys).items():
       with section.unlocked():
         section[key] = nested(parts)
+  # paths of keys to the sections of classifiers
   paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
   for path in paths:
-    for kind, (key, registry) in KINDS.items():
-      section, value = _value_at(config, *path, kind), _value_at(values, *path, kind, key)
+    for kind, (key, registry) in KINDS.items():  # such as 'attack', with the key 'name'
+      section, choice = _value_at(config, *path, kind), _value_at(values, *path, kind, key)
       if not isinstance(section, ConfigDict):
         continue
-      names = value if isinstance(value, tuple | list) else [value]
+      names = choice if isinstance(choice, tuple | list) else [choice]
       references = [name for name in names if isinstance(name, str) and is_reference(name)]
       for name in references:  # 'FILE.py:NAME', where NAME is the key of the part in the section
         if part_name(name) not in section:
@@ -229,7 +232,7 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   for key in ('battery', 'classifiers'):
     paths += [(key, name) for name in config.get(key, ())]
   paths.append(('classifier',))
-  sections = list(filter(None, (_value_at(config, *path, 'data') for path in paths)))
+  sections = [section for path in paths if (section := _value_at(config, *path, 'data'))]
   names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
   for name in names:
     if not isinstance(name, str) or not is_reference(name):
@@ -257,19 +260,17 @@ def _field_defaults(settings: type) -> Facts:
 def _study_sections(
   config: ConfigDict, values: Mapping[str, Any]
 ) -> Iterator[tuple[ConfigDict, Facts]]:
-  """Yields each section `study` of a config, and the section with the user's changes.
+  """Yields each section `study` of a config, and its {key: value} after the user's changes.
 
   Args:
     config: the config; a battery has a section `study` in each task.
     values: the sections with the user's changes, which replace values of the config.
   """
-  tasks = [
-    (task, _value_at(values, 'battery', name)) for name, task in config.get('battery', {}).items()
-  ]
-  for parent, new_values in [(config, values), *tasks]:
-    section = _value_at(parent, 'study')
+  paths = [(), *(('battery', task) for task in config.get('battery', ()))]  # () is the whole config
+  for path in paths:
+    section = _value_at(config, *path, 'study')
     if isinstance(section, ConfigDict) and 'name' in section:
-      yield section, {**section, **(_value_at(new_values, 'study') or {})}
+      yield section, {**section, **(_value_at(values, *path, 'study') or {})}
 
 
 def _value_at(values: Any, *path: str) -> Any:
@@ -293,11 +294,12 @@ def inherited_data() -> dict[str, Any]:
 
 
 def inherited_section(settings: type) -> dict[str, Any]:
-  """Returns a section in which every key is None, which stands for the run's value of the key.
+  """Returns a section with the fields of a dataclass as keys, each None: it has the run's value.
 
-  A key is a placeholder of its type, so that the config refuses values of other types. `settings`
-  is the dataclass with the keys.
+  None is a placeholder of the field's type, so that the config refuses values of other types.
   """
-  types = {field.name: field_types(settings)[field.name] for field in dataclasses.fields(settings)}
-  # The type of tuple[int, ...] is tuple.
-  return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in types.items()}
+  section, types = {}, field_types(settings)
+  for field in dataclasses.fields(settings):
+    kind = types[field.name]
+    section[field.name] = placeholder(typing.get_origin(kind) or kind)  # `tuple` of tuple[int, ...]
+  return section

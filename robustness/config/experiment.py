@@ -55,8 +55,8 @@ class Execution:
     views_per_step: number of views in a shard and in a step; 0 chooses by the images' size.
   """
 
+  # `large`, the last argument: seeds may be 2**31 or larger
   seed: int = setting(0, SEEDS, lambda x: 0 <= x < 2**32, large=True)
-  # True: seeds may be 2**31 or larger
   seeds: tuple[int, ...] = setting((), SEEDS, lambda xs: all(0 <= x < 2**32 for x in xs), True)
   parallel: str = word('jit', KINDS)
   precision: str = word('float32', PRECISIONS)
@@ -151,13 +151,13 @@ class Experiment:
     """
     if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
-    # {form of images: its description, with the name of the first weights that expect it}
+    # by size, crop and interpolation, with the name of the first weights that expect these images
     distinct: dict[tuple[int, int, str, bool], Preparation] = {}
-    unrecorded = []
+    unrecorded = []  # labels of classifiers with weights that do not state a preparation
     for label, classifier in self.classifiers.items():
-      if entry := classifier.record:
-        name = entry.name + (f' ({entry.record})' if entry.record else '')
-        form = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
+      if published := classifier.record:
+        name = published.name + (f' ({published.record})' if published.record else '')
+        form = published.input_size, published.resize, published.interpolation, published.squash
         distinct.setdefault(form, Preparation(name, *form))
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
@@ -240,7 +240,7 @@ def from_config(config: Section) -> Experiment:
         )
   _check_adaptations(experiment)
   for study in all_studies:
-    refuse_what_is_lost(study, execution)
+    check_precision(study, execution)
   return experiment
 
 
@@ -310,21 +310,21 @@ def _parse_task(path: str, section: Any, data: Section) -> Measurement:
     )
 
 
-def refuse_what_is_lost(
+def check_precision(
   study: Study, execution: Execution, image_shape: tuple[int, int, int] | None = None
 ) -> None:
-  """Raises InputError if a study changes images so little that bfloat16 would round it away.
+  """Raises InputError if bfloat16 would round away the small changes that a study makes to images.
 
   Args:
     study: the study; only a study with `HasSmallChanges` can be refused.
     execution: has the precision of the run; with float32 nothing is refused.
     image_shape: height, width and channels of the images, None if they are not known yet.
   """
-  lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
-  if execution.precision == 'bfloat16' and lost:
+  advice = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
+  if execution.precision == 'bfloat16' and advice:
     raise InputError(
       f'config.precision is bfloat16, in which numbers have 8 bits, and {study.name} would '
-      f'measure their rounding: {lost}, or set --config.precision=float32.'
+      f'measure their rounding: {advice}, or set --config.precision=float32.'
     )
 
 
@@ -355,7 +355,7 @@ def _parse_classifiers(
     raise InputError(f'give either {KEYS.classifier} or config.classifiers (several, by label).')
   strictest = max(with_classifier, key=lambda study: study.fewest_classifiers)
   count = 1 if has_one else len(sections['classifiers'])
-  if 0 < count < strictest.fewest_classifiers:
+  if 0 < count < strictest.fewest_classifiers:  # 0 is refused below
     raise InputError(
       f'the study {strictest.name} compares classifiers with the first of config.classifiers: give '
       f'at least {strictest.fewest_classifiers}, not {count}.'
@@ -382,11 +382,11 @@ def _parse_classifiers(
 
 
 def _check_adaptations(experiment: Experiment) -> None:
-  """Raises InputError if a classifier adapts to the images it is shown, where this is not possible.
+  """Raises InputError if a config does not allow the test-time adaptation of its classifiers.
 
-  It is not possible if the study needs answers that depend on a single image or sets `layers` or
-  `half_width`. Nor is it if the config sets `batch_size` or `views_per_step`, which would cut the
-  sequence of images that the classifier adapts to.
+  A classifier that adapts to the images it is shown needs a study with `allows_adaptation` that
+  sets neither `layers` nor `half_width`. The config must not set `batch_size` or `views_per_step`,
+  which would cut the sequence of images that the classifier adapts to.
   """
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:
@@ -399,12 +399,13 @@ def _check_adaptations(experiment: Experiment) -> None:
         f'{section}.name is {study.name!r}, which needs answers that do not depend on the images '
         f"shown together; the classifier of {path} adapts to these: set {path}.name=''."
       )
-    for key, unset in (('layers', ()), ('half_width', 0.0)):
-      value = getattr(study, key)
-      require(value == unset, f'{section}.{key}', value, f'{unset!r} where {path} is given')
+    require(not study.layers, f'{section}.layers', study.layers, f'() where {path} is given')
+    valid_width = f'0.0 where {path} is given'
+    require(not study.half_width, f'{section}.half_width', study.half_width, valid_width)
+  valid_size = f'0 where {path} is given, whose streams it would cut'
   for key in ('batch_size', 'views_per_step'):
-    value, why = getattr(experiment.execution, key), f'{path} is given, whose streams it would cut'
-    require(value == 0, f'config.{key}', value, f'0 where {why}')
+    size = getattr(experiment.execution, key)
+    require(size == 0, f'config.{key}', size, valid_size)
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:

@@ -93,9 +93,11 @@ def parse_classifier(
       if kind != 'augment'
     }
     allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
-    may_not_leak = data_settings.is_permitted_cells and not allows_leaks
+    # whether some classes lack some of the environments that rows are stored in, and must not see
+    # what resembles them
+    has_held_out = data_settings.is_permitted_cells and not allows_leaks
     other_parts = parts['attack'], parts['input_filter']
-    refuse_leaks(augment.augmentations, other_parts, path, may_not_leak)
+    refuse_leaks(augment.augmentations, other_parts, path, has_held_out)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
     return resolve_section(

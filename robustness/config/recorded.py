@@ -34,11 +34,12 @@ def recorded(config: Section) -> dict[str, Any]:
     values.pop('training', None)
   for parent, key in parents_and_keys:
     if section := _section(parent, key):
-      parent[key] = _classifier(section)
+      parent[key] = _without_unused_parts(section)
   for name in set(battery) - {TASKS, SUMMARY, *_part_names(battery.get(TASKS))}:
     del battery[name]
-  tasks = [_section(battery, name) for name in battery]
-  _keep_used_sources(values, [*tasks, *(_section(parent, key) for parent, key in parents_and_keys)])
+  tasks = [(battery, name) for name in battery]
+  inheriting = [_section(parent, key) for parent, key in (*tasks, *parents_and_keys)]
+  _remove_unused_sources(values, inheriting)
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
       values[name] = settings_in_use(settings, section)
@@ -73,7 +74,7 @@ def _needs_rows(classifier: Section) -> bool:
   return _is_trained(classifier) or bool(_section(classifier, 'probe').get('name'))
 
 
-def _classifier(section: Section) -> dict[str, Any]:
+def _without_unused_parts(section: Section) -> dict[str, Any]:
   """Returns a classifier's section without what the classifier does not use.
 
   It keeps the settings of the parts that it chooses, such as its attack, and leaves out all other
@@ -93,7 +94,7 @@ def _classifier(section: Section) -> dict[str, Any]:
   return values
 
 
-def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
+def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
   """Removes image sources that nothing reads from every section `data`.
 
   Args:
@@ -103,16 +104,15 @@ def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, An
   """
   source = _section(config, 'data').get('source', DEFAULT)
   sources = [_section(section, 'data').get('source', source) for section in inheriting]
-  _keep_sources(config, [source, *sources])
+  _remove_sources_except(config, [source, *sources])
   for section, name in zip(inheriting, sources, strict=True):
-    _keep_sources(section, [name])
+    _remove_sources_except(section, [name])
 
 
-def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
-  """Removes unused image sources from the section `data` of `parent`, which is changed.
+def _remove_sources_except(parent: dict[str, Any], names: Sequence[object]) -> None:
+  """Removes the sections of all image sources not in `names` from the section `data` of `parent`.
 
-  The section keeps the subsections of the sources in `names` that have a setting. Keys of an
-  earlier version are moved (`_move_keys`).
+  Sections without a setting are removed too. Keys of an earlier version are moved (`_move_keys`).
 
   Args:
     parent: the config, or the section of a task or classifier.
