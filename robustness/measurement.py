@@ -218,7 +218,7 @@ def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -
 
   They are int [N], in the order of the rounds of the sequential design, which `seed` decides.
   """
-  rounds = range(records.common)
+  rounds = range(records.num_full_rounds)
   return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])
 
 

@@ -87,7 +87,8 @@ def main(arguments: Sequence[str]) -> int:
     for line in add(options.folder, reference, options.study):
       print(line)
   entries, rejected = read(options.folder, options.study)
-  recorded_study.check_used(options.study, [entry.study for entry in entries if entry.study])
+  result_studies = [entry.study for entry in entries if entry.study]
+  recorded_study.refuse_unused_file(options.study, result_studies)
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:

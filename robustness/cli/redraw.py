@@ -54,7 +54,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   """
   path, config, environment = finished_workdir.find(directory)
   sections = finished_workdir.study_sections(config, path)
-  recorded_study.check_typed(study_file, list(sections.values()))
+  recorded_study.refuse_other_study(study_file, list(sections.values()))
   seeds = finished_workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   # {folder of a seed, or the workdir if there are no seeds: {task: folder of its results}}

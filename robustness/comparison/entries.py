@@ -15,7 +15,7 @@ from robustness.core.paths import label_and_path
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import check_name, differing_keys
 from robustness.core.typing import Facts
-from robustness.evaluation.recorded_study import check_used
+from robustness.evaluation.recorded_study import refuse_unused_file
 from robustness.evaluation.records import SelectedViews
 from robustness.evaluation.study import Evaluation
 from robustness.results import SINGLE
@@ -64,7 +64,7 @@ def read_entries(
   """
   studies_by_workdir = {name: read(path, study_file) for name, path in workdirs.items()}
   all_studies = itertools.chain(*(tasks.values() for tasks in studies_by_workdir.values()))
-  check_used(study_file, [finished.study for finished in all_studies])
+  refuse_unused_file(study_file, [finished.study for finished in all_studies])
   return entries_of(studies_by_workdir, typed)
 
 

@@ -34,7 +34,7 @@ from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 ORDER = 0xADA
 """Constant that is folded into the study's key to draw the order of the rows, and into the key of
 a row in a view to get the random numbers of the adaptation."""
-_KINDS = REPLICATED, REPLICATED, BATCH, REPLICATED
+_PLACEMENT = REPLICATED, REPLICATED, BATCH, REPLICATED
 """How (variables, state, batch, chunk) are placed: the rows of a batch are divided over devices."""
 CLASSES = 1
 """Constant that is folded into the key of the order to draw the order of the classes."""
@@ -84,11 +84,11 @@ class AdaptingEvaluator(Evaluator):
     streams, its state depends on all earlier streams. All shards are then computed in order, up to
     the last one of the table, and only the shards of the table are yielded.
     """
-    if table is None or not self._adaptation.is_continual:
+    if not table or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
       return
-    num_missing = sum(map(len, table.values()))  # with 0 nothing is computed
-    for block, chunk, shard in super().shards(rows, layout) if num_missing else ():
+    num_missing = sum(map(len, table.values()))
+    for block, chunk, shard in super().shards(rows, layout):
       if chunk in table.get(block, ()):
         yield block, chunk, shard
         num_missing -= 1
@@ -113,6 +113,7 @@ class AdaptingEvaluator(Evaluator):
       The recorded fields of each batch, {field: [rows, 1, ...]}, and the pair for the next stream.
     """
     views = self.parallel.replicate(views)
+    # `_step_batches` yields the mixed batches first, no more than the stream itself has
     num_mixed = min(self._num_mixed(step_batches[0]['mask'].size), len(step_batches) // 2)
     mixed, stream = step_batches[:num_mixed], step_batches[num_mixed:]
     initial, state = state or (self._initial(variables, mixed or stream, views), None)
@@ -151,7 +152,7 @@ class AdaptingEvaluator(Evaluator):
 
     It is (variables, state, batch, chunk of one view) -> state.
     """
-    return self.parallel.compile(self._observe_stored, _KINDS, REPLICATED)
+    return self.parallel.compile(self._observe_stored, _PLACEMENT, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
     """Returns the adaptation's state after it has observed a batch of stored images.
@@ -193,7 +194,7 @@ class AdaptingEvaluator(Evaluator):
 
     It is (variables, state, batch, chunk of one view) -> (recorded fields, state).
     """
-    return self.parallel.compile(self._adapt, _KINDS, (BATCH, REPLICATED))
+    return self.parallel.compile(self._adapt, _PLACEMENT, (BATCH, REPLICATED))
 
   def _adapt(
     self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View
@@ -275,8 +276,8 @@ class AdaptingEvaluator(Evaluator):
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of a stream, with rows in the order in which they are shown.
 
-    If this is class after class, batches in a random order precede them: at most those that the
-    adaptation observes before the first batch, see `_num_mixed`.
+    With the order 'label_shift', class after class, batches in a random order come first: as many
+    as the adaptation observes before it predicts (`_num_mixed`), or fewer if the stream is shorter.
     """
     in_order = functools.partial(super()._step_batches, layout)
     if num_mixed := self._num_mixed(self.step_rows(layout)):

@@ -104,14 +104,14 @@ def most_damaged(tally: Tally) -> np.ndarray:
   by their share of wrong views, the largest first, then by the mean probability of the true class,
   the lowest first.
   """
-  # `view` is −1 without a mistake
-  is_wrong, is_right_when_clean = tally.view >= 0, True if tally.clean is None else tally.clean
-  candidates = np.flatnonzero(is_wrong & is_right_when_clean)
-  num_views = np.maximum(tally.shown, 1)  # no division by 0
-  share, probability = tally.wrong / num_views, tally.probability / num_views
-  # by share, the last key, and equal shares by probability
-  order = np.lexsort((probability[candidates], -share[candidates]))
-  return candidates[order][:MOST_IMAGES]
+  is_damaged = tally.view >= 0  # −1 without a mistake
+  if tally.clean is not None:
+    is_damaged &= tally.clean
+  rows = np.flatnonzero(is_damaged)
+  share = tally.num_wrong[rows] / tally.num_views[rows]
+  probability = tally.probability[rows] / tally.num_views[rows]
+  order = np.lexsort((probability, -share))  # by share, the last key, then by probability
+  return rows[order][:MOST_IMAGES]
 
 
 def _image_lines(
@@ -140,9 +140,9 @@ def _image_lines(
       int(example),  # 'image'
       # 'class', or several
       ', '.join(class_name(int(label), names) for label in tally.labels[row] if label >= 0),
-      int(tally.wrong[row]),  # 'views wrong'
-      int(tally.shown[row]),  # 'of'
-      float(tally.probability[row] / tally.shown[row]),  # 'probability of its class'
+      int(tally.num_wrong[row]),  # 'views wrong'
+      int(tally.num_views[row]),  # 'of'
+      float(tally.probability[row] / tally.num_views[row]),  # 'probability of its class'
       # 'shown in': the view of the most confident mistake, or what the stored image shows
       table.names[tally.view[row]] if table.rows is None else table.rows[row],
       class_name(int(tally.prediction[row]), names),  # 'taken for'
@@ -171,20 +171,20 @@ def class_accuracies(
     units: int [N], equal for images that depend on one another; None if all are independent.
   """
   for number, members in _images_by_class(tally):
-    facets, num_views = {'class': class_name(number, names)}, tally.shown[members]
-    # each is (quantity, share of right views of each image, number of these views of each image)
-    accuracies = [(ACCURACY, 1 - tally.wrong[members] / num_views, num_views)]
+    facets, num_views = {'class': class_name(number, names)}, tally.num_views[members]
+    # (quantity, share of the views in which each image is right, number of views of each image)
+    accuracies = [(ACCURACY, 1 - tally.num_wrong[members] / num_views, num_views)]
     if tally.clean is not None:
       shares_when_clean = tally.clean[members].astype(float)  # 0 or 1, as there is one such view
       accuracies.append((CLEAN_ACCURACY, shares_when_clean, np.ones(len(members))))
     # number of the unit of each image, 0, 1, ...
     _, unit = np.unique(members if units is None else units[members], return_inverse=True)
+    num_images_of_unit = np.bincount(unit).astype(float)
     for quantity, shares, num_trials in accuracies:
-      total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)  # of each unit
-      sums = Sums(total, weight, n=len(members), trials=float(num_trials.sum()))
-      yield estimate_row(
-        label, '', quantity, facets, share_in_clusters(sums, confidence), confidence
-      )
+      total = np.bincount(unit, shares)  # sum of the shares of the images of each unit
+      sums = Sums(total, num_images_of_unit, n=len(members), trials=float(num_trials.sum()))
+      share = share_in_clusters(sums, confidence)
+      yield estimate_row(label, '', quantity, facets, share, confidence)
 
 
 def most_affected(
@@ -205,19 +205,19 @@ def most_affected(
   lines, sort_values = [], []
   num_counted_views = len(views) - (tally.clean is not None)
   for number, members in _images_by_class(tally):
-    accuracy = float((1 - tally.wrong[members] / tally.shown[members]).mean())
-    line: dict[str, object] = {'classifier': label, 'class': class_name(number, names)}
-    line['images'] = len(members)
+    accuracy = float((1 - tally.num_wrong[members] / tally.num_views[members]).mean())
+    name, images = class_name(number, names), len(members)
+    line: dict[str, object] = {'classifier': label, 'class': name, 'images': images}
     if tally.clean is None:
       line['accuracy'] = accuracy
       sort_values.append(accuracy)
     else:
-      line['accuracy when clean'] = clean = float(tally.clean[members].mean())
-      # without the rounding error of floats; adding 0.0 makes 0.0 of −0.0
-      line['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0
+      clean = float(tally.clean[members].mean())
+      lost = round(clean - accuracy, 9) + 0.0  # without rounding errors; + 0.0 makes 0.0 of −0.0
+      line |= {'accuracy when clean': clean, 'accuracy lost': lost}
       sort_values.append(-lost)
-    line['views wrong'] = int(tally.wrong[members].sum())
-    line['of'] = int(tally.shown[members].sum())
+    line['views wrong'] = int(tally.num_wrong[members].sum())
+    line['of'] = int(tally.num_views[members].sum())
     if num_counted_views > 1:
       line['least accurate in'] = _least_accurate_view(tally, number, views)
     line['most often taken for'], line['times'] = 'none', 0
@@ -257,7 +257,7 @@ def _images_by_class(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
 
   Images that the study excludes in every view (`ViewTable.counted_in`) are left out.
   """
-  counted = tally.shown > 0
+  counted = tally.num_views > 0
   for number in np.unique(tally.labels[counted]):
     if number >= 0:
       yield int(number), np.flatnonzero(counted & (tally.labels == number).any(1))
@@ -277,8 +277,8 @@ class Tally:
   Attributes:
     labels: int [N, L], padded with -1; an image counts in each of its classes.
     clean: bool [N], whether an image is classified correctly in the clean view; None without one.
-    wrong: int [N], number of views in which an image is misclassified.
-    shown: int [N], number of views in which an image counts.
+    num_wrong: int [N], number of views in which an image is misclassified.
+    num_views: int [N], number of views in which an image counts.
     probability: [N], sum of the probability of the true class over the views in which it counts.
     view: int [N], view of the most confident mistake, -1 without a mistake.
     prediction: int [N], the class predicted in the most confident mistake.
@@ -290,8 +290,8 @@ class Tally:
 
   labels: np.ndarray
   clean: np.ndarray | None
-  wrong: np.ndarray
-  shown: np.ndarray
+  num_wrong: np.ndarray
+  num_views: np.ndarray
   probability: np.ndarray
   view: np.ndarray
   prediction: np.ndarray
@@ -308,12 +308,13 @@ class Tally:
     """
     count, num_views = len(labels), len(table.names)
     shape_by_class = int(labels.max()) + 1, num_views  # [C, V]
-    clean = np.zeros(count, bool)  # filled below
+    has_clean = table.clean is not None and num_views > 1
+    clean = np.zeros(count, bool) if has_clean else None
     tally = cls(
       labels=labels.reshape(count, -1),
-      clean=clean if table.clean is not None and num_views > 1 else None,
-      wrong=np.zeros(count, int),
-      shown=np.zeros(count, int),
+      clean=clean,
+      num_wrong=np.zeros(count, int),
+      num_views=np.zeros(count, int),
       probability=np.zeros(count),
       view=np.full(count, -1),
       prediction=np.full(count, -1),
@@ -324,8 +325,9 @@ class Tally:
     )
     for shard in shards:
       tally._add(shard, table.counted_in(shard))
-      is_clean = np.arange(num_views)[shard.views] == table.clean  # whether a view is the clean one
-      clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
+      if clean is not None:
+        is_clean = np.arange(num_views)[shard.views] == table.clean  # of each view of the shard
+        clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
     return tally
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
@@ -335,8 +337,8 @@ class Tally:
     """
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
-    self.wrong[rows] += wrong.sum(1)
-    self.shown[rows] += counted.sum(1)
+    self.num_wrong[rows] += wrong.sum(1)
+    self.num_views[rows] += counted.sum(1)
     if 'probability' in shard.arrays:
       self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))

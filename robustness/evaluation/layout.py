@@ -84,8 +84,8 @@ class Layout:
       processes: number of processes.
     """
     if self.num_blocks >= processes:
-      taken = range(process, self.num_blocks, processes)  # blocks with all their chunks, not others
-      return {b: range(self.num_chunks if b in taken else 0) for b in range(self.num_blocks)}
+      all_chunks, blocks = range(self.num_chunks), range(self.num_blocks)
+      return {b: all_chunks if b % processes == process else range(0) for b in blocks}
     # chunk c of block b is computed by process (b + c) % processes
     first = {block: (process - block) % processes for block in range(self.num_blocks)}
     return {block: range(first[block], self.num_chunks, processes) for block in first}
@@ -137,5 +137,5 @@ def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
   parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
   8 it is 56, and the last part has 44 rows.
   """
-  parts = -(-total // max(1, largest))
-  return -(-total // (parts * multiple)) * multiple
+  num_parts = -(-total // max(1, largest))  # rounded up, as is the size
+  return -(-total // (num_parts * multiple)) * multiple

@@ -141,8 +141,8 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(is_before.sum(-1), 1))
   rank = jnp.where(is_label, rank, num_classes)  # [B, L]; padding ranks last
   best = rank.argmin(1)[:, None]  # [B, 1], position in axis L of the label with the best rank
-  first = (class_logits > label_logits[:, :, None]).sum(-1)  # [B, L], as `last`
-  last = (class_logits >= label_logits[:, :, None]).sum(-1) - 1  # without the label's class
+  first_rank = (class_logits > label_logits[:, :, None]).sum(-1)  # [B, L], as `last_rank`
+  last_rank = (class_logits >= label_logits[:, :, None]).sum(-1) - 1  # without the label's class
   probabilities = jax.nn.softmax(logits)
   label_probability = jnp.take_along_axis(probabilities, index, axis=1)
 
@@ -153,7 +153,7 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   return {
     'prediction': prediction,
     'rank': rank.min(1).astype(jnp.int32),
-    **dict(zip(TIE_RANKS, (of_best(first), of_best(last)), strict=True)),
+    **dict(zip(TIE_RANKS, (of_best(first_rank), of_best(last_rank)), strict=True)),
     'probability': jnp.where(is_label, label_probability, 0).max(1),
     'confidence': probabilities.max(-1),
     FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),

@@ -43,7 +43,7 @@ def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
   # the number of rounds with all views for every classifier
-  common_rounds = min((records.common for records in sequential), default=0)
+  common_rounds = min((records.num_full_rounds for records in sequential), default=0)
   return [
     Evaluation(label, CommonRows(records, common_rounds), records)
     if isinstance(records, SequentialRecords)

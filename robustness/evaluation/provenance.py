@@ -109,16 +109,18 @@ def _number_of_images(description: Facts, num_images: int) -> str:
   in names.txt'. The description states the selection: 'image_list' is a file of names or
   'robustbench', 'subset' is 'first' for the first images, and 'subset_seed' the seed of a draw.
   """
-  image_list = description.get('image_list', '')
+  image_list, available = description.get('image_list', ''), description.get('available_examples')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if image_list == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
     return f"{num_images}, RobustBench's subset"
   if image_list == ROBUSTBENCH:
     return f"{first}{num_images} of RobustBench's subset of {ROBUSTBENCH_IMAGES}"
-  available, seed = description.get('available_examples'), description.get('subset_seed')
-  total = f' of {available}' if available and (first or seed is not None) else ''
-  total = f' of those listed in {image_list}' if image_list else total
-  return f'{first}{num_images}{total}{f", drawn with seed {seed}" if seed is not None else ""}'
+  seed = description.get('subset_seed')
+  drawn = '' if seed is None else f', drawn with seed {seed}'
+  total = f' of {available}' if available and (first or drawn) else ''
+  if image_list:
+    total = f' of those listed in {image_list}'
+  return f'{first}{num_images}{total}{drawn}'
 
 
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:

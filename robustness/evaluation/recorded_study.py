@@ -61,9 +61,9 @@ class RecordedStudy(Study):
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether the results can be of the records with these values of `Study.recording`.
+    """Returns whether the results may be of records with these values of `Study.recording`.
 
-    All values must be the same in the results, which state further ones.
+    They may be if they state all of the values; they also state further ones.
     """
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
@@ -119,18 +119,18 @@ def study_of_results(
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
       current_section = with_keys_of_today(study, without_facts(section))
-      return studies.from_config(_with_files(current_section, facts))
+      return studies.from_config(_with_recorded_references(current_section, facts))
   except registry.FileRefusedError:  # the study or one of its parts is in a file
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     recorded = settings.parse(RecordedStudy, recorded_settings, 'settings')
     return dataclasses.replace(recorded, name=name, stated=facts)
 
 
-def _with_files(section: Facts, stated: Facts) -> Facts:
-  """Returns the section `study` in which references FILE.py:NAME do not run their file.
+def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
+  """Returns the section `study` with a `RecordedReference` in place of each reference FILE.py:NAME.
 
-  A reference in a list of words, such as corruptions, becomes a `RecordedReference`, which has the
-  name and digest of the file from the results. Without them it stays unchanged.
+  It has the name and digest of the file from the results, so that the file is not run. References
+  are entries of lists, such as corruptions; those of files that the results lack stay unchanged.
 
   Args:
     section: the section.
@@ -140,18 +140,15 @@ def _with_files(section: Facts, stated: Facts) -> Facts:
   if not isinstance(files, dict):
     return section
 
-  def recorded(word: PlainValue) -> PlainValue:
-    """Returns a reference FILE.py:NAME with the digest of the file, if the results state it.
-
-    Other values are unchanged.
-    """
+  def as_recorded(word: PlainValue) -> PlainValue:
+    """Returns an entry of a list, as a `RecordedReference` if the results state its file."""
     if not isinstance(word, str) or not registry.is_reference(word):
       return word
     file = files.get(registry.part_name(word))
     return registry.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
 
   lists = {key: value for key, value in section.items() if isinstance(value, list)}
-  return {**section, **{key: [recorded(word) for word in words] for key, words in lists.items()}}
+  return {**section, **{key: [as_recorded(word) for word in words] for key, words in lists.items()}}
 
 
 def without_facts(section: Facts) -> dict[str, PlainValue]:
@@ -178,7 +175,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(FLAG, default='', metavar='FILE.py:NAME', help=text)
 
 
-def check_typed(typed: str, sections: Sequence[Facts]) -> None:
+def refuse_other_study(typed: str, sections: Sequence[Facts]) -> None:
   """Raises InputError if a user names a study with `--study`, and none of the results are of it.
 
   Args:
@@ -193,19 +190,19 @@ def check_typed(typed: str, sections: Sequence[Facts]) -> None:
     )
 
 
-def check_used(typed: str, candidates: Iterable[Study]) -> None:
+def refuse_unused_file(typed: str, result_studies: Iterable[Study]) -> None:
   """Raises InputError if a user names a study with `--study`, and no result has used its file.
 
   Args:
     typed: the value of the option, FILE.py:NAME; '' if it was not given.
-    candidates: the study of each result.
+    result_studies: the study of each result.
   """
   name = registry.part_name(typed) if typed else ''
-  # a study with `file` was read from a user's file, and only the one in `typed` is ever run
-  if typed and not any(study.file and study.name == name for study in candidates):
+  # a study with `file` was read from a user's file, and only `typed` is ever run
+  if typed and not any(study.file and study.name == name for study in result_studies):
     raise InputError(
-      f'{FLAG} is {typed!r}, and none of these results are of such a study: give FILE.py:NAME with '
-      'the NAME of theirs.'
+      f'{FLAG} is {typed!r}, and none of these results are of such a study: give '
+      'FILE.py:NAME with the NAME of theirs.'
     )
 
 

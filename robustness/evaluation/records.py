@@ -274,14 +274,14 @@ class SelectedRows(RecordsReader):
   """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
-    """Selects rows, or makes one row of several views from rows that show versions of one image.
+    """Selects rows, or joins rows that show versions of one image to one row with several views.
 
     Args:
-      records: complete records.
-      rows: int [n], the positions of n rows to select. To join rows of records with a single view:
-        int [n, V], where entry [i, v] is the position of the row that shows image i in view v, or
-        -1. Image i then becomes one row with V views. Its columns, such as `label`, are taken from
-        its row with the highest position; a view with -1 has a prediction without meaning.
+      records: complete records; they have a single view if rows are joined.
+      rows: int [n], the positions of the rows to select. To join rows: int [n, V], where entry
+        [i, v] is the position of the row that shows image i in view v, or -1 if there is none; the
+        prediction in that view then has no meaning. Columns of image i, such as `label`, are taken
+        from its row with the highest position.
     """
     self.directory, self.identity = records.directory, records.identity
     self._records, self._rows = records, np.asarray(rows)
@@ -350,11 +350,11 @@ def is_per_view(name: str) -> bool:
 
 
 def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
-  """Returns the header that a directory has, if its records may be continued.
+  """Returns the header of a directory whose records can be continued with `header`, or None.
 
-  It equals `header` or differs within `TOLERANCES`; it stays as it is, because the seals of the
-  shards contain its digest. The result is None if there is no header, or a different one without
-  shards, which may be replaced.
+  They can be continued if the two headers are equal up to `TOLERANCES`. The existing one is then
+  kept, because the seals of the shards contain its digest. None means that a new header may be
+  written: there is none yet, or a different one without shards.
 
   Raises:
     InputError: the directory has another format, or shards with a different header.
@@ -402,12 +402,10 @@ def _check_layout(path: pathlib.Path, layout: Layout) -> None:
 
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
-  """Raises ValueError unless the arrays have the numbers of rows and views of their shard.
+  """Raises ValueError unless the arrays have the rows of a block and the views of a chunk.
 
-  These are the rows of block number `block` and the views of chunk number `chunk`.
-
-  Arrays of `total/` have the axis of views alone, and columns the axis of rows alone. All pictures
-  have the same number of entries.
+  The first axis of `total/` arrays is the views and that of columns the rows; predictions and other
+  fields have both. All pictures have the same number of entries.
   """
   rows, views = layout.rows(block), layout.views(chunk)
   num_rows, num_views = rows.stop - rows.start, views.stop - views.start

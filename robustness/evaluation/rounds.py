@@ -102,7 +102,7 @@ class SequentialRecords:
     self.next_views = views[~is_finished] if len(self.rounds) < max_rounds else views[:0]
 
   @property
-  def common(self) -> int:
+  def num_full_rounds(self) -> int:
     """Number of rounds that evaluate all views; these are the first rounds."""
     return sum(len(views) == self.num_views for views in self.views)
 
@@ -117,7 +117,7 @@ class CommonRows(RecordsReader):
   def __init__(self, rounds: SequentialRecords, count: int):
     """Selects the first `count` finished rounds.
 
-    `count` is at most `rounds.common`, the number of rounds that evaluated all views.
+    `count` is at most `rounds.num_full_rounds`.
     """
     first_layout = rounds.rounds[0].layout
     rows_per_round = first_layout.num_rows

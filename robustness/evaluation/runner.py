@@ -161,13 +161,13 @@ class Evaluator(Step):
     num_images = layout.num_images(share)
     num_present = num_images - layout.num_images(todo)
     self._check_same_rows(rows, records, missing)
-    # a chunk that exists already in each incomplete block, None if there is none
-    first_present = {b: layout.first_present(chunks) for b, chunks in missing.items()}
+    # {incomplete block: a chunk of it that exists already, None if there is none}
+    unchecked = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, todo):
-        # The first shard that is added to a block must be of the same images as an existing shard
-        # of the block. `pop` then removes the block, so that this is checked once.
-        present = first_present.pop(block, None)
+        # The first new shard of a block must be of the same images as an existing shard of the
+        # block. `pop` removes the block, so that this is checked once.
+        present = unchecked.pop(block, None)
         if present is not None:
           columns = {name: shard[name] for name in ROW_IDENTITY}
           require_same_images(records.read(block, present).arrays, columns, records.directory)
@@ -177,13 +177,13 @@ class Evaluator(Step):
   def _check_same_rows(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
     """Raises InputError if existing shards were recorded from other rows than `rows`.
 
-    Labels and further columns are compared in all blocks that have a shard, unless they are stored
-    only with streamed images. Images are compared in the first of these blocks, and in all of them
-    if the rows are arrays, which take no decoding.
+    In every block that has a shard, the columns in memory, such as labels, are compared with it.
+    Images are compared in the first of these blocks only, because they have to be decoded, or in
+    all of them if the rows are arrays.
 
     `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
     """
-    layout, reads_images = records.layout, True
+    layout, is_first = records.layout, True
     columns_of_all = columns_in_memory(rows)
     for block in range(layout.num_blocks):
       present = layout.first_present(missing.get(block, ()))
@@ -191,13 +191,13 @@ class Evaluator(Step):
         continue
       recorded = records.read(block, present).arrays
       columns = {name: values[layout.rows(block)] for name, values in columns_of_all.items()}
-      if reads_images:
+      if is_first or are_arrays(rows):
         batch = next(rows.batches(layout.block_rows, [block], stored=True))
         arrays = {k: x for k, x in _host_columns(batch).items() if isinstance(x, np.ndarray)}
         columns |= {name: x[: layout.num_rows_of(block)] for name, x in arrays.items()}
       shared = {name: values for name, values in columns.items() if name in recorded}
       require_same_images(recorded, shared, records.directory)
-      reads_images = are_arrays(rows)
+      is_first = False
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
@@ -249,13 +249,13 @@ class Evaluator(Step):
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
-    # `state`: see `run_chunk`; `unread`: columns, chunk and outputs of the shard that the devices
-    # are computing
-    state, unread = None, None
+    state = None  # see `run_chunk`
+    unread = None  # columns, chunk and outputs of the shard that the devices are computing
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for block in blocks:
-        for chunk in table[block.columns['block']] if table else range(layout.num_chunks):
+        chunks = table[block.columns['block']] if table else range(layout.num_chunks)
+        for chunk in chunks:
           views = self._chunk_of_views(layout, chunk)
           outputs, state = self.run_chunk(variables, block.step_batches, views, state)
           if unread is not None:

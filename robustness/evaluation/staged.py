@@ -58,11 +58,11 @@ class StagedEvaluator(Evaluator):
     for batch in step_batches:
       initial = self._program('begin')(variables, batch)
       states: list[Arrays] = []  # of the views that have steps
-      positions = np.zeros(len(ids), np.int32)  # of the state of each view in `states`
+      state_numbers = np.zeros(len(ids), np.int32)  # of each view, the index of its state
       for index in sorted(first_indices):
         view_parameters = {name: values[index] for name, values in parameters.items()}
         if steps := self._stages.steps(view_parameters, self._network.num_classes):
-          positions[ids == ids[index]] = len(states)  # of the view and its repeats
+          state_numbers[ids == ids[index]] = len(states)  # of the view and its repeats
           view = ids[index], view_parameters
           states.append(self._after_steps(variables, batch, view, steps, initial))
       # without steps in any view, `initial` is passed, so that the columns always exist
@@ -71,7 +71,7 @@ class StagedEvaluator(Evaluator):
         for number, view_state in enumerate(states or [initial])
         for name, values in view_state.items()
       }
-      chunk = ids, {**parameters, STAGED: positions}
+      chunk = ids, {**parameters, STAGED: state_numbers}
       outputs.append(self.run(variables, {**batch, **columns}, chunk))
     return outputs, state
 
@@ -128,17 +128,18 @@ class StagedEvaluator(Evaluator):
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
-    """Returns the state before the first step of the views' `stages`, {name: [B, ...]}.
+    """Returns the state of a batch of B rows before the first step of the views, {name: [B, ...]}.
 
     For attacks it has the adversarial images and whether they are still classified correctly.
-    `variables` are the classifier's weights, and `batch` has the columns of B rows.
+    `variables` are the classifier's weights, and `batch` has the columns of the rows.
     """
 
-    def begin(rows: Arrays, variables: PyTree) -> Arrays:
-      """Returns the state of the rows of one device, which `by_device` passes first."""
+    def begin_on_device(rows: Arrays, variables: PyTree) -> Arrays:
+      """Returns the state of the rows of one device."""
       return self._stages.begin(rows, functools.partial(self._logits, variables))
 
-    return self.parallel.by_device(begin, with_scaled_image(batch), variables)
+    # each device gets its share of the rows, the first argument, and all variables
+    return self.parallel.by_device(begin_on_device, with_scaled_image(batch), variables)
 
   def _advance(
     self,
@@ -160,7 +161,7 @@ class StagedEvaluator(Evaluator):
       run: integer argument of the program, such as the number of a restart.
     """
 
-    def advance(
+    def advance_on_device(
       rows_and_state: Mapping[str, Arrays], variables: PyTree, view: View, run: jax.Array
     ) -> Arrays:
       """Returns the new state of the rows of one device."""
@@ -171,4 +172,4 @@ class StagedEvaluator(Evaluator):
       return self._stages.advance(program, keys, rows, parameters, logits, state, run)
 
     rows_and_state = {'rows': with_scaled_image(batch), 'state': state}
-    return self.parallel.by_device(advance, rows_and_state, variables, view, run)
+    return self.parallel.by_device(advance_on_device, rows_and_state, variables, view, run)

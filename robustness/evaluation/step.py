@@ -109,7 +109,7 @@ class Step:
     has_branches = self.views.sequential or self.views.uses_classifier
     is_on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
     if self.views_at_once or has_branches or is_on_host:
-      return self.views_at_once or 1
+      return max(1, self.views_at_once)
     return max(n for n in range(1, MAX_VIEWS_AT_ONCE + 1) if chunk_views % n == 0)
 
   @functools.cached_property
@@ -230,11 +230,11 @@ class Step:
     views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(num_views)]
     logits, measured = [], []  # of each view
     pending = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
-    for view_id, next_view in zip(ids[:num_views], [*views[1:], None], strict=True):
+    for number in range(num_views):
       images, fields = self.parallel.gather(pending)  # waits for the devices and copies to the host
-      if next_view is not None:  # starts, and does not wait
-        pending = self._compiled_show(variables, batch, self.parallel.replicate(next_view))
-      logits.append(self._call_host_function(images, batch, view_id))
+      if number + 1 < num_views:  # starts the next view, and does not wait
+        pending = self._compiled_show(variables, batch, self.parallel.replicate(views[number + 1]))
+      logits.append(self._call_host_function(images, batch, ids[number]))
       measured.append(fields)
     # repeats the last view, as the chunk does: [rows, views, ...]
     chunk_logits = _filled(logits, len(ids))
@@ -333,9 +333,9 @@ class Step:
     return observe(self.views, **rows_and_images, arguments=arguments)
 
   def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
-    """Returns the further arguments of `Views.show`: the function from images to logits, or ().
+    """Returns the argument `logits` of the views' functions, in a tuple.
 
-    They are () for views without `uses_classifier`.
+    It is empty for views without `uses_classifier`, whose functions have no such argument.
     """
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 

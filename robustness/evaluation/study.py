@@ -211,7 +211,7 @@ class Study(Part):
 
   @property
   def described_quantities(self) -> tuple[Quantity, ...]:
-    """The `quantities`, each with `described_facets` as the description of its results' columns."""
+    """The `quantities`, each with the study's own descriptions of columns, `described_facets`."""
     return tuple(dataclasses.replace(q, facets=self.described_facets) for q in self.quantities)
 
   def means(
@@ -380,10 +380,10 @@ class Study(Part):
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table that says which images and settings the results are for.
+    """Returns the table `which numbers these are` of the results, from `provenance`.
 
-    It is the table of `provenance`. A line 'equal scores' is added if a top-k accuracy depends on
-    the order of classes with equal logits.
+    A line 'equal scores' is added if a top-k accuracy is left out because it would depend on the
+    order of classes with equal logits.
     """
     table = self.provenance(evaluations, image_shape)
     reason = Recorded(evaluations).decided_by_ties(self.top_k)
@@ -442,9 +442,11 @@ class StudiesTrainings(Protocol):
   """The interface of a study that also examines the images that classifiers are trained on."""
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns tables and figures about the rows and the trainings, before anything is trained.
+    """Returns tables and figures about rows and trainings, to be shown before anything is trained.
 
-    The arguments are the same as in `Study.check`.
+    Args:
+      rows: the rows that will be evaluated.
+      recipes: {label of the classifier: description of its training}.
     """
 
   @property
