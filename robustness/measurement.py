@@ -290,10 +290,9 @@ def evaluator_for(
   evaluator_class: type[Evaluator] = StagedEvaluator if views.stages else Evaluator
   options: dict[str, Any] = {}
   if classifier and classifier.adaptation:
-    parts = rows.description.get('parts', 1)
     evaluator_class = AdaptingEvaluator
-    options['stream_rows'] = rows.num_examples // parts
-    if classifier.adaptation.num_clean_images and parts > 1:
+    options['stream_rows'] = rows.num_examples // rows.description.get('parts', 1)
+    if classifier.adaptation.num_clean_images and 'parts' in rows.description:
       raise InputError(
         f'{KEYS.classifier.adaptation.name} is {classifier.adaptation.name!r}, which first takes '
         'clean images, and those of a stored set are corrupted: set '

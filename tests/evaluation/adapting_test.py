@@ -175,6 +175,14 @@ def test_each_stored_corruption_and_severity_is_a_stream():
   assert streams == {'made': (1, 21, 1), 'stored': (3, 7, 1)}
 
 
+@cases('parts', 1, 3)
+def test_eata_takes_no_clean_images_from_a_stored_corrupted_set(parts):
+  stored = dataclasses.replace(ROWS, facts={'parts': parts})
+  study = CorruptionError(corruptions=('fog',), constants=32)
+  arguments = experiment.Execution(), study, adapting(Eata()), stored, MeshParallel()
+  refused('those of a stored set are corrupted', evaluator_for, *arguments)
+
+
 @cases(
   'study, changes, message',
   ('attack_error', {}, "name is 'attack_error', which needs answers that do not depend on"),
