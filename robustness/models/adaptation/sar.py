@@ -35,6 +35,8 @@ class Sar(SelectiveTent):
     Niu et al. (2023), Towards Stable Test-Time Adaptation in Dynamic Wild World, equations 2 to 4.
   """
 
+  adapts = 'normalisation layers outside of fixed_layers'
+
   radius: float = setting(0.05, 'at least 0', lambda x: 0 <= x < np.inf)
   recovery: float = setting(0.2, 'at least 0', lambda x: 0 <= x < np.inf)
   fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')

@@ -13,6 +13,7 @@ import optax
 from flax import linen as nn
 from flax import traverse_util
 
+from robustness.core.errors import KEYS, SettingError
 from robustness.core.registry import setting, word
 from robustness.core.typing import PyTree
 from robustness.models.adaptation import (
@@ -100,6 +101,9 @@ class Tent(Adaptation):
     """See `Adaptation.begin`; returns {'weights': {path: parameter}, 'optimizer': its state}.
 
     The weights are the parameters that adapt, see `is_learnt`.
+
+    Raises:
+      SettingError: no parameter adapts.
     """
     # paths are (..., 'params', *layer, name), with keys such as 'network' first if a probe is added
     weights = {
@@ -107,6 +111,13 @@ class Tent(Adaptation):
       for path, x in traverse_util.flatten_dict(variables).items()
       if 'params' in path and self.is_learnt(path[path.index('params') + 1 : -1], layers)
     }
+    if not weights:
+      raise SettingError(
+        KEYS.classifier.adaptation.name,
+        self.name,
+        problem=f'which adapts {self.adapts}, and these have no scale or bias',
+        fix="Set it to '', or to 'statistics' where there is batch normalisation.",
+      )
     return {'weights': weights, 'optimizer': self._optimizer.init(weights)}
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:

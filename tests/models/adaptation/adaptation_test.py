@@ -439,3 +439,31 @@ def test_statistics_of_a_single_image_need_stored_ones():
   adapted = normalised_classifier().with_adaptation
   refused(r'batch_size is 1; it must be at least 2', adapted, Statistics(batch_size=1))
   assert adapted(Statistics(batch_size=1, source_weight=0.9))
+
+
+@cases('adaptation', Tent(), Eata(), Sar())
+def test_norms_without_scales_and_biases_to_adapt_are_refused(adaptation):
+  class Bare(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+      return nn.Dense(2)(nn.LayerNorm(use_scale=False, use_bias=False)(x))
+
+  refused(bad_setting('config.classifier.adaptation.name'), begun, Bare(), adaptation)
+
+
+def test_sar_without_a_norm_outside_of_its_fixed_layers_is_refused():
+  class OneNorm(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+      return nn.LayerNorm(name='norm')(x)
+
+  refused(bad_setting('config.classifier.adaptation.name'), begun, OneNorm(), Sar())
+  assert begun(OneNorm(), Sar(fixed_layers=()))['weights']
+
+
+def begun(module, adaptation):
+  """Returns the state of an adaptation of random weights before the first batch."""
+  images = jnp.zeros((1, 4))
+  variables = module.init(jax.random.key(0), images)
+  apply = lambda variables, images: (module.apply(variables, images), {})  # noqa: E731
+  return adaptation.begin(variables, linen_layers(apply, variables, images), 2)
