@@ -411,7 +411,7 @@ def _planned_training(
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
   # Besides the steps at which they are due, evaluations follow the last step.
   count, earlier_steps = len(fitted), range(1, steps)
-  num_evaluations = 1 + sum(schedule.is_due(step, settings, count) for step in earlier_steps)
+  num_evaluations = 1 + sum(schedule.is_evaluated(step, settings, count) for step in earlier_steps)
   num_studies = len(schedule.measured_steps(settings, count))
   num_rows = len(held_out) or evaluated.num_examples
   amount = f'{num_evaluations:,} × {num_rows:,} rows'

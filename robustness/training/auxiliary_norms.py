@@ -36,7 +36,7 @@ def with_second(variables: Variables) -> Variables:
   arrays_of_layer = collections.defaultdict(set)  # {path of a layer: names of its arrays}
   for path in flat:
     arrays_of_layer[path[1:-1]].add(path[-1])
-  # layers that have only arrays of normalisation layers
+  # layers that have no other arrays than normalisation layers do; () is the network itself
   norms = {layer for layer, arrays in arrays_of_layer.items() if layer and arrays <= _ARRAYS}
   second = {
     (path[0], AUXILIARY, *path[1:]): jnp.copy(value)

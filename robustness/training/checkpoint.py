@@ -171,6 +171,7 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
 
 def progress(facts: Facts) -> dict[str, int]:
   """Returns `step`, `total_steps` and, if present, `kept_step` of facts from `load_variables`."""
+  # `classifier.json` has the number of all steps in its section `training`
   steps = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
   return {name: steps[name] for name in PROGRESS if steps.get(name) is not None}
 

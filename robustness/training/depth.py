@@ -95,9 +95,12 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
   blocks = [path for path in paths if path[-1].startswith('block')]
   blocks.sort(key=lambda path: _block(path) or ())  # in the order of the network
   keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]  # 1 − p, [n, 1]
-  draw = jax.vmap(lambda key: jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep)
-  by_sample = draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2)
-  # the axis of blocks first
-  by_block = jnp.moveaxis(by_sample, -2, 0)
+
+  def draw(key: jax.Array) -> jax.Array:
+    """Returns the factors of one sample, [n, 2]."""
+    return jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep
+
+  by_sample = jax.vmap(draw)(keys.ravel()).reshape(*keys.shape, len(blocks), 2)
+  by_block = jnp.moveaxis(by_sample, -2, 0)  # [n, ..., 2]
   tree = {(*path, 'factors'): factors for path, factors in zip(blocks, by_block, strict=True)}
   return {DROP_PATH: unflatten_dict(tree)}

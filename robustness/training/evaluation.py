@@ -108,7 +108,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   columns: Mapping[str, np.ndarray] = {}
   if share:
     has_versions = 'base_images' in rows.description
-    # for versions the columns are needed, or an image could be in both parts: raises InputError
+    # versions of an image must not be separated: raises InputError if columns cannot be read
     columns = rows.without_images() if has_versions else columns_of(rows)
   # frames of video have these columns; other rows may have `GROUP`, and versions have `BASE`
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'

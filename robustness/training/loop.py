@@ -124,15 +124,15 @@ def resident_rows(training: Training, parallel: Parallel, begin: int) -> ArrayRo
 def _gathered_batches(
   training: Training, parallel: Parallel, arrays: ArrayRows, begin: int
 ) -> Iterator[Columns]:
-  """Copies all rows to the devices, and returns the batches, which are gathered there.
+  """Copies all rows to the devices, and returns the batches from step `begin` on.
 
-  The gathering is a separate program, so that the training step is compiled for the shape of a
-  batch only and not for the number of rows.
+  A batch is gathered on the devices, by a separate program, so that the training step is compiled
+  for the shape of a batch only and not for the number of rows.
   """
   columns = _check_batch(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   copy_to_devices = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
   rows = copy_to_devices(parallel.replicate(columns))
-  order, size = training.order, training.settings.batch_size  # the order of rows in the training
+  order, size = training.order, training.settings.batch_size  # an endless sequence of rows
 
   def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
     """Returns the rows at `positions`, with the columns that the sampler adds."""
@@ -144,9 +144,9 @@ def _gathered_batches(
 
   def batch(step: int) -> Columns:
     """Returns the batch of a step, on the devices."""
-    begin, end = share_of_batch(step, size)  # the batch's places in the order
-    positions = order.positions(begin, end).astype(np.int32)  # of these rows in `rows`
-    return compiled_gather(rows, *parallel.put_batch((positions, order.columns(begin, end))))
+    first, end = share_of_batch(step, size)  # the batch's places in the order
+    positions = order.positions(first, end).astype(np.int32)  # of these rows in `rows`
+    return compiled_gather(rows, *parallel.put_batch((positions, order.columns(first, end))))
 
   return (batch(step) for step in range(begin, training.total_steps))
 
@@ -261,7 +261,7 @@ class _Run:
     """
     num_examples = self.training.rows.num_examples
     is_last = step == self.training.total_steps
-    is_due = is_last or schedule.is_due(step, self.settings, num_examples)
+    is_due = is_last or schedule.is_evaluated(step, self.settings, num_examples)
     if self.evaluate is None or not is_due:
       return state
     self.meter.flush()  # raises before weights that are not finite are evaluated
@@ -350,7 +350,8 @@ class Meter:
   def add(self, step: int, metrics: Metrics) -> None:
     """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it.
 
-    It waits for the first step after the start or a pause itself, at whose end the rate begins.
+    After the start or a pause it waits for the added step itself, from whose end on images per
+    second are measured.
     """
     self._collected.append((step, metrics))
     self._running.append(metrics)
@@ -381,7 +382,7 @@ class Meter:
         self._values[name].append(value)
 
   def pause(self) -> None:
-    """Excludes the time until the end of the next step from the rate."""
+    """Excludes the time until the end of the next step from the images per second."""
     self._rate_begin, self._rate_images = None, 0
 
   def summary(self) -> dict[str, float]:
@@ -402,10 +403,10 @@ class Meter:
     return means
 
   def _wait_for_oldest(self) -> None:
-    """Waits until the oldest running step has ended, and counts its images for the rate.
+    """Waits until the oldest running step has ended, and counts its images for images per second.
 
-    The end of the first step after the start or a pause only starts the measurement of the rate:
-    the time of this step includes compilation or the pause.
+    The first step after the start or a pause is not counted, as its time includes compilation or
+    the pause: its end only starts the clock.
     """
     jax.block_until_ready(self._running.popleft())
     if self._rate_begin is None:

@@ -18,7 +18,7 @@ from robustness.training.settings import ALL, LAMB, NONE, PLATEAU, RMSPROP, SGD,
 PLATEAU_FACTOR = 0.1
 """Factor of the learning rate when the training loss stops falling."""
 HEAD = HEAD_BIAS[1:-1]
-"""Path of the last layer in `params`, ('head', 'dense'), or `HEAD[:1]` if 'head' is the layer."""
+"""Path of the last layer in `params`, ('head', 'dense'). In some networks it is `HEAD[:1]`."""
 
 
 def has_decay(params: PyTree, decay: str) -> PyTree:
@@ -68,7 +68,7 @@ def create(
   epoch_steps: int | jax.Array = 1,
   stem_rate: ArrayLike = 1.0,
 ) -> optax.GradientTransformationExtraArgs:
-  """Returns the optimizer of one step; the state that it initialises depends on the settings only.
+  """Returns the optimizer of one step; its state fits all steps, as it depends on `settings` only.
 
   With parameters θ, gradient g, learning rate η, momentum μ and weight decay λ:
 

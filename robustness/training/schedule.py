@@ -10,9 +10,9 @@ from robustness.core.settings import require
 from robustness.training.settings import (
   CHECKPOINTS,
   CONSTANT,
+  COSINE,
   MAX_STEPS,
   PLATEAU,
-  STEP,
   TRIANGULAR,
   TrainingSettings,
 )
@@ -87,9 +87,9 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     rise = optax.linear_schedule(first_factor * rate, rate, peak_step)
     fall = optax.linear_schedule(rate, last_factor * rate, total - peak_step)
     return optax.join_schedules([rise, fall], [peak_step])
-  if settings.schedule != STEP:  # COSINE
+  if settings.schedule == COSINE:
     return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
-  per_epoch = num_examples / settings.batch_size
+  per_epoch = num_examples / settings.batch_size  # the schedule 'step'
   fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
   are_inside = all(warmup < step < total for step in fall_steps)
   require(
@@ -124,11 +124,11 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
   return max(1, round(num_examples / settings.batch_size))
 
 
-def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
+def is_evaluated(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
 
-  If these are 2.5 steps, for example, steps 3, 5, 8, 10, … complete them. An epoch has
-  `num_examples` rows.
+  If that many epochs are 2.5 steps, for example, evaluations follow the steps 3, 5, 8, 10, … An
+  epoch has `num_examples` rows.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   if period <= 0:
@@ -150,11 +150,11 @@ def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> boo
   """
   if settings.measure_at == CHECKPOINTS:
     return is_saved(step, settings)
-  return is_due(step, settings, num_examples)
+  return is_evaluated(step, settings, num_examples)
 
 
 def measured_steps(settings: TrainingSettings, num_examples: int) -> list[int]:
-  """Returns the steps after which the studies of `measure` are measured: those due and the last."""
+  """Returns the steps after which the studies of `measure` are measured, among them the last."""
   last = total_steps(settings, num_examples)
   return [step for step in range(1, last) if is_measured(step, settings, num_examples)] + [last]
 

@@ -146,17 +146,17 @@ class TrainStep:
     return gradients, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / mean_weight}
 
   def _micro_batch(
-    self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch, seed: jax.Array
+    self, state: TrainState, batch_stats: PyTree, memory: State, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State]:
     """Computes the gradient of (Σ weights · losses) / (number of rows) on one micro-batch.
 
-    The loss of a training is (Σ weights · losses) / Σ weights over the whole batch. The caller
-    divides by the mean weight, which it knows after all micro-batches and devices.
+    The loss of a training is (Σ weights · losses) / Σ weights over the whole batch. `_gradients`
+    therefore divides by the mean weight, which is known after all micro-batches and devices.
 
     Args:
       state: the state before the step.
       batch_stats: the batch statistics after the previous micro-batch.
-      objective: the state of the objective after the previous micro-batch.
+      memory: the state of the objective after the previous micro-batch.
       batch: the columns of the micro-batch.
       seed: seed of the attack's random numbers.
 
@@ -165,45 +165,38 @@ class TrainStep:
       the new state of the objective.
     """
     batch = self._attack(state, batch_stats, batch, seed)
-    losses_and_weights = self.training.pipeline.objective
+    images, objective = batch['image'], self.training.pipeline.objective
     train = not self.training.settings.freeze_statistics
-    factors = self._drop_factors(state, batch, seed)
+    drop_factors = self._drop_factors(state, batch, seed)
 
-    def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      """Returns the mean of weights · losses, which is differentiated, and a tuple.
-
-      The tuple has the logits, the new batch statistics, the mean weight, the new state of the
-      objective, and the metrics.
-      """
-      images = batch['image']
-      outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, factors)
-      minimised = losses_and_weights(outputs, batch, objective, self.total)
-      self._check_minimised(minimised, len(images))
-      losses, weights, new_objective, metrics = minimised
+    def mean_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
+      """Returns the mean of weights · losses, and what `_micro_batch` returns besides gradients."""
+      outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, drop_factors)
+      returned = objective(outputs, batch, memory, self.total)
+      self._check_losses(returned, len(images))
+      losses, weights, new_memory, metrics = returned
       weights = jax.lax.stop_gradient(weights)
-      auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
+      auxiliary = (outputs['logits'], new_stats, weights.mean(), new_memory, metrics)
       return (losses * weights).mean(), auxiliary
 
-    (loss, auxiliary), gradients = jax.value_and_grad(weighted_loss, has_aux=True)(state.params)
-    logits, new_stats, mean_weight, new_objective, metrics = auxiliary
+    (loss, auxiliary), gradients = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
+    logits, new_stats, mean_weight, new_memory, metrics = auxiliary
     label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))  # [B], or [B, 1] for V images
     accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
     metrics = {**metrics, **self.training.pipeline.policy.metrics(batch)}
     means = (gradients, mean_weight, {'loss': loss, 'accuracy': accuracy, **metrics})
-    return means, new_stats, new_objective
+    return means, new_stats, new_memory
 
-  def _check_minimised(self, minimised: object, num_rows: int) -> None:
-    """Raises InputError unless an objective returns float losses and weights of all rows.
+  def _check_losses(self, returned: object, num_rows: int) -> None:
+    """Raises InputError unless an objective has returned float losses and weights of all rows.
 
     Losses [B, 1] with weights [B] would be multiplied to [B, B], and integers have no gradient.
     """
     name = self.training.pipeline.objective.name
     expected = f'(losses, weights, state, metrics), with floats [{num_rows}] as losses and weights'
-    if not isinstance(minimised, tuple) or len(minimised) != 4:
-      raise InputError(
-        f'the objective {name!r} returns {type(minimised).__name__}, not {expected}.'
-      )
-    losses, weights = (jnp.asarray(values) for values in minimised[:2])
+    if not isinstance(returned, tuple) or len(returned) != 4:
+      raise InputError(f'the objective {name!r} returns {type(returned).__name__}, not {expected}.')
+    losses, weights = (jnp.asarray(values) for values in returned[:2])
     is_of_rows = losses.shape[:1] == (num_rows,) and losses.shape == weights.shape
     if not is_of_rows or not jnp.issubdtype(losses.dtype, jnp.floating):
       raise InputError(

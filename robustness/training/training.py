@@ -235,16 +235,16 @@ class Training:
         augmentations, the batch statistics or the normalisation layers.
     """
     settings = self.settings
-    needed_layers = {  # {setting: (function that marks the parameters that it needs, their name)}
+    needed_layers = {  # {setting: (function that marks the parameters it acts on, their name)}
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
       'backbone_rate_multiplier': (optimizer.is_in_head, 'last layer called head'),
       'head_scale': (optimizer.is_in_head, 'last layer called head'),
       'layer_decay': (depth.is_in_block, 'layers called stage1 or block0'),
     }
-    for name, (select, layers) in needed_layers.items():
+    for name, (is_affected, layers) in needed_layers.items():
       value, default = vars(settings)[name], vars(TrainingSettings())[name]  # default: no effect
-      if value != default and not any(jax.tree.leaves(select(state.params))):
+      if value != default and not any(jax.tree.leaves(is_affected(state.params))):
         raise InputError(
           f'{key_name(f"{SECTION}.{name}")} is {value:g}, and this network has no {layers}: set it '
           f'to {default:g}, or take another {KEYS.classifier.name:--}.'
@@ -322,10 +322,10 @@ class Training:
     column, key = part.column, part.count_key
     stated_count = part.describe()[key]  # 0 stands for the number of classes
     num_weights = stated_count or self.num_classes
-    # {column: number of its values} for columns that need not be read
-    num_groups = {'label': self.num_classes, **self.pipeline.policy.added}
+    # the number of values of a column that need not be read, None for other columns
+    num_groups = {'label': self.num_classes, **self.pipeline.policy.added}.get(column)
     section = key_name(f'config.classifier.objective.{part.name}')
-    if column not in num_groups:
+    if num_groups is None:
       if column not in columns:
         return
       values = np.asarray(columns[column])
@@ -334,13 +334,13 @@ class Training:
           f'{section}.column is {column!r}, which numbers no groups: take a column of one whole '
           'number a row, from 0 on.'
         )
-      num_groups[column] = int(values.max()) + 1
-    if num_groups[column] > num_weights:
+      num_groups = int(values.max()) + 1
+    if num_groups > num_weights:
       stated = stated_count or f'0, the number of classes ({num_weights})'
       raise InputError(
         f'{section}.{key} is {stated}, but the column {column!r} has the values 0 to '
-        f'{num_groups[column] - 1}: rows of {num_weights} and above would have no weight. Set '
-        f'{section}.{key}={num_groups[column]}.'
+        f'{num_groups - 1}: rows of {num_weights} and above would have no weight. Set '
+        f'{section}.{key}={num_groups}.'
       )
 
   def check_layout(self, parallel: Parallel) -> None:

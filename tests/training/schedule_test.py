@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from robustness.training.schedule import epoch_steps, is_due, learning_rate, total_steps
+from robustness.training.schedule import epoch_steps, is_evaluated, learning_rate, total_steps
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
 from tests.refusals import bad_setting, refused
@@ -19,13 +19,13 @@ def test_number_of_steps_and_steps_of_evaluations():
   assert total_steps(TrainingSettings(epochs=0.5, batch_size=10), 100) == 5
   assert total_steps(TrainingSettings(epochs=10, steps=7), 50_000) == 7
   settings = TrainingSettings(batch_size=32, evaluate_every_epochs=1.5)  # 4.6875 steps
-  assert [step for step in range(1, 16) if is_due(step, settings, 100)] == [5, 10, 15]
+  assert [step for step in range(1, 16) if is_evaluated(step, settings, 100)] == [5, 10, 15]
   decimal = TrainingSettings(batch_size=10, evaluate_every_epochs=2.1)  # a float above 2.1
-  assert [step for step in range(1, 70) if is_due(step, decimal, 100)] == [21, 42, 63]
+  assert [step for step in range(1, 70) if is_evaluated(step, decimal, 100)] == [21, 42, 63]
   rounded = TrainingSettings(batch_size=500, evaluate_every_epochs=1.1)  # 110.00000000000001 steps
-  assert [step for step in range(1, 400) if is_due(step, rounded, 50_000)] == [110, 220, 330]
+  assert [step for step in range(1, 400) if is_evaluated(step, rounded, 50_000)] == [110, 220, 330]
   never = TrainingSettings(evaluate_every_epochs=0.0)
-  assert not any(is_due(step, never, 100) for step in range(1, 100))
+  assert not any(is_evaluated(step, never, 100) for step in range(1, 100))
 
 
 def test_reference_values_with_and_without_a_warm_up():
