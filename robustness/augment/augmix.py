@@ -73,7 +73,7 @@ class AugMix(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
-    image, count = example['image'], (self.mixtures, self.width)  # the number of chains
+    image, count = example['image'], (self.mixtures, self.width)  # chains of each mixture
     key_weights, key_share, key_chains = jax.random.split(key, 3)
     chains = self.chains(key_chains, count, image.shape[:2])
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains)  # [mixtures · width, ...]

@@ -129,9 +129,9 @@ def find_environment(augmentations: Iterable[Augmentation]) -> Environment | Non
 def _leak_in_words(
   part: Augmentation | Attack | InputFilter, held_out: Sequence[str], has_environments: bool
 ) -> str:
-  """Returns in words how a part leaks the transforms `held_out`, or '' if it does not.
+  """Returns in words how a part of a training leaks a transform of `held_out`; '' if it does not.
 
-  It leaks a transform that it shows to classes from which the transform is held out.
+  A part leaks a transform if it shows it to classes from which the transform is held out.
   `has_environments` is whether rows of different environments are in one batch.
   """
   leaked = transforms.names_that_resemble(held_out, part.resembles, f'{part.name}.resembles')

@@ -63,12 +63,13 @@ def warp_nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Arr
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
-  # As in Pillow, the source point of pixel (0, 0) and the way from pixel to pixel are rounded to
-  # steps of 1 / 2**16 pixel. Their sum is rounded down to a pixel: >> 16 divides by 2**16.
-  column = (_to_steps(c + (a + b) / 2) + _to_steps(a) * x + _to_steps(b) * y) >> 16
-  row = (_to_steps(f + (d + e) / 2) + _to_steps(d) * x + _to_steps(e) * y) >> 16
+  # As in Pillow, coordinates count steps of 1 / 2**16 pixel. They are those of the source point of
+  # the first pixel, with the centre (½, ½), plus the way to the source point of pixel (x, y).
+  column_steps = _to_steps(c + (a + b) / 2) + _to_steps(a) * x + _to_steps(b) * y
+  row_steps = _to_steps(f + (d + e) / 2) + _to_steps(d) * x + _to_steps(e) * y
+  column, row = column_steps >> 16, row_steps >> 16  # divided by 2**16, rounded down to a pixel
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-  index = jnp.where(is_inside, row * width + column, 0)  # of the packed pixel
+  index = jnp.where(is_inside, row * width + column, 0)  # in the flat array of packed pixels
   warped = jnp.where(is_inside, _packed(levels).at[index].get(mode='promise_in_bounds'), 0)
   return _unpacked(warped, channels).astype(levels.dtype), is_inside
 
@@ -159,7 +160,7 @@ def level_table(
     'AutoContrast': lambda: _auto_contrast(levels, level),
     'Equalize': lambda: equalize(levels),
   }
-  return jax.lax.switch(index, [lambda table=tables[n]: table().astype(jnp.uint8) for n in names])
+  return jax.lax.switch(index, [tables[name] for name in names]).astype(jnp.uint8)
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
@@ -196,16 +197,16 @@ def _mean_grey(levels: jax.Array) -> jax.Array:
   return (2 * grey(levels).sum() + pixels) // (2 * pixels)
 
 
-def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
-  """Returns the table [256, C] that stretches each channel from its extreme levels to 0 and 255.
+def _auto_contrast(levels: jax.Array, identity: jax.Array) -> jax.Array:
+  """Returns the table [256, C] that maps each channel's lowest level to 0 and its highest to 255.
 
-  `levels` is the image [H, W, C], and `level` [256, C] holds the number k in row k. Channels of a
-  single level are unchanged.
+  `levels` is the image [H, W, C], and `identity` the table [256, C] that changes no level, which
+  channels of a single level get.
   """
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
   low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)
-  stretched = _quotient(255 * jnp.maximum(level - low, 0), high - low)
-  return jnp.where(high > low, jnp.minimum(stretched, 255), level)
+  stretched = _quotient(255 * jnp.maximum(identity - low, 0), high - low)
+  return jnp.where(high > low, jnp.minimum(stretched, 255), identity)
 
 
 def equalize(levels: jax.Array) -> jax.Array:

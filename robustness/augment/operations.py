@@ -219,9 +219,8 @@ class Operations:
     """
     levels, mask = image
     is_free = ~square_mask(mask.shape, drawn.centre, drawn.magnitude)  # outside of the square
-    return fill_outside_mask(
-      levels, is_free, self.cutout_fill
-    ), mask & is_free if self.transparent else mask
+    covered = fill_outside_mask(levels, is_free, self.cutout_fill)
+    return covered, (mask & is_free if self.transparent else mask)
 
 
 def uniform_integer(uniform: jax.Array, count: ArrayLike) -> jax.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -93,9 +93,8 @@ def _augment_batch(
   """
   is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
   if is_sequential or augmentation.branches:
-    on_device = functools.partial(
-      _apply_to_rows if is_sequential else _apply_branches, augmentation
-    )
+    apply = _apply_to_rows if is_sequential else _apply_branches
+    on_device = functools.partial(apply, augmentation)
     rows = {**batch, KEY: keys}
     return parallel.by_device(on_device, rows) if parallel else on_device(rows)
   if augmentation.needs_partner:
@@ -105,52 +104,47 @@ def _augment_batch(
 
 
 def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation, which is applied to one row after another.
+  """Returns rows after an augmentation, which is applied to one row after another in a loop.
 
-  Under `jax.vmap` every branch of a random choice would be computed for every row. A loop over the
-  rows computes only the branch that each row needs.
-
-  `rows` are columns [B, ...], among them the random keys `KEY`, which the result lacks.
+  The loop computes only the branch of a random choice that a row needs; `jax.vmap` would compute
+  every branch for every row. `rows` are columns [B, ...], among them the random keys `KEY`, which
+  the result lacks.
   """
 
-  def augmented(row: Mapping[str, jax.Array], _: None) -> Example:
-    """Returns one row after the augmentation; `map_rows` also passes None, which is not used."""
+  def augment_row(row: Mapping[str, jax.Array], _: None) -> Example:
+    """Returns one row after the augmentation; `_` is the second argument of `map_rows`."""
     example = dict(row)
-    return _augment(augmentation, example.pop(KEY), example, jax.lax.map)
+    key = example.pop(KEY)
+    return _augment(augmentation, key, example, one_by_one=True)
 
-  return map_rows(augmented, rows, None)
+  return map_rows(augment_row, rows, None)
 
 
 def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation with branches, numbered choices; each image draws one.
+  """Returns rows after an augmentation that draws a branch, such as one corruption, for each image.
 
-  `sequential.by_branch` sorts the images by branch and computes only the drawn branch of each.
-  `rows` are columns [B, ...], among them the keys `KEY`, which the result lacks; images are
-  [B, H, W, C] or [B, V, H, W, C].
+  `by_branch` sorts the images by branch and computes only the drawn branch of each. `rows` are
+  columns [B, ...], among them the random keys `KEY`, which the result lacks; images are
+  [B, H, W, C], or [B, V, H, W, C] if rows have V images.
   """
   rows = dict(rows)
   keys, images = rows.pop(KEY), rows.pop('image')
-  images_per_row = images.shape[1] if images.ndim == 5 else 1
-  if images.ndim == 5:  # each image gets its own key
-    numbers = jnp.arange(images_per_row)
-    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))  # of a key and V numbers
-    keys = jax.vmap(keys_of_row, (0, None))(keys, numbers).ravel()
-  flat = images.reshape(-1, *images.shape[-3:])
-  # the columns of the row of each image
+  images_per_row = images.shape[1] if images.ndim == 5 else 1  # V
+  if images.ndim == 5:  # each image gets its own key, [B · V]
+    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))  # from a key and V numbers
+    keys = jax.vmap(keys_of_row, (0, None))(keys, jnp.arange(images_per_row)).ravel()
+  flat = images.reshape(-1, *images.shape[-3:])  # [B · V, H, W, C]
   columns = {name: jnp.repeat(values, images_per_row, axis=0) for name, values in rows.items()}
-  branches = jax.vmap(augmentation.draw_branch)(keys, columns)
+  branches = jax.vmap(augmentation.draw_branch)(keys, columns)  # of each image
   augmented = by_branch(augmentation.apply_branch, augmentation.branches, branches, keys, flat)
-  # An added column has one branch a row. `Policy` refuses such an augmentation for rows with
-  # several images, so that this is the branch of the row's only image.
+  # An added column has the branch of each row. `Policy` refuses an augmentation with such a column
+  # for rows with several images, so that a row has one branch.
   added = dict.fromkeys(augmentation.added_columns(), branches[::images_per_row])
   return {**rows, **added, 'image': augmented.reshape(images.shape)}
 
 
 def _augment(
-  augmentation: Augmentation,
-  key: jax.Array,
-  example: Example,
-  map_images: Callable[..., Example] = lambda function, numbers: jax.vmap(function)(numbers),
+  augmentation: Augmentation, key: jax.Array, example: Example, one_by_one: bool = False
 ) -> Example:
   """Returns a row after an augmentation, which is applied to each image of a row with several.
 
@@ -161,7 +155,7 @@ def _augment(
     augmentation: the augmentation.
     key: random key of the row.
     example: the row, with `image` [H, W, C] or [V, H, W, C].
-    map_images: applies a function to each of the numbers 0..V − 1 of images and stacks the results.
+    one_by_one: whether V images are augmented in a loop instead of together.
   """
   if example['image'].ndim == 3:
     return _augment_and_check(augmentation, key, example)
@@ -181,7 +175,8 @@ def _augment(
       )
     return augmented
 
-  views = map_images(augment_image, jnp.arange(len(example['image'])))
+  numbers = jnp.arange(len(example['image']))
+  views = jax.lax.map(augment_image, numbers) if one_by_one else jax.vmap(augment_image)(numbers)
   # other columns are equal in all V results
   return {name: value if name == 'image' else value[0] for name, value in views.items()}
 
@@ -219,10 +214,11 @@ def _mirrored_in_groups(groups: jax.Array) -> jax.Array:
   """
   order = jnp.argsort(groups, stable=True)  # the rows sorted by group
   place = jnp.argsort(order)  # of each row when sorted
-  # the group of each row is at the places first, …, end − 1
+  # The group of each row is at the places first, …, last. Its mirror image is as far from `last` as
+  # the row is from `first`.
   first = jnp.searchsorted(groups[order], groups, 'left')
-  end = jnp.searchsorted(groups[order], groups, 'right')
-  return order[first + end - 1 - place]
+  last = jnp.searchsorted(groups[order], groups, 'right') - 1
+  return order[last - (place - first)]
 
 
 def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) -> jax.Array:

@@ -74,9 +74,10 @@ def of_transform(
   """
   transforms.check_names('name', (name,))
   is_rotation = name == transforms.ROTATION
-  # `check_levels` takes both kinds of levels: the kind that is not used gets 1, which is valid
-  severities, angles = ((1,), (level,)) if is_rotation else ((level,), (1,))
-  transforms.check_levels('level', severities, angles)
+  if is_rotation:  # 1 is a valid severity and a valid angle
+    transforms.check_levels('level', severities=(1,), angles=(level,))
+  else:
+    transforms.check_levels('level', severities=(level,), angles=(1,))
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:
