@@ -150,8 +150,8 @@ class AutoAttack(Attack):
     adversarial, is_right = in_turn(
       run, count, logits, stage_keys, images, labels, state['adversarial'], was_right, first=first
     )
-    succeeded = jnp.where(was_right & ~is_right, number, state['stage'])
-    return {'adversarial': adversarial, 'is_right': is_right, 'stage': succeeded}
+    successful_stage = jnp.where(was_right & ~is_right, number, state['stage'])
+    return {'adversarial': adversarial, 'is_right': is_right, 'stage': successful_stage}
 
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
     """Returns the adversarial images, and the observations `stage`, `no_gradient` and `random`.

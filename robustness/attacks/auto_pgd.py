@@ -277,8 +277,9 @@ def _ascend_sparsely(
       best = _select(iterate['loss'] > state.best['loss'], iterate, state.best)
       is_done = may_end & (state.worst['margin'] > 0)
       worst = _select(~is_done & (iterate['margin'] > state.worst['margin']), iterate, state.worst)
-      # a checkpoint comes after every 4 % of the steps, rounded down, but at least one step
-      is_checkpoint = (state.number + 1) % jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int) == 0
+      # every 4 % of the steps, rounded down, but at least one step
+      period = jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int)
+      is_checkpoint = (state.number + 1) % period == 0
       is_sparser = is_checkpoint & (changed(best['x']) < SPARSER_BELOW * state.support)
       reduced = jnp.maximum(state.size / DIVISOR, radius / MAX_REDUCTION)
       return _SparseState(
@@ -343,7 +344,7 @@ def checkpoints(steps: int) -> np.ndarray:
   ends = np.unique([int(np.ceil(round(share * steps, 9))) for share in shares])
   ends = ends[ends <= steps]  # 0, and the steps that end at a checkpoint, counted from 1
   spans = np.zeros(steps, np.int32)
-  spans[ends[1:] - 1] = np.diff(ends)
+  spans[ends[1:] - 1] = np.diff(ends)  # entry 0 is of step 1
   return spans
 
 

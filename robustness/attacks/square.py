@@ -119,8 +119,9 @@ def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
-  # `| 1` adds 1 to even sides
-  return np.minimum(rounded | 1 if smallest == 3 else rounded, min(shape))
+  if smallest == 3:
+    rounded |= 1  # adds 1 to even sides
+  return np.minimum(rounded, min(shape))
 
 
 def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
