@@ -115,20 +115,18 @@ class ClassifierSettings:
   def __post_init__(self) -> None:
     """Raises InputError for a value that is not valid, alone or with the other values."""
     check_fields(self, 'config.classifier')
-    is_valid = {
-      'initial_weights': not self.initial_weights or self.is_trained_here,
-      'std': len(self.mean) == len(self.std),
-      'merge': self.merge == 'max' or self.label_space not in ('', DATA),
-    }
-    valid = {
-      'initial_weights': f"'' unless the network is trained here ({KEYS.classifier.train}=True, no "
-      'config.classifier.weights)',
-      'std': f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}',
-      'merge': f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the "
-      'weights',
-    }
-    for key, phrase in valid.items():
-      require(is_valid[key], f'config.classifier.{key}', getattr(self, key), phrase)
+
+    def rule(key: str, holds: bool, valid: str) -> None:
+      """Raises InputError for the value of `key` unless `holds`; `valid` says what it must be."""
+      require(holds, f'config.classifier.{key}', getattr(self, key), valid)
+
+    valid = f"'' unless the network is trained here ({KEYS.classifier.train}=True, no "
+    valid += 'config.classifier.weights)'
+    rule('initial_weights', not self.initial_weights or self.is_trained_here, valid)
+    valid = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
+    rule('std', len(self.mean) == len(self.std), valid)
+    valid = f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the weights"
+    rule('merge', self.merge == 'max' or self.label_space not in ('', DATA), valid)
 
   @property
   def architecture(self) -> Architecture | None:

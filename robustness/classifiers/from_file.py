@@ -155,7 +155,8 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   """
   images = fixed_images(classifier.input_shape)
   try:
-    first, again = (random_projections(classifier.predict(images)) for _ in range(2))
+    first = random_projections(classifier.predict(images))
+    again = random_projections(classifier.predict(images))
   except (Exception, SystemExit) as error:  # the classifier is the user's and may raise anything
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
@@ -182,8 +183,8 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
 def random_projections(logits: np.ndarray) -> np.ndarray:
   """Returns projections of the logits of N images onto fixed random directions, float64 [N · P].
 
-  For each image, its logits z are projected onto P = `PROJECTIONS` directions u: Σ_c u_c z_c /
-  √classes, rounded to six digits. Of each image the projections follow one another.
+  The logits z of an image are projected onto P = `PROJECTIONS` directions u: Σ_c u_c z_c /
+  √classes, rounded to six digits. The first P numbers are of the first image, and so on.
   """
   # logits far below the largest, such as −∞ for a class that is never predicted, are raised
   logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _MAX_DEPTH)

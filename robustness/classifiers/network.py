@@ -57,12 +57,14 @@ class NetworkWeights:
   is_assumed: bool = False
 
   def for_classes(self, class_names: Sequence[str]) -> Variables:
-    """Returns the weights as initial variables of a training for these classes.
+    """Returns the variables with which a training for the classes `class_names` begins.
 
-    If the classes or their order differ, the last layer is left out, and the training draws it at
-    random. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'. Outputs
-    without names are ImageNet's classes if these include the given ones, and else the given ones in
-    their order, as in an evaluation.
+    They are all weights if the network's outputs are these classes in this order, up to synonyms: a
+    file of ImageNet may have 'tench' for 'n01440764'. Otherwise the last layer is left out, and the
+    training draws it at random.
+
+    Outputs without names are taken for ImageNet's classes if these include all of `class_names`,
+    and for `class_names` if not, as in an evaluation, provided that their number is equal.
     """
     flat = traverse_util.flatten_dict(dict(self.variables))  # {(collection, layer, ...): array}
     last_layer = {path: x for path, x in flat.items() if path[: len(LAST_LAYER)] == LAST_LAYER}

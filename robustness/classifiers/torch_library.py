@@ -117,7 +117,8 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
   elif weights != RANDOM:
     path = expanded(weights)
-  folder = path.parent if path and not path.is_dir() else path
+  # the file `config.json` next to the weights; {} if there is none
+  folder = path if path is None or path.is_dir() else path.parent
   record = folder / CONFIG_FILE if folder else None
   stored = json_files.read(record) if record and record.is_file() else {}
   if stored.get('pretrained_cfg'):
@@ -326,8 +327,8 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
     classes = facts['num_classes']
   elif file:
     # the number of outputs is the length of the head's arrays, 0 if the file has no head
-    arrays, names_of_head = read_arrays(file), (f'{head}.bias', f'{head}.weight')
-    classes = next((len(arrays[name]) for name in names_of_head if name in arrays), 0)
+    arrays, weight = read_arrays(file), f'{head}.weight'
+    classes = len(arrays.get(f'{head}.bias', arrays.get(weight, ())))
   size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
   stored = {'file': str(file), 'num_classes': classes} if file else None
   # the second argument is `pretrained`: weights are read from the file

@@ -73,10 +73,10 @@ class WeightsFile(StoredNetwork):
 
     With a probe, which replaces the logits, the file needs no last layer and no class names.
     """
-    possible = self._possible_classes(images.class_names)
-    names = possible[0]
-    # whether the file decides how many outputs there are
-    is_count_open = self.probe is not None or len(possible) > 1 or not names
+    candidates = self._possible_classes(images.class_names)
+    names = candidates[0]
+    # whether the file decides how many outputs there are, and which list of names fits
+    is_count_open = self.probe is not None or len(candidates) > 1 or not names
     shape = images.shape if images.has_set_size else self._input_shape
     loaded = self._read(shape, None if is_count_open else len(names))
     if is_count_open:
@@ -91,7 +91,7 @@ class WeightsFile(StoredNetwork):
       # the last axis of every array of the last layer is the axis of the outputs
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
       # the first list with a name for each output, or else '0', '1', ...
-      fitting = [classes for classes in possible if len(classes) == count]
+      fitting = [classes for classes in candidates if len(classes) == count]
       names = fitting[0] if fitting else tuple(map(str, range(count)))
       loaded = dataclasses.replace(loaded, variables=variables)
     self.warn(label, loaded)
