@@ -152,10 +152,10 @@ def _results(
   table = _in_order_of_layers(table, layers)
   tables = findings.tables | passes_table(evaluations) | compared.tables | failed.tables
   tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
-  described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-    for c in classifiers
-  ] or [{'label': IMAGES, 'note': NO_CLASSIFIER}]
+  described: list[Facts] = [] if classifiers else [{'label': IMAGES, 'note': NO_CLASSIFIER}]
+  for c in classifiers:
+    layers_of_classifier = list(c.select_layers(study.layers))
+    described.append({'label': c.name, 'layers': layers_of_classifier, **c.provenance})
   return Results(
     study.name,
     classifiers=described,
@@ -196,7 +196,8 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
   for records in later:
     if records.identity['data'] == first.identity['data']:
       names = ('example_id', IMAGE_DIGEST)
-      recorded, expected = ({k: r.column(k) for k in names} for r in (records, first))
+      recorded = {name: records.column(name) for name in names}
+      expected = {name: first.column(name) for name in names}
       require_same_images(recorded, expected, records.directory)
 
 
@@ -242,9 +243,9 @@ def _failures(
   """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  image_shape = evaluated[0][1].image_shape
+  _, first_rows = evaluated[0]  # the images of all classifiers have the same shape
   # {label: int [F, 2], row and view of each of F damaged images}
-  findings, damaged_by_label = failures.findings(study, evaluations, image_shape)
+  findings, damaged_by_label = failures.findings(study, evaluations, first_rows.image_shape)
   for evaluation, (classifier, rows) in zip(evaluations, evaluated, strict=True):
     damaged = damaged_by_label[evaluation.label]
     if not len(damaged) or classifier is None or jax.process_index():
