@@ -236,7 +236,7 @@ class _Run:
         state = self._evaluate_if_due(step, state, progress)
         self._measure_if_due(step, state, progress)
         progress.show(self.newest)
-        self._save_if_due(step, state, stop.due(step))
+        self._save_if_due(step, state, stop.must_stop(step))
       self.checkpoints.wait()  # while SIGTERM is still deferred
       if stop.received:
         raise self._preempted(training.total_steps)

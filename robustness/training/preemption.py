@@ -38,8 +38,8 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
 class StopRequest:
   """A context in which SIGTERM requests the training to stop after a step.
 
-  A signal after the last call of `due` is raised again at the end of the context. Only the main
-  thread can handle signals; in other threads the context has no effect. If several processes train
+  A signal after the last call of `must_stop` is raised again at the end of the context. Only the
+  main thread can handle signals; in others the context has no effect. If several processes train
   one network, JAX handles the signal and makes all of them stop after the same step, because the
   other processes would wait forever for one that stops alone.
   """
@@ -75,7 +75,7 @@ class StopRequest:
     if self.received and kind is None:
       signal.raise_signal(signal.SIGTERM)
 
-  def due(self, step: int) -> bool:
+  def must_stop(self, step: int) -> bool:
     """Returns whether SIGTERM came, so that the training is to stop after this step.
 
     With several processes, all must call it at every step, and it returns True at the same step in

@@ -29,19 +29,12 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
   if settings.steps:
     return settings.steps
   steps = round(settings.epochs * num_examples / settings.batch_size)
-  require(
-    steps >= 1,
-    'config.training.epochs',
-    settings.epochs,
-    f'long enough for one step: at least {settings.batch_size / num_examples:g} '
-    f'({num_examples} examples, batches of {settings.batch_size})',
-  )
-  require(
-    steps <= MAX_STEPS,
-    'config.training.epochs',
-    settings.epochs,
-    f'at most {MAX_STEPS * settings.batch_size / num_examples:g}, which takes {MAX_STEPS} steps',
-  )
+  epochs_of_step = settings.batch_size / num_examples
+  sizes = f'({num_examples} examples, batches of {settings.batch_size})'
+  valid = f'long enough for one step: at least {epochs_of_step:g} {sizes}'
+  require(steps >= 1, 'config.training.epochs', settings.epochs, valid)
+  valid = f'at most {MAX_STEPS * epochs_of_step:g}, which takes {MAX_STEPS} steps'
+  require(steps <= MAX_STEPS, 'config.training.epochs', settings.epochs, valid)
   return steps
 
 
@@ -66,18 +59,10 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   """
   total = total_steps(settings, num_examples)
   warmup = round(settings.warmup_epochs * num_examples / settings.batch_size)
-  require(
-    warmup < total,
-    'config.training.warmup_epochs',
-    settings.warmup_epochs,
-    f'shorter than the training: the warm-up has {warmup:g} steps, the training {total}',
-  )
-  require(
-    settings.lookahead <= total,
-    'config.training.lookahead',
-    settings.lookahead,
-    f'at most {total}, the steps of the training, which would end with its first weights',
-  )
+  valid = f'shorter than the training: the warm-up has {warmup:g} steps, the training {total}'
+  require(warmup < total, 'config.training.warmup_epochs', settings.warmup_epochs, valid)
+  valid = f'at most {total}, the steps of the training, which would end with its first weights'
+  require(settings.lookahead <= total, 'config.training.lookahead', settings.lookahead, valid)
   first_rate = 0.0 if warmup else settings.learning_rate
   if settings.schedule in (PLATEAU, CONSTANT):
     return optax.warmup_constant_schedule(first_rate, settings.learning_rate, warmup)
@@ -92,13 +77,13 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   per_epoch = num_examples / settings.batch_size  # the schedule 'step'
   fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
   are_inside = all(warmup < step < total for step in fall_steps)
-  require(
-    are_inside and len(set(fall_steps)) == len(fall_steps),
-    'config.training.step_epochs',
-    settings.step_epochs,
+  are_distinct = len(set(fall_steps)) == len(fall_steps)
+  valid = (
     f'after the warm-up of {settings.warmup_epochs:g} epochs, before the end and at least a step '
-    f'apart ({per_epoch:g} steps an epoch, {total} in all)',
+    f'apart ({per_epoch:g} steps an epoch, {total} in all)'
   )
+  key = 'config.training.step_epochs'
+  require(are_inside and are_distinct, key, settings.step_epochs, valid)
   rise = optax.linear_schedule(0.0, settings.learning_rate, max(1, warmup))
   fall = optax.piecewise_constant_schedule(
     # `join_schedules` counts the steps of `fall` from the end of the warm-up

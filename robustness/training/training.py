@@ -302,7 +302,7 @@ class Training:
           f'{KEYS.classifier.objective}.{part.name}.column is {name!r}, which is reserved for '
           'a column that training adds: rename the column of the data.'
         )
-      if name not in columns and name not in self.pipeline.policy.added:
+      if name not in columns and name not in self.pipeline.policy.added_columns:
         raise InputError(
           f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '
           f'they have: {", ".join(sorted(columns))}. Set {KEYS.classifier.objective}.{part.name}'
@@ -323,7 +323,7 @@ class Training:
     stated_count = part.describe()[key]  # 0 stands for the number of classes
     num_weights = stated_count or self.num_classes
     # the number of values of a column that need not be read, None for other columns
-    num_groups = {'label': self.num_classes, **self.pipeline.policy.added}.get(column)
+    num_groups = {'label': self.num_classes, **self.pipeline.policy.added_columns}.get(column)
     section = key_name(f'config.classifier.objective.{part.name}')
     if num_groups is None:
       if column not in columns:

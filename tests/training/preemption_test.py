@@ -38,7 +38,7 @@ def test_processes_that_train_together_stop_at_the_step_that_jax_names(monkeypat
   before = signal.getsignal(signal.SIGTERM)
   with StopRequest(2) as stop:
     assert signal.getsignal(signal.SIGTERM) is before, 'the handler is that of JAX'
-    assert [stop.due(step) for step in (5, 6, 7)] == [False, False, True]
+    assert [stop.must_stop(step) for step in (5, 6, 7)] == [False, False, True]
 
 
 def test_a_signal_after_the_last_step_is_raised_again():
@@ -46,7 +46,7 @@ def test_a_signal_after_the_last_step_is_raised_again():
   signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
   try:
     with StopRequest() as stop:
-      assert not stop.due(6)
+      assert not stop.must_stop(6)
       signal.raise_signal(signal.SIGTERM)
       assert received == []
     assert received == [signal.SIGTERM]
