@@ -273,7 +273,7 @@ class AutoAugment(Augmentation):
     """Returns the example with its image [H, W, C] after a random sub-policy."""
     image = example['image']
     height, width = image.shape[:2]
-    compiled, tables = _compiled(self, height, width)
+    possible, tables = _operations_and_tables(self, height, width)
     # A single call draws all numbers, since each call costs as much as an operation. u[0] selects
     # the sub-policy, u[1:3] whether each of its two operations is applied, u[3:5] which of two
     # magnitudes each operation has, and u[5:] row and column of the centre of Cutout for each.
@@ -288,11 +288,11 @@ class AutoAugment(Augmentation):
       centre=operations.uniform_integer(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
     # `fill` has an effect only in 'tensorflow_models', where pixels are transparent until the end
-    return {**example, 'image': compiled.in_sequence(image, drawn, fill=self.vacated)}
+    return {**example, 'image': possible.in_sequence(image, drawn, fill=self.vacated)}
 
 
 @functools.lru_cache
-def _compiled(
+def _operations_and_tables(
   augmentation: AutoAugment, height: int, width: int
 ) -> tuple[operations.Operations, tuple[np.ndarray, ...]]:
   """Returns the operations that can occur, and four tables of all sub-policies, [sub-policies, 2].
@@ -313,9 +313,9 @@ def _compiled(
   # vacated pixels that are transparent are filled at the end, by `AutoAugment.__call__`
   vacated = (0,) if is_transparent else augmentation.vacated
   colours = {'warp_fill': vacated, 'cutout_fill': SQUARE[implementation]}
-  compiled = operations.Operations(names, 'nearest', **colours, transparent=is_transparent)
+  possible = operations.Operations(names, 'nearest', **colours, transparent=is_transparent)
   # steps 2 p and 2 p + 1 are the two operations of sub-policy p
-  return compiled, tuple(column.reshape(-1, 2) for column in columns)
+  return possible, tuple(column.reshape(-1, 2) for column in columns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -388,5 +388,5 @@ class RandAugment(Augmentation):
     centres = operations.uniform_integer(u[2:].T, jnp.array([[height, width]]))
     # values[−1] is the magnitude of another operation: the identity ignores it
     drawn = operations.Drawn(index=index, magnitude=values[index, magnitude_index], centre=centres)
-    compiled = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
-    return {**example, 'image': compiled.in_sequence(image, drawn)}
+    possible = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
+    return {**example, 'image': possible.in_sequence(image, drawn)}

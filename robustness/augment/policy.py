@@ -46,7 +46,7 @@ class Policy:
     return [augmentation.describe() for augmentation in self.augmentations]
 
   @property
-  def added(self) -> dict[str, int]:
+  def added_columns(self) -> dict[str, int]:
     """{name: n} for the columns of integers in [0, n) that the augmentations add to rows."""
     return {name: n for part in self.augmentations for name, n in part.added_columns().items()}
 

@@ -53,19 +53,15 @@ class AlongTraining:
     classifier = dataclasses.replace(self.classifier, variables=variables, provenance=provenance)
     for name, (study, rows) in self.tasks.items():
       folder = self.folder / name / classifier.name / f'step{step}'
-      # results of an earlier, other training have another digest than results of these weights
-      if (folder / JSON_NAME).is_file() and _digest_of_weights(folder) == digest:
-        continue
+      if (folder / JSON_NAME).is_file():
+        measured = Results.read(folder).classifiers[0]
+        if measured.get('sha256') == digest:  # otherwise they are of an earlier, other training
+          continue
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
       records_folder = folder / RECORDS / digest[:8]  # other weights have other records
       results = measure(study, self.execution, [classifier], rows, records_folder)
       if jax.process_index() == 0:
         results.write(folder)
-
-
-def _digest_of_weights(folder: pathlib.Path) -> object:
-  """Returns the SHA-256 of the weights behind the results in a folder; None if they state none."""
-  return Results.read(folder).classifiers[0].get('sha256')
 
 
 def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]) -> Results:
@@ -98,11 +94,11 @@ def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]
     num_facets = table[facets_of(table)].notna().sum(axis=1)
     tables.append(with_facet(table[num_facets <= 1], STEP.name, step))
   _, first = results_by_step[0]  # all steps have the same study, settings and data
-  # one entry per classifier, from its last step
-  entries = [entry for _, results in results_by_step for entry in results.classifiers]
+  # the description of each classifier at its last step, which replaces those of earlier steps
+  described = {c['label']: c for _, results in results_by_step for c in results.classifiers}
   return dataclasses.replace(
     first,
-    classifiers=list({entry['label']: entry for entry in entries}.values()),
+    classifiers=list(described.values()),
     arrays={},
     table=assemble(tables),
     quantities=tuple(dataclasses.replace(q, facets=(*q.facets, STEP)) for q in first.quantities),

@@ -291,7 +291,7 @@ class ClassifierBuilder:
       initial=initial.for_classes(rows.class_names) if initial else {},
     )
     # Groups can be counted now if the rows store their column; `Training` checks the other columns.
-    not_stored, objective = ('label', *recipe.augment.added), recipe.objective
+    not_stored, objective = ('label', *recipe.augment.added_columns), recipe.objective
     if isinstance(objective, GroupObjective) and objective.column not in not_stored:
       training.check_groups(columns_of(rows))
     return training
@@ -388,8 +388,8 @@ class ClassifierBuilder:
       **self.shown_in_training(recipe),
       **{name: value for name, value in optional.items() if value},
     }
-    trained_weights = recipe.trained(variables, self._expected_images(recipe), initial, facts)
-    precision = self.experiment.execution.precision
+    images, precision = self._expected_images(recipe), self.experiment.execution.precision
+    trained_weights = recipe.weights_of_training(variables, images, initial, facts)
     network = recipe.with_weights(self._load(label), trained_weights, precision)
     return network if recipe.probe else self._prepare_for_measurement(network, recipe)
 

@@ -71,7 +71,7 @@ class TrainedModule(TrainedHere):
     return ModuleArchitecture(self.name, network, stages=(), source='', licence='')
 
   @functools.cached_property
-  def start(self) -> ModuleFolder | None:
+  def initial_network(self) -> ModuleFolder | None:
     """The folder `initial_weights`, from the training of a module with arrays of equal shapes."""
     if not self.initial_weights:
       return None

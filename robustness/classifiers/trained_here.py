@@ -29,7 +29,7 @@ class TrainedHere(Network):
     return not section.weights
 
   @functools.cached_property
-  def start(self) -> StoredNetwork | None:
+  def initial_network(self) -> StoredNetwork | None:
     """The classifier kind that reads `initial_weights`; None if training begins with random ones.
 
     Raises:
@@ -38,30 +38,30 @@ class TrainedHere(Network):
     if not self.initial_weights:
       return None
     # the kind of a classifier with these weights that is not trained
-    start = resolve_section(self, weights=self.initial_weights, initial_weights='', train=False)
-    if not isinstance(start, StoredNetwork):
+    network = resolve_section(self, weights=self.initial_weights, initial_weights='', train=False)
+    if not isinstance(network, StoredNetwork):
       raise SettingError(
         KEYS.classifier.initial_weights,
         self.initial_weights,
         valid="a file, a checkpoint folder, the name of published weights, or '' to draw all "
         'weights from the seed',
       )
-    return start
+    return network
 
   @functools.cached_property
   def record(self) -> Weights | None:
     """The description of `initial_weights` if they are published weights, else None."""
-    return self.start.record if self.start else None
+    return self.initial_network.record if self.initial_network else None
 
   @property
   def needs_mean(self) -> bool:
     """Whether only the config can state the normalisation that `initial_weights` need."""
-    return self.start is not None and self.start.needs_mean
+    return self.initial_network is not None and self.initial_network.needs_mean
 
   @property
   def resamples_positions(self) -> bool:
     """Whether the training begins with position embeddings that may have to be resampled."""
-    return self.start is not None and self.has_positions
+    return self.initial_network is not None and self.has_positions
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
     """See `ClassifierKind.check`; it also refuses a config that does not set `train`.
@@ -97,18 +97,19 @@ class TrainedHere(Network):
     initial weights is unfinished or their normalisation is assumed.
     """
     initial = self.initial(images.shape)
-    if self.start and initial:
-      self.start.warn(label, initial)
+    if self.initial_network and initial:
+      self.initial_network.warn(label, initial)
     shapes = self.architecture.variables(len(images.class_names), images.shape)
-    return self.with_shapes(label, self.trained(shapes, images, initial, facts={}), precision)
+    planned = self.weights_of_training(shapes, images, initial, facts={})
+    return self.with_shapes(label, planned, precision)
 
   def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
     """Returns the weights that the training begins with, for images of a shape [H, W, C].
 
     They are read once. None stands for weights that are drawn at random.
     """
-    if self.start and image_shape not in self._initial:
-      self._initial[image_shape] = self.start.read(image_shape)
+    if self.initial_network and image_shape not in self._initial:
+      self._initial[image_shape] = self.initial_network.read(image_shape)
     return self._initial.get(image_shape)
 
   @functools.cached_property
@@ -116,7 +117,7 @@ class TrainedHere(Network):
     """Cache of `initial` by the shape of images."""
     return {}
 
-  def trained(
+  def weights_of_training(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
     """Returns the weights of this network with its class names, normalisation and facts.

@@ -108,9 +108,9 @@ class WeightsFile(StoredNetwork):
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Returns lists of class names; `load` takes the first with as many names as there are outputs.
 
-    It is the list that the file states; or ImageNet's classes, if they include the data's classes;
-    or the data's classes. In the last case ImageNet's classes are a second candidate if predictions
-    are projected onto another label space, the setting `label_space` of the classifier.
+    There is one list: the one that the file states, else ImageNet's classes if they include the
+    data's classes, else the data's classes. In the last case ImageNet's classes are a second list
+    if the classifier's setting `label_space` projects predictions onto another label space.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:
