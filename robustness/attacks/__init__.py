@@ -10,14 +10,13 @@ import jax.numpy as jnp
 import optax
 
 from robustness.attacks import balls
+from robustness.attacks.balls import Scalar as Scalar
 from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry, word
 
 STATISTICS = ('running', 'batch')
 """The values of `Attack.statistics`."""
 Array = jax.Array
-Scalar = Array | float
-"""A number, which may be traced."""
 Logits = Callable[[Array], Array]
 """A pure function from images [B, H, W, C] to logits [B, classes]."""
 

@@ -18,6 +18,8 @@ ORDERS = {'linf': math.inf, 'l2': 2.0, 'l1': 1.0}  # p of the norm ℓp
 NORMS = tuple(ORDERS)
 DUALS = {'linf': 'l1', 'l2': 'l2', 'l1': 'linf'}  # the dual of each norm
 MIN_LENGTH = 1e-12  # lengths in divisors are at least this
+Scalar = jax.Array | float
+"""A number, which may be traced."""
 EXPONENT = np.uint32(0x7F800000)  # the exponent bits of a float32
 
 
@@ -60,7 +62,7 @@ def steepest_direction(gradient: jax.Array, norm: str) -> jax.Array:
   return scaled / jnp.maximum(jnp.linalg.norm(scaled.ravel()), MIN_LENGTH)
 
 
-def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
+def random_points(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar) -> jax.Array:
   """Returns random points in the balls around images [B, H, W, C], clipped to [0, 1].
 
   They are uniform in the cube ('linf') or the ball ('l2') of radius ε. Each image has its key in
@@ -77,9 +79,7 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
   return jnp.clip(images + jax.vmap(point)(keys), 0, 1)
 
 
-def random_shift(
-  keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float
-) -> jax.Array:
+def random_shift(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar) -> jax.Array:
   """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1].
 
   The change is uniform noise scaled to the largest value ε ('linf'), has a direction that is
@@ -110,9 +110,7 @@ def as_image_factors(values: jax.Array) -> jax.Array:
   return values.reshape(-1, 1, 1, 1)
 
 
-def clipped(
-  images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
-) -> jax.Array:
+def clipped(images: jax.Array, change: jax.Array, norm: str, epsilon: Scalar) -> jax.Array:
   """Returns images with their changes projected onto a ball and clipped to [0, 1], [B, H, W, C].
 
   For an image x with the change δ it is x + Π(δ), where Π(δ) is the point of the ball nearest to δ
@@ -125,7 +123,7 @@ def clipped(
   return jnp.clip(images + projected, 0, 1)
 
 
-def _onto_l1(image: jax.Array, change: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+def _onto_l1(image: jax.Array, change: jax.Array, epsilon: Scalar) -> jax.Array:
   """Returns the nearest change with Σ|δ_i| ≤ ε that keeps an image [H, W, C] in [0, 1].
 
   It is sign(δ_i) min(max(|δ_i| − λ, 0), room_i) with the smallest λ ≥ 0 for which the sum is at

@@ -57,7 +57,7 @@ class PGD(Attack):
       change = perturbed + size * direction - images
       return balls.clipped(images, change, self.norm, epsilon)
 
-    start = balls.start(keys, images, self.norm, epsilon) if self.random_start else images
+    start = balls.random_points(keys, images, self.norm, epsilon) if self.random_start else images
     return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, start))
 
 

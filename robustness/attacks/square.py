@@ -73,11 +73,11 @@ class Square(Attack):
     """
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
-    # the functions that make the first change and propose a further one, and the least side
+    # the functions that make the first change and propose a further one, and the least window side
     start, propose, smallest = _stripes, _linf_proposal, 1
     if self.norm != 'linf':
       start = functools.partial(_initial_tiles, self.norm)
-      propose = functools.partial(_moved_mass, self.norm, _patterns(shape, self.norm))
+      propose = functools.partial(_l2_or_l1_proposal, self.norm, _patterns(shape, self.norm))
       smallest = 3
     window_sides = jnp.asarray(sides(shape[:2], smallest))  # by number of halvings
 
@@ -223,7 +223,7 @@ def _initial_tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Arra
   return _with_change(norm, image, change[:height, :width], epsilon)
 
 
-def _moved_mass(
+def _l2_or_l1_proposal(
   norm: str,
   patterns: Array,
   key: Array,
