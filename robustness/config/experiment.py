@@ -126,13 +126,14 @@ class Experiment:
     It is the first section with equal settings: 'config.data', or the section `data` of a task or
     of a classifier.
     """
-    tasks = [name for name, task in self.measurements.items() if task.data == data]
-    labels = [label for label, recipe in self.classifiers.items() if recipe.data == data]
-    if data == self.data or not (tasks or labels):
-      return 'config.data'
-    if tasks:
-      return f'{BATTERY}.{tasks[0]}.data'
-    return f'{self.section_of_classifier(labels[0])}.data'
+    if data != self.data:
+      for name, task in self.measurements.items():
+        if task.data == data:
+          return f'{BATTERY}.{name}.data'
+      for label, recipe in self.classifiers.items():
+        if recipe.data == data:
+          return f'{self.section_of_classifier(label)}.data'
+    return 'config.data'
 
   def section_of_classifier(self, label: str) -> str:
     """Returns the name of the config's section for a classifier, such as

@@ -77,7 +77,7 @@ def findings(
       [label, *line] for line in _image_lines(records, table, row_tally, damaged, names)
     ]
     rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
-  columns = [*next(iter(class_lines), ())]  # the keys of a line
+  columns = list(class_lines[0]) if class_lines else []  # the keys of a line
   tables = {
     AFFECTED_CLASSES: Table(columns, [[*line.values()] for line in class_lines]),
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, image_lines),

@@ -67,9 +67,9 @@ def damaged_pictures(
     stored: the picture in the view, uint8 [H, W, C], if it is in the records, else None.
 
   Returns:
-    uint8 [F, S, H, W, C], S pictures of each row. S is 2, the stored image and the view; it is 1
-    for a study with a single view, which shows only the stored image, and for views that compose
-    several images, which show only the view.
+    uint8 [F, S, H, W, C], S pictures of each row. S is 2: the row as it is stored, and in the view.
+    It is 1 for a study with a single view (only as stored), and for views that compose an image
+    from several (only in the view).
   """
   views = study.views(rows.image_shape)
   shows_view = len(views) > 1

@@ -95,7 +95,7 @@ class Recorded:
   def require_distinct(self) -> None:
     """Raises InputError if some rows are versions, such as corruptions, of the same image."""
     if self.clusters is not None:
-      refuse_versions((BASE,))  # raises, since the records have this column
+      refuse_versions([BASE])  # raises: the records have this column
 
   def top_k(self, k: int) -> list[int]:
     """Returns the values of k for which a top-k accuracy is reported: [1, k], or else [1].

@@ -476,9 +476,9 @@ class HasSmallChanges(Protocol):
   """The interface of a study with perturbations so small that bfloat16 may round them away."""
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns the reason, for an error message, why the precision bfloat16 is refused; '' if not.
+    """Returns words for an error message if rounding to bfloat16 would remove changes of images.
 
-    It says which changes of images rounding would remove, or which setting avoids this.
+    They say which changes these are, or which setting avoids this; '' if all changes remain.
     `image_shape` is None before the images are opened.
     """
 

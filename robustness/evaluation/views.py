@@ -233,7 +233,7 @@ class ViewTable:
       groups = {name: [view] for view, name in reported_views}
       if len(names) > 1:
         groups[ALL_VIEWS] = list(range(len(names)))
-    clean = next(iter(groups.get('clean', ())), None)
+    clean = next(iter(groups.get('clean', ())), None)  # the only view of its group
     return cls(names, clean, groups=groups)
 
   def facets_of(self, name: str) -> Mapping[str, object]:
