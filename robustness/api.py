@@ -366,9 +366,10 @@ def compare(
       raise InputError(f'compare takes results and paths, each an argument, not {entry!r}.')
   if not results:
     raise InputError('compare needs at least two classifiers: give results, or paths of workdirs.')
-  workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
-  # (name, path) of each workdir, in the order of `results`; the loop takes the next one
-  paths_by_name = iter(named_workdirs(workdirs).items())
+  paths = {k: os.fspath(x) for k, x in enumerate(results) if not isinstance(x, Results)}
+  workdirs = [*paths.values()]
+  # {index in `results`: (name, path) of the workdir}
+  named = dict(zip(paths, named_workdirs(workdirs).items(), strict=True))
   labels, studies_by_workdir = list[str](), dict[str, Mapping[str, FinishedStudy]]()
   for k, entry in enumerate(results):
     if isinstance(entry, Results):
@@ -379,7 +380,7 @@ def compare(
       labels += entry.labels
       studies_by_workdir[f'results[{k}]'] = entry.studies()
     else:
-      name, path = next(paths_by_name)
+      name, path = named[k]
       studies_by_workdir[name] = finished_workdir.read(path)
   for label in labels:
     if labels.count(label) > 1:
@@ -526,7 +527,8 @@ def train(
     training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
     if not is_named:
       recipe_settings |= {'module': network, 'image_shape': rows.image_shape}
-    recipe = (TrainedHere if is_named else TrainedModule)(
+    recipe_class: type[TrainedHere] = TrainedHere if is_named else TrainedModule
+    recipe = recipe_class(
       name=network if is_named else 'network',
       train=True,
       augment=as_policy(policy),
@@ -620,14 +622,15 @@ def attack(
     with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
       is_traced = isinstance(images, jax.core.Tracer)
       noise = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
-      bound = as_classifier('', model, noise if is_traced else np.asarray(images), ())
-    logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
+      network = as_classifier('', model, noise if is_traced else np.asarray(images), ())
+    logits = lambda batch: network.apply(network.variables, batch, ())[0]  # noqa: E731
   attack_class = ATTACKS.find(name, 'name')
   section = f'{attack_class.section}.{attack_class.name}'
   try:
     outputs = jax.eval_shape(logits, images)
   except jax.errors.JAXTypeError as error:  # a function of NumPy cannot be traced
     raise without_gradient(Model(model).label) from error
+  # 1 for outputs without an axis of classes, or with an empty one, which `check_logits` refuses
   num_classes = max([1, *getattr(outputs, 'shape', ())[1:2]])
   check_logits('the model', outputs, len(images), num_classes)
   check_integers('labels', labels, (len(images),), range(num_classes))
@@ -669,12 +672,13 @@ def apply_policy(
       f'labels have the shape {labels.shape}; give a class, or a row of targets, for each of '
       f'{len(images)} images.'
     )
-  name, labels = ('target', labels.astype(jnp.float32)) if labels.ndim == 2 else ('label', labels)
-  batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
+  column = 'target' if labels.ndim == 2 else 'label'
+  labels = labels.astype(jnp.float32) if labels.ndim == 2 else labels
+  batch = {'image': images, column: labels, 'example_id': jnp.arange(len(images))}
   try:
     augment = without_global_draws(as_policy(policy))
     augmented = augment(batch, jax.random.bits(as_key(key)), jnp.int32(0))
   except KeyError as error:  # an augmentation needs the column 'target', and there is 'label'
     fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
     raise InputError(f'the policy needs the column {error}: {fix}.') from error
-  return augmented['image'], augmented[name]
+  return augmented['image'], augmented[column]

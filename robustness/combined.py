@@ -55,7 +55,7 @@ def join_tasks(
 def mean_over_seeds(by_seed: Mapping[int, Results]) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and their means without this facet.
 
-  A table that is no estimates is included if it is equal in all seeds; arrays are not. A mean has
+  Other tables are included if they are equal in all seeds; arrays are left out. A mean has
   Student's interval at the confidence of its estimates.
 
   Args:
@@ -193,5 +193,7 @@ def _note_of_mean(notes: Mapping[int, str], seeds: Sequence[int], is_constant: b
     remarks = [next(iter(notes.values()))]
   lacking = [str(seed) for seed in seeds if seed not in notes]
   without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
-  few = f'{TOO_FEW_SEEDS}, {len(notes)}' if len(notes) < FEWEST_SEEDS else ''
-  return '; '.join(filter(None, (*remarks, without, NO_SPREAD if is_constant else few)))
+  why_no_interval = f'{TOO_FEW_SEEDS}, {len(notes)}' if len(notes) < FEWEST_SEEDS else ''
+  if is_constant:
+    why_no_interval = NO_SPREAD
+  return '; '.join(filter(None, (*remarks, without, why_no_interval)))

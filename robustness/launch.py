@@ -73,10 +73,9 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
-    # A folder for each of several seeds, or the workdir itself.
-    experiment_by_folder = {
-      log.path / workdir.seed_folder(seed): experiment.with_seed(seed) for seed in seeds
-    } or {log.path: experiment}
+    experiment_by_folder = {} if seeds else {log.path: experiment}
+    for seed in seeds:
+      experiment_by_folder[log.path / workdir.seed_folder(seed)] = experiment.with_seed(seed)
     with phase('images and checks of the config'):
       builders = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')

@@ -324,8 +324,9 @@ class Results:
   @property
   def over_seeds(self) -> Results:
     """The results without the estimates of single seeds; unchanged if the run has one seed."""
-    means = dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
-    return means if SEED in self.table.columns else self
+    if SEED not in self.table.columns:
+      return self
+    return dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
 
   @property
   def false_discovery_rate(self) -> float:
