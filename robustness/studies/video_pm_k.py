@@ -4,7 +4,7 @@ An anchor is a labelled frame of a video. Its neighbors are the frames of the sa
 frames of it, and an anchor with its neighbors is a neighbor set. pm-k is the share of sets in which
 every frame is classified right. Each distinct frame is shown to the classifier once. All estimates
 are computed from the recorded outputs, so that another k or another rule for labels needs no
-classifier. Intervals resample videos, or sets if the videos are unknown.
+classifier. Intervals resample videos; sets with a common frame count as one video.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021; Gu et al., Using
 Videos to Evaluate Image Model Robustness, 2019, for `conditional_accuracy`.

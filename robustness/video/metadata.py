@@ -27,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
 
 from robustness.core import json_files
 from robustness.core.atomic_files import write_atomically
@@ -127,10 +129,21 @@ class NeighborSets:
 
   @functools.cached_property
   def videos(self) -> np.ndarray | None:
-    """The number of the video of each set, int [A]; None if no two sets are from one video."""
+    """The number of the video of each set, int [A]; None if no two sets are from one video.
+
+    Sets with a common frame are from one video, even if no path names it.
+    """
     # A frame without a folder is a video by itself.
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
-    distinct, numbers = np.unique(names, return_inverse=True)
+    sources, source = np.unique(names, return_inverse=True)
+    # A graph of all frames and then all sources; edges lead from the anchor of each set to its
+    # source and to its neighbors.
+    first = np.concatenate([self.anchors, self.anchors[self.pairs.group]])
+    second = np.concatenate([len(self.frames) + source, self.pairs.frame])
+    size = len(self.frames) + len(sources)
+    graph = scipy.sparse.coo_array((np.ones(len(first)), (first, second)), shape=(size, size))
+    _, component = connected_components(graph, directed=False)
+    distinct, numbers = np.unique(component[self.anchors], return_inverse=True)
     return numbers if len(distinct) < len(names) else None
 
   @property

@@ -48,6 +48,18 @@ def test_clips_cut_from_one_video_of_youtube_are_of_one_video():
   assert metadata.from_mappings(SETS, LABELS).videos is None
 
 
+def test_sets_with_a_common_frame_are_of_one_video():
+  """Frames without folders, as those of arrays, do not name their videos."""
+  frames = [f'{number}.jpg' for number in range(1, 8)]
+  neighbors = {'1.jpg': ['2.jpg'], '3.jpg': ['2.jpg', '4.jpg'], '5.jpg': ['4.jpg'], '7.jpg': []}
+  sets = metadata.from_mappings(neighbors | {'6.jpg': ['7.jpg']}, dict.fromkeys(frames, [0]))
+  assert sets.videos is not None
+  first, second, third, alone, sixth = sets.videos.tolist()
+  assert first == second == third != alone == sixth
+  apart = metadata.from_mappings({'1.jpg': ['2.jpg'], '3.jpg': []}, dict.fromkeys(frames, [0]))
+  assert apart.videos is None
+
+
 def test_a_neighbor_has_its_labels_or_those_of_its_anchor():
   sets = metadata.from_mappings(SETS, LABELS)
   assert sets.pair_labels().tolist() == [[1, -1], [2, -1]]
