@@ -5,7 +5,6 @@ from unittest import mock
 import jax
 import numpy as np
 import pytest
-from scipy import special
 
 from robustness.evaluation.records import Records
 from robustness.evaluation.views import Views, stored_view
@@ -81,14 +80,6 @@ def test_records_do_not_depend_on_shards_and_devices(create, batch_size, views, 
   expected = columns(evaluator(classifier=native), tmp_path / 'native')
   runner = evaluator(create(), classifier=callable_of(native))
   assert_same(columns(runner, tmp_path / 'callable', batch_size, views), expected)
-
-
-def test_probabilities_are_recorded_like_logits(tmp_path):
-  native = tiny_classifier()
-  logits = callable_of(native).host_function
-  classifier = wrapped(lambda x: special.softmax(logits(x), -1), outputs='probabilities')
-  recorded = columns(evaluator(classifier=classifier), tmp_path / 'callable')
-  assert_same(recorded, columns(evaluator(classifier=native), tmp_path / 'native'))
 
 
 def test_a_resumed_run_calls_the_function_only_for_missing_shards(tmp_path):
