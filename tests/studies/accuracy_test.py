@@ -41,17 +41,6 @@ def test_two_classifiers_are_compared_in_pairs():
   assert row.p == pytest.approx(stats.binomtest(lost, lost + gained).pvalue)
 
 
-def test_stored_versions_of_an_image_are_one_cluster(tmp_path):
-  base = np.arange(40).repeat(15)  # all 15 versions of an image have the same answer
-  arrays = {'rank': np.where(base[:, None] % 3, 0, 1), 'example_id': np.arange(600)}
-  labels = {'label': np.zeros(600, int), 'base_id': base}
-  evaluation = made(tmp_path / 'net', {**arrays, **labels}, classes=['a', 'b'])
-  accuracy = estimate(table_of(Accuracy(), [evaluation]), 'net', 'top1_accuracy')
-  assert (accuracy.n, accuracy.clusters) == (600, 40)
-  assert accuracy.high - accuracy.low > 0.25, 'as wide as of 40 images'
-  np.testing.assert_array_equal(Accuracy().by_row(evaluation.records, SHAPE).units, base)
-
-
 def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
   """Top-5 of two classes would be 1.0 whatever the classifier."""
   rank, labels = np.array([[0], [1], [0], [1], [0], [0]], np.int32), np.array([0, 0, 1, 1, 1, 1])

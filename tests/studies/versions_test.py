@@ -37,6 +37,7 @@ def answers(folder, study):
 
 @cases(
   'study, quantity, facets',
+  (Accuracy(), 'top1_accuracy', {}),
   (FourierAttack(window=3, queries=2), 'error', {'queries': 1}),
   (FlipRate(corruptions=('fog',), frames=3), 'flip_rate', {}),
   (FrequencyShortcuts(sets=3, grids=(2, 4)), 'accuracy_when_whole', {'class': 'a'}),
