@@ -70,14 +70,6 @@ def test_a_name_sets_the_quantities_of_a_path_apart(tmp_path):
   assert {*table.second} == {FOG.words, f'other: {CLEAN.words}', f'other: {FOG.words}'}
 
 
-def test_a_label_of_another_network_gets_the_name_of_its_folder(tmp_path):
-  first = write(tmp_path / 'first')
-  write(tmp_path / 'second', classifiers=[{'label': name, 'sha256': 'x'} for name in 'abcdef'][:1])
-  correlated(tmp_path, first, str(tmp_path / 'second'))
-  rows = Results.read(tmp_path / 'out').tables['values of the networks'].rows
-  assert [row[0] for row in rows] == [*NAMES, 'second: a']
-
-
 def test_networks_of_folders_with_one_name_stay_apart(tmp_path):
   paths = [
     write(tmp_path / parent / 'run', classifiers=[{'label': 'a', 'sha256': parent}])
