@@ -241,21 +241,6 @@ def test_files_are_deleted_with_the_results_if_there_is_no_workdir(tmp_path, mon
   assert not any(tmp_path.iterdir())
 
 
-def test_numbers_do_not_depend_on_batches_and_devices():
-  options = [
-    {},
-    {'batch_size': np.int64(5), 'seed': np.uint8(0)},
-    {'devices': jax.local_devices()[:1]},
-  ]
-  tables = [
-    robustness.measure(
-      'corruption_error', tiny_classifier(), ROWS, corruptions=('fog',), **option
-    ).table
-    for option in options
-  ]
-  assert all(table.equals(tables[0]) for table in tables)
-
-
 def test_predictions_of_a_model_are_projected_onto_a_label_space():
   imagenet, video = (label_space.get(name).class_names for name in ('imagenet', 'imagenet_vid'))
   weights = np.random.default_rng(2).normal(size=(IMAGES[0].size, len(imagenet)))
@@ -274,11 +259,14 @@ def test_predictions_of_a_model_are_projected_onto_a_label_space():
   assert results.value('top1_accuracy').value == pytest.approx((predicted == LABELS).mean())
 
 
-def test_a_study_and_its_parts_may_be_objects():
+def test_a_study_and_its_parts_may_be_objects_and_batches_and_devices_change_no_number():
   by_name = robustness.measure(
     'attack_error', tiny_classifier(), ROWS, attacks=('pgd',), attack={'pgd': {'steps': 3}}
   )
-  by_object = robustness.measure('attack_error', tiny_classifier(), ROWS, attacks=[PGD(steps=3)])
+  options = {'batch_size': np.int64(5), 'seed': np.uint8(0), 'devices': jax.local_devices()[:1]}
+  by_object = robustness.measure(
+    'attack_error', tiny_classifier(), ROWS, attacks=[PGD(steps=3)], **options
+  )
   assert by_object.table.equals(by_name.table)
   message = r"It is now attack=\{'ATTACK': \{'steps': 3\}\}, of each ATTACK"
   refused(message, robustness.measure, 'attack_error', tiny_classifier(), ROWS, steps=3)
