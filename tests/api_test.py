@@ -410,15 +410,6 @@ def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_
   assert robustness.train(Mean(), images, labels, **options).predict(images).shape == (24, 2)
 
 
-def test_a_training_is_not_resumed_with_other_arrays(tmp_path):
-  options = {'epochs': 1, 'batch_size': len(LABELS), 'workdir': tmp_path / 'run'}
-  trained = robustness.train(Mean(), IMAGES, LABELS % 2, **options)
-  again = robustness.train(Mean(), IMAGES, LABELS % 2, **options)
-  np.testing.assert_array_equal(trained.predict(IMAGES), again.predict(IMAGES))
-  for images, labels in ((IMAGES[::-1], LABELS % 2), (IMAGES, 1 - LABELS % 2)):
-    refused('sha256', robustness.train, Mean(), images, labels, **options)
-
-
 @cases(
   'options, message',
   ({'network': linear}, 'network is a function; it must be a module of Linen'),
@@ -521,13 +512,18 @@ def test_weights_of_a_module_are_not_those_of_another_one_of_equal_shapes(tmp_pa
   refused('train=False by default', robustness.train, Curved('relu'), *data, epochs=1, batch_size=8)
 
 
-@pytest.mark.parametrize('changed', ['images', 'site'])
-def test_a_training_on_rows_with_facts_is_not_resumed_with_other_rows(changed, tmp_path):
+@cases('changed, facts', ('images', {'set': 1}), ('labels', {}), ('site', {'set': 1}))
+def test_a_training_is_not_resumed_with_other_rows(changed, facts, tmp_path):
   images, site = np.random.default_rng(0).random((8, 4, 4, 3), np.float32), np.arange(8) // 4
-  rows = ArrayRows(images, np.arange(8) % 2, ('a', 'b'), columns={'site': site}, facts={'set': 1})
-  other = {'images': {'images': images[::-1]}, 'site': {'columns': {'site': 1 - site}}}[changed]
+  rows = ArrayRows(images, np.arange(8) % 2, ('a', 'b'), columns={'site': site}, facts=facts)
+  other = {
+    'images': {'images': images[::-1]},
+    'labels': {'labels': 1 - rows.labels},
+    'site': {'columns': {'site': 1 - site}},
+  }[changed]
   options = {'epochs': 1, 'batch_size': 8, 'balanced': 'site', 'workdir': tmp_path}
-  robustness.train(Mean(), rows, **options)
+  trained, again = (robustness.train(Mean(), rows, **options) for _ in range(2))
+  np.testing.assert_array_equal(trained.predict(images), again.predict(images))
   refused('sha256', robustness.train, Mean(), dataclasses.replace(rows, **other), **options)
 
 
