@@ -48,8 +48,12 @@ def recorded(directory, parallel, batch_size, chunk, classifier=None, views=VIEW
   return records
 
 
-@pytest.mark.parametrize('create', PARALLELS)
-@cases('batch_size, chunk', (8, 2), (24, 5), (0, 0))
+@cases(
+  'create, batch_size, chunk',
+  *((create, 8, 2) for create in PARALLELS),
+  (PARALLELS[0], 24, 5),
+  (PARALLELS[-1], 0, 0),
+)
 def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp_path):
   records = recorded(tmp_path, create(), batch_size, chunk)
   images = tiny_rows(ROWS).images
@@ -108,7 +112,7 @@ def test_sums_of_the_largest_values_do_not_overflow():
 
 
 def test_rows_of_padding_do_not_count_in_sums():
-  values, mask = jnp.asarray([[1.0, -5.0], [2.0, np.nan]]), jnp.asarray([[True, False]] * 2)
+  values, mask = jnp.asarray([[1.0, 5.0], [2.0, np.nan]]), jnp.asarray([[True, False]] * 2)
   sums = jax.vmap(measurements.split_sum)(values, mask)[:, 0]
   total, outside = measurements.combine(np.asarray(sums)[:, None])
   assert sums.shape == (2, 3)
