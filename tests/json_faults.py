@@ -18,6 +18,8 @@ DAMAGE = {
   'a text': lambda text: b'"x"',
 }
 """Functions that damage the bytes of a file, by the name of the damage."""
+KINDS_OF_DAMAGE = 'cut short', 'a text'
+"""One damage that leaves no JSON and one that leaves another value, for readers by `json_files`."""
 
 
 def changed(document: Any) -> Iterator[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.video import answers, boxes, building, metadata, predictions
-from tests.json_faults import DAMAGE, changed
+from tests.json_faults import DAMAGE, KINDS_OF_DAMAGE, changed
 from tests.refusals import in_one_line_or_not_at_all, refused
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
@@ -92,11 +92,9 @@ def test_another_value_in_any_place_is_no_traceback(tmp_path, name):
 
 
 @pytest.mark.parametrize('name', CASES)
-@pytest.mark.parametrize('damage', DAMAGE)
+@pytest.mark.parametrize('damage', KINDS_OF_DAMAGE)
 def test_a_damaged_file_is_one_line(tmp_path, name, damage):
   document, read = CASES[name]
   file = tmp_path / pathlib.Path(name).name
   file.write_bytes(DAMAGE[damage](json.dumps(document).encode()))
-  if damage == 'a list' and isinstance(document, list):
-    return
   assert '\n' not in refused(re.escape(file.name), read, file)
