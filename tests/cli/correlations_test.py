@@ -14,6 +14,7 @@ from robustness.estimates.table import assemble
 from robustness.results import DIGEST_OF_IMAGES, WHICH_NUMBERS, Results, Table
 from tests.refusals import refused
 
+pytestmark = pytest.mark.usefixtures('undrawn')
 CLEAN = declare_accuracy('clean_accuracy', 'accuracy on clean images', headline=True)
 FOG = declare_error('error', 'error in fog', headline=True)
 NAMES = tuple('abcdef')
@@ -48,7 +49,8 @@ def correlated(tmp_path, *paths) -> pd.DataFrame:
   return Results.read(tmp_path / 'out').table
 
 
-def test_ranks_are_of_better_networks_over_several_folders(tmp_path, capsys):
+def test_ranks_are_of_better_networks_over_several_folders(tmp_path, capsys, monkeypatch):
+  monkeypatch.undo()  # draws the figure
   (tmp_path / 'board').mkdir()
   write(tmp_path / 'board' / 'clean', (CLEAN,))
   write(tmp_path / 'board' / 'fog', (FOG,), NAMES[:5])

@@ -17,6 +17,7 @@ from tests import finished_runs
 from tests.cases import cases
 from tests.commands import ROOT
 
+pytestmark = pytest.mark.usefixtures('undrawn')
 NUM_RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
 
 
@@ -45,7 +46,10 @@ def change(folder, edit):
   finished_runs.edit(folder / 'results.json', edit)
 
 
-def test_entries_on_the_same_images_are_ranked_and_paired(board, tmp_path_factory, capsys):
+def test_entries_on_the_same_images_are_ranked_and_paired(
+  board, tmp_path_factory, capsys, monkeypatch
+):
+  monkeypatch.undo()  # draws the figures
   out = tmp_path_factory.mktemp('site')
   assert main(['leaderboard', str(board), f'--out={out}']) == 0
   tasks = Results.read(out).by_task
@@ -114,7 +118,6 @@ def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('undrawn')
 def test_an_added_run_is_ranked_as_its_workdir_and_is_smaller(board, tmp_path_factory, capsys):
   small, sites = tmp_path_factory.mktemp('small'), tmp_path_factory.mktemp('sites')
   names = ('poor', 'fair', 'good')
@@ -162,7 +165,6 @@ def test_an_entry_that_lacks_shards_is_refused(board, capsys):
   assert 'good: ' in error and 'lacks shards' in error
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_ratios_to_the_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
   for name in ('one', 'two'):
     results = {name: np.arange(60).reshape(12, 5) % 3 > 0}
@@ -172,7 +174,6 @@ def test_ratios_to_the_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
   assert {*Results.read(tmp_path / 'site').table['quantity']} == {'rank', 'error', 'accuracy'}
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_results_that_rank_nothing_are_no_entry_and_keep_none_from_the_page(board, capsys):
   shutil.copytree(board / 'elsewhere', board / 'nothing')
 

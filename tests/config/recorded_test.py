@@ -122,6 +122,7 @@ def test_values_in_place_of_sections_are_kept_for_the_check_to_refuse():
   assert recorded(damaged)['classifiers'] == {'a': 5, 'b': {}}
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_a_config_with_all_sections_describes_the_same_workdir(tmp_path):
   """A workdir takes a config with all sections, as written before, and its recorded config."""
   config = runs.shrunk('accuracy', 'own', {'classifier.weights': 'random'})

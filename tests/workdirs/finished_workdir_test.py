@@ -49,6 +49,7 @@ def test_a_task_of_a_battery_is_matched_with_its_records(workdir):
   refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_commands_read_workdirs_whose_data_have_keys_of_an_earlier_version(tmp_path, capsys):
   workdir = finished_runs.write(tmp_path / 'run', CORRECT)
   rewrite(workdir, data={'source': 'tfds', 'name': 'cifar10', 'path': '', 'canvas': 0})
