@@ -173,27 +173,6 @@ def test_a_frame_is_one_row_with_all_its_sets_and_labels(tmp_path):
   assert single_labels.labels.tolist() == [0, 3], 'frames of one label each have one axis'
 
 
-def test_every_pair_of_the_released_metadata_is_in_the_columns_once(
-  shared_dir, tmp_path, monkeypatch
-):
-  folder = shared_dir / 'data/imagenet_vid_robust'
-  if not folder.is_dir():
-    pytest.skip('needs the released metadata')
-  monkeypatch.setattr(video_neighbors, '_is_file', lambda root, path: True)
-  frames = video_neighbors.load(folder, str(tmp_path))
-  sets = metadata.read(folder)
-  group_id, offset = frames.columns['group_id'], frames.columns['offset']
-  rows, slots = np.nonzero((group_id >= 0) & (offset != 0))
-  names = [frames.paths[row] for row in rows]
-  pairs = set(zip(group_id[rows, slots], names, offset[rows, slots], strict=True))
-  expected = {(g, sets.frames[f], o) for g, f, o in zip(*sets.pairs, strict=True)}
-  # 21,070 pairs of 1,109 anchors are in the released metadata.
-  assert pairs == expected and len(pairs) == len(rows) == 21_070
-  assert (frames.num_anchors, int(frames.columns['anchor'].sum())) == (1109, 1109)
-  assert frames.class_names == label_space.get('imagenet_vid').class_names
-  assert len(np.unique(frames.choose(100, 0))) == len(frames.choose(100, 0)) > 1000
-
-
 def test_a_subset_takes_complete_sets_and_those_that_share_frames(tmp_path):
   frames = load_frames(write_sets(tmp_path))
   group_id = frames.columns['group_id']
