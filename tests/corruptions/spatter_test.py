@@ -151,13 +151,7 @@ def test_canny_and_relief_are_those_of_the_loops(height, width, sigma):
   np.testing.assert_array_equal(jax.jit(spatter.relief)(levels), relief)
 
 
-def test_weak_edges_need_a_strong_one_and_a_plane_of_one_level_is_not_equalised():
-  ramp = np.zeros((12, 20), np.int32)
-  ramp[:, 10:] = np.linspace(20, 60, 12).astype(np.int32)[:, None]
-  edge = np.asarray(canny(ramp))
-  size = np.abs(np.asarray(spatter._gradient(jnp.asarray(ramp))[0]))[:, 9:11].max(1)
-  assert (size <= spatter.HIGH).any() and edge.any(1)[size > spatter.LOW].all()
-  assert not np.asarray(canny(np.where(ramp > 0, 20, 0))).any()
+def test_a_plane_of_one_level_is_not_equalised():
   np.testing.assert_array_equal(spatter.equalise(jnp.full((3, 3), 20), 21), np.full((3, 3), 20))
 
 

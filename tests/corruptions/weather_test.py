@@ -108,21 +108,6 @@ def test_fog_leaves_black_and_covers_oblong_images():
   assert ours.shape == (33, 100, 1) and float(ours.std()) > 0.02
 
 
-@pytest.mark.slow
-def test_clouds_are_rougher_where_they_decay_less():
-  """Roughness is the share of energy at frequencies of 3 or more on both axes, of 20 maps."""
-  draws = jax.random.uniform(jax.random.key(0), (20, 32**2 - 1), minval=-1, maxval=1)
-  frequency = np.abs(np.fft.fftfreq(32) * 32)
-  high = (frequency[:, None] >= 3) & (frequency[None, :] >= 3)
-  shares = []
-  for decay in (3.0, 2.0, 1.4):
-    maps = np.asarray(jax.jit(jax.vmap(lambda d, decay=decay: weather.plasma(d, decay)))(draws))
-    assert maps.min() == 0 and maps.max() == 1
-    energy = np.abs(np.fft.fft2(maps - maps.mean((1, 2), keepdims=True))) ** 2
-    shares.append((energy * high).sum() / energy.sum())
-  assert shares[0] < shares[1] < shares[2] < 0.06
-
-
 def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
   """Returns a picture resized bilinearly without smoothing, centres aligned, rounded to levels."""
   size = [round(n * factor) for n in picture.shape[:2]]
