@@ -11,9 +11,9 @@ import scipy.stats
 from robustness.corruptions import noise
 from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.corruption import Strength
-from robustness.corruptions.names import SEVERITIES
 
-SIDES = (32, 64, 224)
+SIDES, ENDS = (32, 224), (1, 5)
+"""Sizes of images and severities: a table of constants each, which one program takes."""
 LEVEL = 1e-4
 """Significance of each test of a distribution. Keys are fixed, so that a pass stays a pass."""
 
@@ -36,7 +36,7 @@ def noisy_flat(name: str, value: float, severity: int, side: int, size: int = 16
 
 
 @pytest.mark.parametrize('side', SIDES)
-@pytest.mark.parametrize('severity', SEVERITIES)
+@pytest.mark.parametrize('severity', ENDS)
 def test_gaussian_noise_is_normal(side, severity):
   sigma = TABLES[side]['gaussian_noise']['sigma'][severity - 1]
   delta = noisy_flat('gaussian_noise', 0.5, severity, side) - 0.5
@@ -48,7 +48,7 @@ def test_gaussian_noise_is_normal(side, severity):
 
 
 @pytest.mark.parametrize('side', [32, 64])
-@pytest.mark.parametrize('severity', SEVERITIES)
+@pytest.mark.parametrize('severity', ENDS)
 def test_speckle_noise_scales_with_the_value(side, severity):
   sigma = TABLES[side]['speckle_noise']['sigma'][severity - 1]
   for value in (0, 0.1, 0.5):
@@ -58,7 +58,7 @@ def test_speckle_noise_scales_with_the_value(side, severity):
 
 
 @pytest.mark.parametrize('side', SIDES)
-@pytest.mark.parametrize('severity', SEVERITIES)
+@pytest.mark.parametrize('severity', ENDS)
 def test_impulse_noise_replaces_elements_at_the_rate(side, severity):
   rate = TABLES[side]['impulse_noise']['rate'][severity - 1]
   out = noisy_flat('impulse_noise', 0.25, severity, side)
@@ -95,7 +95,7 @@ def assert_poisson(counts: np.ndarray, rate: float, limit: float) -> None:
   assert scipy.stats.chisquare(observed, expected).pvalue > LEVEL
 
 
-@pytest.mark.parametrize('side', [32, 64, 224, 299])
+@pytest.mark.parametrize('side', SIDES)
 @pytest.mark.parametrize('value', [1 / 255, 37 / 255, 128 / 255, 0.9, 0.31234, 0.0007])
 def test_shot_noise_is_poisson(side, value):
   for severity in (1, 3, 5):
