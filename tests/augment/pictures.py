@@ -10,17 +10,14 @@ import pytest
 from PIL import Image
 
 
-def real(side, count=4):
-  """Returns pictures of CIFAR-10 (32 pixels) or ImageNet (224), or skips the test.
-
-  They are Pillow images of side × side pixels in RGB.
-  """
+def real(count=4):
+  """Returns pictures of ImageNet as Pillow images of 224 pixels in RGB, or skips the test."""
   spec = importlib.util.find_spec('foolbox')
   if spec is None or not spec.submodule_search_locations:
     pytest.skip("needs foolbox's pictures (pip install '.[imagenet]')")
   folder = pathlib.Path(spec.submodule_search_locations[0]) / 'data'
-  files = sorted(folder.glob({32: 'cifar10_*', 224: 'imagenet_*'}[side]))[:count]
-  return [Image.open(file).convert('RGB').resize((side, side)) for file in files]
+  files = sorted(folder.glob('imagenet_*'))[:count]
+  return [Image.open(file).convert('RGB').resize((224, 224)) for file in files]
 
 
 def seeded(height, width, count=3):
