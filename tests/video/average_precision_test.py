@@ -177,17 +177,6 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor():
     assert interval == pytest.approx((0, 1) if expected < 1 else (np.nan, np.nan), nan_ok=True)
 
 
-def test_precision_falls_as_k_grows():
-  members = {f'v{v:02d}/10.jpg': [f'v{v:02d}/{n}.jpg' for n in (8, 9, 11, 12)] for v in range(12)}
-  sets = metadata.from_mappings(members, dict.fromkeys(members, [0]))
-  truth, detections = random_boxes(7, images=60)
-  everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)])
-  pairs = zip(vars(truth).values(), vars(everywhere).values(), strict=True)
-  joined = Boxes(*(np.append(values, other, 0) for values, other in pairs if values is not None))
-  near, far = (detection_pm_k(sets, joined, detections, Scoring(k)) for k in (1, 2))
-  assert far.worst.value < near.worst.value < near.anchor.value == far.anchor.value
-
-
 def test_boxes_are_cut_at_the_borders_of_their_images():
   boxes([(0, 1, 0, 0, 102, 50)]).clip(np.array([[100.0, 50.0]]), str)
   sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
