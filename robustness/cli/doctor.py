@@ -119,8 +119,12 @@ def data() -> Iterator[tuple[str, str]]:
 
 
 def is_installed(module: str) -> bool:
-  """Returns whether a top-level module can be imported, without importing it."""
-  return importlib.util.find_spec(module) is not None
+  """Returns whether a top-level module is installed, without importing it.
+
+  A folder of the same name without code, such as one with logs, is importable, but no installation.
+  """
+  spec = importlib.util.find_spec(module)
+  return spec is not None and spec.origin is not None
 
 
 def _installation_state(modules: tuple[str, ...], use: str) -> str:

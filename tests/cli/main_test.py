@@ -71,6 +71,14 @@ def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, m
   assert set(doctor.EXTRAS) == set(project['optional-dependencies'])
 
 
+def test_the_doctor_takes_no_folder_without_code_for_a_package(tmp_path, monkeypatch):
+  (tmp_path / 'wandb_of_runs').mkdir()  # as the logs that some packages write where a run begins
+  (tmp_path / 'module_of_ours.py').write_text('')
+  monkeypatch.syspath_prepend(tmp_path)
+  assert doctor.is_installed('module_of_ours') and doctor.is_installed('numpy')
+  assert not doctor.is_installed('wandb_of_runs')
+
+
 @cases(
   'arguments, message',
   (['docter'], "did you mean 'doctor'"),
