@@ -59,18 +59,20 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
   """Returns the array of one file in an archive.
 
   Raises:
-    ValueError: the size of the file does not fit the array's shape and type.
+    ValueError: it holds Python objects, or its size does not fit the array's shape and type.
   """
   with archive.open(info) as member:
     version = np.lib.format.read_magic(member)
     if version not in _HEADER_READERS:
       raise ValueError(f'{info.filename} has the format {version} of .npy')
-    shape, _, dtype = _HEADER_READERS[version](member)
+    shape, is_fortran_order, dtype = _HEADER_READERS[version](member)
+    if dtype.hasobject:
+      raise ValueError(f'{info.filename} holds Python objects')
     stated, actual = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
-    if stated != actual and not dtype.hasobject:  # arrays of objects are refused below
+    if stated != actual:
       raise ValueError(f'{info.filename} states {stated:,} bytes and holds {actual:,}')
-  with archive.open(info) as member:  # from the start: `read_array` reads the header again
-    return np.lib.format.read_array(member, allow_pickle=False)
+    content = bytearray(member.read())  # of which an array can be changed
+  return np.ndarray(shape, dtype, content, order='F' if is_fortran_order else 'C')
 
 
 def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
