@@ -52,6 +52,8 @@ PICTURE, TOTAL = 'picture/', 'total/'
 TIE_RANKS = RANK_FIRST, RANK_LAST = 'rank/first', 'rank/last'
 """Fields with the rank of the true class if it came before, and after, all classes with the same
 score. Records of earlier versions lack them."""
+MAX_BYTES_KEPT = 16 * 2**20
+"""Most bytes of shards that one `Records` keeps in memory: statistics read small records often."""
 MAX_TIE_RANK = 2**15 - 1
 """Ranks in `TIE_RANKS`, which are int16, are cut at this value; no top-k has a larger k."""
 
@@ -199,6 +201,8 @@ class Records(RecordsReader):
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(directory / HEADER, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header: Facts = existing or header
+    self._kept: dict[tuple[int, int], Shard] = {}  # shards by (block, chunk)
+    self._room = MAX_BYTES_KEPT
     self.identity = dict(self._header['identity'])
 
   @classmethod
@@ -240,13 +244,19 @@ class Records(RecordsReader):
     save = np.savez_compressed if compress else np.savez
     save(content, allow_pickle=False, **sealed)
     write_atomically(self.path(block, chunk), content.getvalue())
+    self._kept.clear()
+    self._room = MAX_BYTES_KEPT
 
   def read(self, block: int, chunk: int) -> Shard:
     """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
 
+    The first shards that are read stay in memory, `MAX_BYTES_KEPT` in all.
+
     Raises:
       InputError: its file is missing, damaged, altered, or from another place or other records.
     """
+    if (block, chunk) in self._kept:
+      return self._kept[block, chunk]
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
@@ -263,7 +273,12 @@ class Records(RecordsReader):
         f'{path} cannot be read ({why}). Delete it and run the same command '
         'again: only this shard is computed again.'
       ) from error
-    return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
+    shard = Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
+    size = sum(array.nbytes for array in arrays.values())
+    if size <= self._room:
+      self._room -= size
+      self._kept[block, chunk] = shard
+    return shard
 
 
 class SelectedRows(RecordsReader):

@@ -92,7 +92,7 @@ def rewrite(records, change):
 
 def replace_by_shard_of_another_run(records):
   other_records = Records(records.directory / 'other', LAYOUT, {'seed': 1})
-  other_records.write(0, 0, records.read(0, 0).arrays)
+  other_records.write(0, 0, Records.open(records.directory).read(0, 0).arrays)
   shutil.copy(other_records.path(0, 0), records.path(0, 0))
 
 
@@ -109,6 +109,18 @@ CHANGES = [
   lambda arrays: arrays.__setitem__('more', arrays['rank']),
 ]
 """Changes of the arrays of a shard that its seal reveals."""
+
+
+def test_small_shards_are_read_once_until_one_is_written(tmp_path, monkeypatch):
+  records, rank = full(tmp_path)
+  first = records.read(0, 0)
+  assert records.read(0, 0) is first
+  records.write(0, 0, {**first.arrays, 'rank': first['rank'] + 1})
+  np.testing.assert_array_equal(records.read(0, 0)['rank'], first['rank'] + 1)
+  monkeypatch.setattr('robustness.evaluation.records.MAX_BYTES_KEPT', 0)
+  small_memory = Records.open(tmp_path)
+  assert small_memory.read(0, 0) is not small_memory.read(0, 0)
+  np.testing.assert_array_equal(small_memory.table('rank')[:, -1], rank[:, -1])
 
 
 @cases(
