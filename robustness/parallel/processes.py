@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from orbax.checkpoint import multihost
 
 from robustness.core.errors import InputError, causes
 from robustness.core.settings import differing_keys
@@ -218,6 +217,8 @@ def barrier(name: str) -> None:
 
 def _wait(key: str, seconds: int) -> None:
   """Waits until all processes have reached the barrier `key`, but at most `seconds`."""
+  from orbax.checkpoint import multihost  # Orbax takes long to import
+
   multihost.get_barrier_sync_fn()(key=key, timeout_ms=1000 * seconds)
 
 

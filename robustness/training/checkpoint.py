@@ -15,7 +15,6 @@ from typing import Self
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from flax import serialization, traverse_util
 
 from robustness.core import disk, json_files
@@ -64,10 +63,9 @@ class Checkpoints:
     barrier('the checkpoints')  # Orbax's first exchange has a short time-out
     folder = self._directory / FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
-    limits = {'max_to_keep': 2, 'cleanup_tmp_directories': True}
-    options = ocp.CheckpointManagerOptions(create=False, **limits)
-    handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
-    self._manager = _Manager(folder, options=options, item_handlers=handlers)
+    from robustness.training import orbax_files  # Orbax takes long to import
+
+    self._manager = orbax_files.Manager(folder)
     try:
       self._check_or_write(json.loads(json.dumps(facts)))  # tuples become lists, as in the file
     except BaseException:
@@ -104,10 +102,8 @@ class Checkpoints:
     position: dict[str, object] = {'step': step}
     if jax.process_index() == 0:
       position[DIGEST] = _digest(saved, position, self._directory)
-    state_args, position_args = ocp.args.StandardSave(saved), ocp.args.JsonSave(position)
-    arguments = ocp.args.Composite(state=state_args, position=position_args)
     with interrupt_deferred():
-      self._manager.save(step, force=True, args=arguments)
+      self._manager.save_parts(step, saved, position)
 
   def wait(self) -> None:
     """Returns when all saves are on disk; raises the error of a save that failed."""
@@ -197,47 +193,20 @@ def newest_step(directory: Path) -> int | None:
   return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
 
 
-class _Manager(ocp.CheckpointManager):
-  """Orbax's checkpoint manager, except that it does not ask JAX whether to stop.
-
-  After a signal JAX finds the step at which all processes stop from the last step that each of them
-  asked about. `StopRequest` asks at every step. Orbax would ask too, in a thread that has finished
-  a save, about the step of the save: an earlier step, which JAX would take for the last one.
-  """
-
-  def reached_preemption(self, step: int) -> bool:
-    """Returns False, so that Orbax never stops a training by itself."""
-    del step
-    return False
-
-
 def _read(folder: pathlib.Path) -> dict[str, PyTree]:
   """Returns the state in the folder of a checkpoint, a nested dict of NumPy arrays.
 
   Raises:
     InputError: the checkpoint cannot be read, or its digest shows that it was altered.
   """
-  process = jax.process_index()
-  alone = ocp.options.MultiprocessingOptions(  # this process waits for no other one
-    primary_host=process, active_processes={process}, barrier_sync_key_prefix=f'process{process}'
-  )
-  handlers = ocp.CompositeCheckpointHandler(
-    state=ocp.StandardCheckpointHandler(multiprocessing_options=alone),
-    position=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
-  )
+  from robustness.training import orbax_files  # Orbax takes long to import
+
   try:
-    with ocp.Checkpointer(handlers, multiprocessing_options=alone) as reader:
-      arrays = reader.metadata(folder).item_metadata['state'].tree
-      # Orbax restores NumPy arrays of the templates' dtypes; their shapes are those it has saved.
-      templates = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)
-      state_args, position_args = ocp.args.StandardRestore(templates), ocp.args.JsonRestore()
-      arguments = ocp.args.Composite(state=state_args, position=position_args)
-      saved = reader.restore(folder, args=arguments)
-    position = dict(saved.position)
+    state, position = orbax_files.read(folder)
     directory = folder.parents[1]  # folder is directory / FOLDER_NAME / step
-    if position.pop(DIGEST, None) != _digest(saved.state, position, directory):
+    if position.pop(DIGEST, None) != _digest(state, position, directory):
       raise ValueError('it was altered: it has another digest than when it was saved')
-    return saved.state
+    return state
   except InputError:  # `classifier.json` cannot be read, and the message says so
     raise
   except Exception as error:  # Orbax, its store and its codecs fail in their own ways
