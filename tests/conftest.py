@@ -64,6 +64,14 @@ def cifar10_dir():
   return path
 
 
+@pytest.fixture(scope='session', autouse=True)
+def without_flushing():
+  """Does not wait until files are on the disk, which only a power cut could show."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, 'fsync', lambda descriptor: None)
+    yield
+
+
 SAVED_AS = {name: getattr(style, name) for name in ('VECTOR_FORMATS', 'DPI')}
 
 
