@@ -202,6 +202,7 @@ def test_results_of_overlapping_images_are_compared_if_asked():
     assert paired == expected.value('top1_accuracy', **facets)
 
 
+@pytest.mark.slow
 def test_a_workdir_of_frost_and_of_a_corruption_of_mine_is_read(tmp_path):
   file = tmp_path / 'mine.py'
   file.write_text("""

@@ -86,7 +86,9 @@ def evaluated(model, dataset, augmentation=None, batch_size=7):
   return evaluate(model=model, metric=Accuracy(), dataset=dataset, **arguments)[0]['accuracy']
 
 
-@pytest.mark.parametrize('dtype', [np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize(
+  'dtype', [np.uint8, np.float64, pytest.param(np.float32, marks=pytest.mark.slow)]
+)
 def test_a_data_set_and_a_loader_have_the_images_labels_and_names_of_arrays(dtype):
   images = (255 * IMAGES).astype(np.uint8) if dtype == np.uint8 else IMAGES.astype(dtype)
   expected = robustness.measure('accuracy', CLASSIFIER, images, LABELS, class_names=CLASSES).table

@@ -18,7 +18,7 @@ from robustness.measurement import measure
 from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, attack_error, band_noise
-from tests.cases import cases
+from tests.cases import cases, marked
 from tests.refusals import refused
 from tests.studies.conftest import classifier, rows
 from tests.table_rows import estimate
@@ -71,10 +71,7 @@ ATTACKS = {
 """Studies of attacks and executions with different sizes of shards."""
 
 
-@pytest.mark.parametrize(
-  'case',
-  [pytest.param(case, marks=pytest.mark.slow) if 'per shard' in case else case for case in ATTACKS],
-)
+@pytest.mark.parametrize('case', marked(ATTACKS, {'parts of views'}))
 def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch):
   """The attack does not run again for pictures, and makes the same pictures if it does."""
   study, execution = ATTACKS[case]
@@ -102,6 +99,7 @@ def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch
     assert np.abs(pictures.astype(int) - uncut.arrays['failure_images']).max() <= 1
 
 
+@pytest.mark.slow
 def test_pictures_that_earlier_records_lack_are_made_again(tmp_path, monkeypatch):
   study, network, data = STUDIES['attack_error'], classifier('first', 0), rows()
   stored = measure(study, Execution(), [network], data, tmp_path / 'new').arrays['failure_images']

@@ -148,9 +148,10 @@ def test_no_gradient_passes_through_an_attack():
   PGD(),
   FGSM(),
   AutoPGD(steps=3),
-  AutoPGD('l1', steps=3),
-  FAB(steps=3, targets=0),
-  FAB(steps=3, targets=1),
+  *(
+    pytest.param(attack, marks=pytest.mark.slow)
+    for attack in (AutoPGD('l1', steps=3), FAB(steps=3, targets=0), FAB(steps=3, targets=1))
+  ),
 )
 def test_a_gradient_of_nan_gives_images_of_nan(attack):
   def confident(images):  # the probabilities of other classes are exactly 0

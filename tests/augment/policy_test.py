@@ -21,7 +21,10 @@ NAMES = tuple(AUGMENTATIONS.classes())
 UNDER_PMAP = ('apr_p', 'cutmix', 'mixup', 'flip', 'rand_augment')
 """Augmentations tested under pmap: three take rows of other devices, flip is mapped over rows, and
 rand_augment runs in sequence. All others run like one of the last two."""
-LONG = ('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'prime', 'rand_augment')
+LONG = (
+  *('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'mixup_or_cutmix', 'prime'),
+  'rand_augment',
+)
 """Augmentations that take seconds to compile for devices and layouts."""
 MIXING = ('mixup', 'cutmix', 'mixup_or_cutmix', 'apr_p')
 """Augmentations that take other rows of the batch."""

@@ -97,6 +97,7 @@ def interrupted_at(step, save):
   return interrupted
 
 
+@pytest.mark.slow
 def test_a_training_that_begins_again_replaces_the_steps_of_the_one_before(tmp_path, monkeypatch):
   """Without a checkpoint a training may begin again with other settings."""
   without_checkpoint = {'checkpoint_every_steps': 3}

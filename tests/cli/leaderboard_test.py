@@ -194,6 +194,7 @@ def test_folders_without_entries_are_refused(tmp_path, capsys):
   assert 'is no folder' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_study_with_a_quantity_that_is_called_accuracy_is_ranked(tmp_path):
   generator = np.random.default_rng(0)
   images = generator.random((8, 4, 4, 1), np.float32)

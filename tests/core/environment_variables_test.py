@@ -28,7 +28,12 @@ ABSENT = 'JAX cannot start its devices with JAX_PLATFORMS='
   pytest.param(
     'JAX_NUM_CPU_DEVICES', '0', 'JAX cannot start its devices with JAX_', marks=pytest.mark.slow
   ),
-  ('MPLBACKEND', 'nonsense', 'the environment has MPLBACKEND=nonsense: Key backend: '),
+  pytest.param(
+    'MPLBACKEND',
+    'nonsense',
+    'the environment has MPLBACKEND=nonsense: Key backend: ',
+    marks=pytest.mark.slow,
+  ),
   pytest.param(
     'XLA_FLAGS',
     '--xla_nonsense=1',

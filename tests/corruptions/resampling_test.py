@@ -63,7 +63,7 @@ def test_another_kernel_may_enlarge(up):
   refused('quality is 101', corrupt, 0, IMAGE, 'resample_jpeg', 4, quality=101)
 
 
-@pytest.mark.parametrize('quality', [75, 30])
+@pytest.mark.parametrize('quality', [75, pytest.param(30, marks=pytest.mark.slow)])
 def test_jpeg_compresses_the_small_image(quality):
   small = by_pillow(IMAGE, small_shape(3), 'bilinear')
   file = io.BytesIO()
@@ -74,6 +74,7 @@ def test_jpeg_compresses_the_small_image(quality):
   assert np.mean(np.abs(ours - theirs) < 1e-4) > 0.99
 
 
+@pytest.mark.slow
 def test_every_kernel_loses_more_with_severity():
   for name in SETS['resampling']:
     errors = [

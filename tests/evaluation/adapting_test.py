@@ -138,7 +138,7 @@ def test_rows_are_shown_in_random_order_and_recorded_by_example(adaptation, tmp_
   np.testing.assert_array_equal(Records.open(tmp_path).column('example_id'), np.arange(21))
 
 
-@cases('fisher_images', 8, 100)
+@cases('fisher_images', 8, pytest.param(100, marks=pytest.mark.slow))
 def test_eata_observes_mixed_classes_where_the_stream_shows_class_after_class(fisher_images):
   eata = Eata(batch_size=8, margin=1.0, redundancy=2.0, fisher_images=fisher_images)
   sorted_rows = dataclasses.replace(ROWS, labels=np.sort(ROWS.labels))

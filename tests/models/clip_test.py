@@ -229,6 +229,7 @@ def test_the_command_names_files_that_it_cannot_read(capsys):
   assert 'none.txt is no text file' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('small_catalog')
 def test_a_missing_head_or_tokenizer_is_explained(monkeypatch):
   message = r'2 missing: zero_shot_head.*robustness.models.zero_shot'

@@ -52,7 +52,7 @@ def gradients(convolve, x, kernel, stride=1, padding='SAME'):
 
 
 @pytest.mark.parametrize('case', CASES)
-@pytest.mark.parametrize('images', [6, 11])
+@pytest.mark.parametrize('images', [6, pytest.param(11, marks=pytest.mark.slow)])
 def test_values_and_gradients_match_xla(case, images):
   side, stride, padding, size = CASES[case]
   x, kernel = drawn(images, size, size, 8), drawn(side, side, 8, 12, seed=1)

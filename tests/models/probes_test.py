@@ -65,7 +65,7 @@ def test_nearest_neighbors_match_scikit_learn(k):
   assert abs(is_right(probe, arrays).mean() - expected) <= 0.002, 'ties decide single rows'
 
 
-@cases('rows_at_once', 64, 500)
+@cases('rows_at_once', 64, pytest.param(500, marks=pytest.mark.slow))
 def test_neighbors_are_searched_in_blocks_and_labels_are_integers(monkeypatch, rows_at_once):
   monkeypatch.setattr(probes, '_ROWS_AT_ONCE', rows_at_once)
   probe = Neighbors(neighbors=(7,))

@@ -96,6 +96,7 @@ def test_the_architecture_that_fits_is_named(name, other):
   refused(message, imported, catalog.get(name), zeros(other))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('small_catalog')
 def test_the_nearest_architecture_is_named_if_none_fits(monkeypatch):
   shapes, traced = Architecture.shapes, set()

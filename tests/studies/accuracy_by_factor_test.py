@@ -122,6 +122,7 @@ def test_brightness_is_measured_in_the_images():
   np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_estimates_count_clusters():
   unclustered = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
   clustered = dataclasses.replace(unclustered, clusters='site')

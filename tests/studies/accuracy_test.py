@@ -58,7 +58,9 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
   assert Recorded([three_classes, two_classes]).top_k(2) == [1]
 
 
-@pytest.mark.parametrize('study', [Accuracy(top_k=5), CorruptionError(top_k=5)])
+@pytest.mark.parametrize(
+  'study', [Accuracy(top_k=5), pytest.param(CorruptionError(top_k=5), marks=pytest.mark.slow)]
+)
 def test_top_k_is_left_out_with_a_warning_where_equal_scores_decide_it(tmp_path, caplog, study):
   """Nine classes of a one-hot answer have the score 0: their order is arbitrary.
 

@@ -102,6 +102,7 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   np.testing.assert_allclose(by_corruption.value, expected[5:7].mean(0), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_normalisation_channels_and_bandwidth_change_spectra_as_named(tmp_path):
   settings = {'corruptions': ('contrast',), 'severities': (2,)}
   default = reduced(CorruptionSpectrum(**settings), tmp_path / 'plain')

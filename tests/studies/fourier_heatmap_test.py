@@ -139,6 +139,7 @@ def test_figures_show_the_map_waves_and_samples():
   assert titles == ['clean', '(−1, −1)', '(−2, −2)']
 
 
+@pytest.mark.slow
 def test_bands_that_the_window_cuts_have_a_note():
   (full, *_), (cut, *_) = measured(STUDY), measured(dataclasses.replace(STUDY, window=1))
   cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
@@ -162,6 +163,7 @@ def test_layer_maps_are_means_of_the_records():
     np.testing.assert_allclose(high, by_frequency(study, change.mean(0) + spread), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_each_layer_map_is_drawn_as_shares_of_its_largest_value():
   results, *_ = measured(dataclasses.replace(STUDY, layers=('stages',)))
   figures = results.figures()

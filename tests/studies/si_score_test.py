@@ -123,6 +123,7 @@ def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(tmp_pa
   assert counts.nunique() == 1 and counts.iloc[0] > 0
 
 
+@pytest.mark.slow
 def test_a_balanced_map_leaves_out_places_that_few_pairs_reach(tmp_path):
   evaluation = made_records(tmp_path, PLACES)
   _, counted = answers(evaluation, PLACES)

@@ -38,6 +38,7 @@ def test_a_line_truncated_by_a_kill_is_removed(tmp_path):
   assert [line['step'] for line in _lines(path)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_the_events_of_a_run_and_of_its_continuation(tmp_path):
   pytest.importorskip('clu')
   from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
