@@ -89,7 +89,7 @@ def files(folder):
   Statistics(batch_size=8, order='label_shift'),
   Tent(batch_size=8, steps=2, protocol='episodic'),
   Eata(batch_size=8, margin=1.0, redundancy=2.0, learning_rate=0.05, fisher_images=8),
-  Sar(batch_size=8, margin=1.0, learning_rate=0.05),
+  Sar(batch_size=8, margin=1.0, learning_rate=0.05, fixed_layers=()),
   Cotta(batch_size=8, num_views=2, threshold=1.0),
   Zero(batch_size=8, num_views=6),
 )
