@@ -25,7 +25,9 @@ def line(half_width: float, confidence: float) -> list[str]:
   """
   design, fixed = plan(half_width, confidence), fixed_size(half_width, confidence)
   # in 16 parts, which takes less memory
-  least_coverage = min(design.coverage(part).min() for part in np.array_split(design.tested(), 16))
+  least_coverage = min(
+    design.coverage(part).min() for part in np.array_split(design.proportions_to_test(), 16)
+  )
   shares = design.expected_trials(ERRORS) / fixed
   sizes = f'{design.trials} × {design.looks}'
   return [

@@ -51,22 +51,22 @@ def variance_between_classes(
       'two or more, with variances above 0.'
     )
 
-  def excess(variance: float, target: float) -> float:
-    """Returns Q(`variance`) − `target`."""
-    weight = 1 / (variances + variance)
+  def q_minus(tau_squared: float, target: float) -> float:
+    """Returns Q(τ²) − `target`."""
+    weight = 1 / (variances + tau_squared)
     centre = (weight * values).sum() / weight.sum()
     return float((weight * (values - centre) ** 2).sum() - target)
 
   tail = (1 - confidence) / 2
-  at_low, at_high = scipy.stats.chi2.ppf([1 - tail, tail], count - 1)  # Q falls with τ²
-  largest = ((values - values.mean()) ** 2).sum() / at_high  # Q is at most this sum / τ²
-  # The τ² at which Q is each target; 0 if Q is below the target already at 0.
-  return np.array(
-    [
-      scipy.optimize.brentq(excess, 0, 1.01 * largest, (target,)) if excess(0, target) > 0 else 0.0
-      for target in (count - 1, at_low, at_high)
-    ]
-  )
+  # Q falls with τ²: at the low end of the interval it is the upper quantile.
+  q_at_low, q_at_high = scipy.stats.chi2.ppf([1 - tail, tail], count - 1)
+  # Q is at most this sum / τ², and therefore below all targets at a τ² above `largest`.
+  largest = ((values - values.mean()) ** 2).sum() / q_at_high
+  solutions = []
+  for q in (count - 1, q_at_low, q_at_high):
+    has_solution = q_minus(0, q) > 0  # else Q is below the target for every τ²
+    solutions.append(scipy.optimize.brentq(q_minus, 0, 1.01 * largest, q) if has_solution else 0.0)
+  return np.array(solutions)
 
 
 def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95) -> Estimate:

@@ -130,10 +130,8 @@ class FixedWidth:
     def contains_p(successes: np.ndarray, n: int) -> np.ndarray:
       """Returns whether the interval of each count [P, K] in n trials contains p, bool [P, K]."""
       low_by_count, high_by_count, _ = _intervals_by_count(self, n)
-      low, high = (
-        _entries_at_counts(low_by_count, successes),
-        _entries_at_counts(high_by_count, successes),
-      )
+      low = _entries_at_counts(low_by_count, successes)
+      high = _entries_at_counts(high_by_count, successes)
       return (low <= p[:, None]) & (p[:, None] <= high)
 
     paths = self._paths(p, contains_p)
@@ -153,8 +151,8 @@ class FixedWidth:
       np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
     )
 
-  def tested(self) -> np.ndarray:
-    """Returns the proportions at which the coverage must be tested, ascending, in (0, ½).
+  def proportions_to_test(self) -> np.ndarray:
+    """Returns the proportions at which the coverage may be lowest, ascending, in (0, ½).
 
     The coverage has its minimum at one of these proportions, up to rounding. It jumps at the ends
     of intervals and is lowest just outside an interval; the proportions are therefore just outside
@@ -288,11 +286,11 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
   if once < 2 * FEWEST_TRIALS:
     return FixedWidth(half_width, confidence, level=confidence, trials=once, looks=1)
   # `ERROR_SHARES` descend, so that levels ascend: the first design that holds has the lowest level.
-  designs = (_with_error(half_width, confidence, share) for share in ERROR_SHARES)
+  designs = (_design(half_width, confidence, share) for share in ERROR_SHARES)
   return next(design for design in designs if _has_coverage(design))
 
 
-def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
+def _design(half_width: float, confidence: float, error_share: float) -> FixedWidth:
   """Returns the design in which intervals of finished proportions have the confidence 1 − s α.
 
   It has as many looks as rounds of at least `FEWEST_TRIALS` allow, and at most `MOST_LOOKS`.
@@ -300,9 +298,9 @@ def _with_error(half_width: float, confidence: float, share: float) -> FixedWidt
   Args:
     half_width: largest half-width of a finished proportion's interval.
     confidence: 1 − α.
-    share: s, the part of the error α that a single finished interval may have.
+    error_share: s, the part of the error α that a single finished interval may have.
   """
-  level = 1 - share * (1 - confidence)
+  level = 1 - error_share * (1 - confidence)
   needed = fixed_size(half_width, level)  # trials with which any proportion is finished
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)
   trials = -(-needed // looks)  # rounded up
@@ -311,7 +309,7 @@ def _with_error(half_width: float, confidence: float, share: float) -> FixedWidt
 
 def _has_coverage(design: FixedWidth) -> bool:
   """Returns whether the intervals cover every proportion with at least the design's confidence."""
-  tested = design.tested()
+  proportions = design.proportions_to_test()
   # Every 64th proportion first, which refuses most designs soon; then all, 128 at a time.
-  parts = [tested[::64], *np.array_split(tested, max(1, len(tested) // 128))]
+  parts = [proportions[::64], *np.array_split(proportions, max(1, len(proportions) // 128))]
   return all((design.coverage(part) >= design.confidence).all() for part in parts)

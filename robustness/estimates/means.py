@@ -43,8 +43,8 @@ def means(
   """Returns means of a statistic by classifier and group of views, as rows of the table of results.
 
   The means of all classifiers come first, then the paired differences from the first classifier. A
-  mean is Σ w x / Σ w over the rows and views that count, with the statistic x and the weight w of
-  the view. A unit is a row, or a cluster of rows. Intervals are:
+  mean is Σ w x / Σ w over counted values (`Outcomes.counted`), with the statistic x of a row in a
+  view and the weight w of the view. A unit is a row, or a cluster of rows. Intervals are:
 
   * for a share, Clopper and Pearson's if every unit has one trial, else Korn and Graubard's;
   * for an amount, Student's over the units, cut to the quantity's range;
@@ -78,7 +78,7 @@ def means(
     pair = outcomes.pair(labels[0], label)
     for group in groups:
       gained = pair.sums('gained', group)
-      if 'lost' in pair.values:  # of shares; the pair of amounts has only 'gained'
+      if 'lost' in pair.values:  # a share; for an amount 'gained' is the whole difference
         estimate = share_difference(gained, pair.sums('lost', group), confidence, test)
       else:
         estimate = mean_in_clusters(gained, quantity.difference_range, confidence)
@@ -178,7 +178,9 @@ def estimate_row(
     'quantity': quantity.name,
     **facets,
     **dataclasses.asdict(estimate),
-    **{end: scale * getattr(estimate, end) for end in ('value', 'low', 'high')},
+    'value': scale * estimate.value,
+    'low': scale * estimate.low,
+    'high': scale * estimate.high,
     'confidence': confidence,
     'family': 1,
   }
@@ -194,6 +196,9 @@ def mean(
 ) -> Estimate:
   """Returns the mean of a statistic over a group of views for one classifier, with its interval.
 
+  For the intervals of shares see `share_in_clusters`, of shares in a single view of a sequential
+  design `FixedWidth.interval`, and of amounts `mean_in_clusters`.
+
   Args:
     quantity: the quantity that the mean estimates.
     outcomes: the values of its statistic.
@@ -202,23 +207,26 @@ def mean(
     confidence: confidence of the interval, in (0, 1); a single view of a sequential design has the
       confidence of the design instead.
     decides: whether this statistic decided when a sequential design stopped showing images.
+
+  Raises:
+    InputError: the mean of an amount is outside the range that the quantity declares.
   """
   sums = outcomes.sums(label, group)
-  if not outcomes.is_share:
-    estimate = mean_in_clusters(sums, quantity.range, confidence)
-    nearest = np.clip(estimate.value, *quantity.range)
-    if abs(estimate.value - nearest) > RANGE_TOLERANCE * max(1, abs(nearest)):
-      raise InputError(
-        f'{quantity.name} of {label} is {estimate.value:.6g}, outside its range {quantity.range}: '
-        f'it is declared with kind={quantity.kind!r}; give the kind, low or high of its statistic.'
-      )
-    return estimate
-  if outcomes.design is not None and len(group.views) == 1:
+  if outcomes.is_share and outcomes.design is not None and len(group.views) == 1:
     successes, n = int(sums.total.sum()), sums.n
     interval = outcomes.design.interval if decides else outcomes.design.other_interval
     low, high = interval(successes, n)
     return Estimate(successes / n, float(low), float(high), n, n, intervals.SEQUENTIAL)
-  return share_in_clusters(sums, confidence)
+  if outcomes.is_share:
+    return share_in_clusters(sums, confidence)
+  estimate = mean_in_clusters(sums, quantity.range, confidence)
+  nearest_valid = np.clip(estimate.value, *quantity.range)
+  if abs(estimate.value - nearest_valid) > RANGE_TOLERANCE * max(1, abs(nearest_valid)):
+    raise InputError(
+      f'{quantity.name} of {label} is {estimate.value:.6g}, outside its range {quantity.range}: '
+      f'it is declared with kind={quantity.kind!r}; give the kind, low or high of its statistic.'
+    )
+  return estimate
 
 
 def share_in_clusters(sums: Sums, confidence: float = 0.95) -> Estimate:
@@ -307,6 +315,7 @@ def share_difference(
   variance = spread * count / (count - 1) if count > 1 else np.nan
   trials = max(gained.trials, count)  # at least one trial in each cluster
   trial_variance = share_gained + share_lost - change**2  # of one trial, which adds 1, −1 or 0
+  # The number of independent trials with this variance, of which the shares are gained and lost.
   n = intervals.effective_trials(trial_variance, variance, gained.clusters, trials, confidence)
   value, low, high = paired_difference(share_gained * n, share_lost * n, n, confidence)
   p_value = _p_value(gained, lost) if test else np.nan

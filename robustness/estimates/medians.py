@@ -42,7 +42,8 @@ def medians(
   for label, versus in pairs:
     for group in outcomes.groups(by):
       (view,) = group.views  # `by` has the facets that distinguish all views
-      columns = [outcomes.values[name][:, view] for name in (label, versus) if name]
+      names = [label, versus] if versus else [label]
+      columns = [outcomes.values[name][:, view] for name in names]
       statistic = functools.partial(_median_or_difference, columns, unit_of_row)
       (estimate,) = bootstrap(statistic, units_of_classifier(outcomes, label, [group]), confidence)
       if np.isnan(estimate.value):
@@ -74,6 +75,6 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
   """
   order = np.argsort(values)
   share_up_to = weights[:, order].cumsum(1) / weights.sum(1, keepdims=True)
-  # The first values at which the share reaches ½, and exceeds ½.
-  low, high = ((share_up_to < 0.5 + offset).sum(1) for offset in (-_ROUNDING, _ROUNDING))
+  low = (share_up_to < 0.5 - _ROUNDING).sum(1)  # index of the first value where it reaches ½
+  high = (share_up_to < 0.5 + _ROUNDING).sum(1)  # of the first where it exceeds ½
   return np.asarray((values[order][low] + values[order][high]) / 2)

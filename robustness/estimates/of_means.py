@@ -45,7 +45,9 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 each group [B, G].
 """
 _Estimates = dict[tuple[str, str], list[Estimate]]
-"""Estimates, one or one per group, by classifier and the classifier subtracted from it, or ''."""
+"""{(label, versus): [an estimate, or one for each group of views]}. `versus` is the label of the
+classifier that is subtracted; '' for none.
+"""
 
 
 class Units(NamedTuple):
@@ -100,9 +102,8 @@ def units_of_classifier(outcomes: Outcomes, label: str, groups: Sequence[Group])
     label: label of the classifier.
     groups: the G groups of views.
   """
-  columns = [outcomes.columns(label, group) for group in groups]
-  total = np.stack([group_total for group_total, _ in columns], 1)
-  weight = np.stack([group_weight for _, group_weight in columns], 1)
+  totals_of_groups = [outcomes.weighted_totals(label, group) for group in groups]
+  total, weight = np.stack(totals_of_groups, -1)  # [K, G] each
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
   n = outcomes.observations(label, joined_views(groups))
   num_images, num_units = len(outcomes.values[label]), len(total)
@@ -219,7 +220,7 @@ def function_of_means(
     return _relative_to_published(
       quantity, ratio, outcomes, groups, baseline, confidence=confidence, facets=facets
     )
-  common = outcomes.common.counting_in(joined_views(groups))
+  common = outcomes.common.with_rows_counted_in(joined_views(groups))
   units_by_label = {label: units_of_classifier(common, label, groups) for label in outcomes.labels}
   if ratio:
     estimates = _ratios_to_first(ratio, units_by_label, confidence)
@@ -238,10 +239,10 @@ def function_of_means(
 def _ratios_to_first(
   ratio: MeanRatio, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns the ratio of each classifier to the first, and the differences from the first.
+  """Returns the ratio of each classifier to the first classifier, and each ratio minus 1.
 
-  Keys of the result are (label, '') for a ratio and (label, first label) for a difference, which is
-  the ratio minus 1, because the ratio of the first classifier is 1.
+  The ratio minus 1 is the difference from the first classifier, which has the ratio 1. Ratios have
+  the keys (label, ''), and differences (label, first label).
 
   Args:
     ratio: the function of means.

@@ -181,7 +181,7 @@ class Outcomes:
     )
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
-    """Returns outcomes with a view for each group of rows, made from these of a single view.
+    """Returns outcomes with a view for each of G groups of rows, from outcomes with a single view.
 
     Every new view has the values of the single view; only the rows of its group count in it.
 
@@ -202,11 +202,11 @@ class Outcomes:
       clusters=None if self.clusters is None else self.clusters[rows],
     )
 
-  def counting_in(self, views: np.ndarray) -> Self:
-    """Returns the outcomes of the rows that have a counted value in one of `views`.
+  def with_rows_counted_in(self, views: np.ndarray) -> Self:
+    """Returns the outcomes of the rows in which any classifier has a counted value in any of
+    `views`.
 
-    The value of a single classifier is enough; `counted` marks those that count. If no row has any,
-    the outcomes are returned unchanged.
+    If there is no such row, the outcomes are returned unchanged.
 
     Args:
       views: int [v], indices of views.
@@ -292,14 +292,14 @@ class Outcomes:
     Clusters without a counted value are left out.
     """
     is_counted = self._is_counted(label, group.views)
-    total, weight = self.columns(label, group)
+    total, weight = self.weighted_totals(label, group)
     has_values = weight > 0
     n = int(is_counted.any(1).sum()) if self.clusters is None else int(is_counted.sum())
     # Unequal weights of the views reduce the effective number of values in proportion.
     trials = is_counted.sum() * group.trials / len(group.views)
     return Sums(total[has_values], weight[has_values], n, float(trials))
 
-  def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
+  def weighted_totals(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """Returns Σ w x and Σ w over a group's counted values for each cluster, two arrays [K].
 
     x is the value of a row in a view and w the weight of the view. Clusters without counted values
@@ -336,7 +336,7 @@ class Outcomes:
     return int(is_counted.any(1).sum() if self.clusters is None else is_counted.sum())
 
   def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns which values of a classifier enter its means and numbers, bool [N, v].
+    """Returns which values of a classifier count in its means and in n, bool [N, v].
 
     These are the values marked in `counted` that are not NaN. For more than one view of a
     sequential design, they are only in rows that were shown to all classifiers in all V views.

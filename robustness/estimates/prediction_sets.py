@@ -184,8 +184,8 @@ def _squared_changes(
 
   Args:
     changes: changes of the values towards this side, at least 0, [L, G].
-    opposite: changes of the values towards the other side, [L, G]. That of the first classifier
-      moves a difference towards this side, because its value is subtracted.
+    opposite: changes of the values towards the other side, [L, G]. A difference uses the first
+      classifier's, because its value is subtracted.
     correlations: correlation of each classifier with the first, [L].
   """
   first, later = opposite[:1], changes[1:]

@@ -49,8 +49,8 @@ class Quantity:
     reference: name of the quantity that figures draw for comparison, such as the error on clean
       images: its values by the same facets if there are any, else its value over all conditions. ''
       draws none.
-    biased: whether chance on the test images adds the same bias in every training, so that seeds
-      alone cannot show a difference.
+    biased: whether chance on the test images biases the estimate, as it raises calibration errors.
+      Trainings with other seeds share this bias, so that seeds alone cannot show a difference.
     by: names of facets; a report begins with a sentence for each value of these facets. Facets that
       a table lacks are ignored. () states the value over all conditions.
     extreme: which value a sentence names if there are many: the 'highest' or the 'lowest'; '' names
@@ -81,15 +81,15 @@ class Quantity:
   function: Function | None = dataclasses.field(default=None, compare=False, repr=False)
 
   def __post_init__(self) -> None:
-    """Raises InputError if `name` is '', or `kind`, `better` or `extreme` has no valid value."""
-    if self.extreme not in ('', 'highest', 'lowest'):
-      raise InputError(
-        f"Quantity {self.name!r} names the end {self.extreme!r}: give 'highest', 'lowest' or ''."
-      )
+    """Raises InputError if `name` is empty, or `kind`, `better` or `extreme` is not valid."""
     if not self.name or self.kind not in RANGES or self.better not in ('lower', 'higher', ''):
       raise InputError(
-        f'Quantity {self.name!r} is of the kind {self.kind!r}, of which {self.better!r} is better: '
-        f"give a name, a kind of {', '.join(RANGES)}, and 'lower', 'higher' or ''."
+        f'Quantity {self.name!r} has kind={self.kind!r} and better={self.better!r}: give a name, a '
+        f"kind of {', '.join(RANGES)}, and better='lower', 'higher' or ''."
+      )
+    if self.extreme not in ('highest', 'lowest', ''):
+      raise InputError(
+        f"Quantity {self.name!r} has extreme={self.extreme!r}: give 'highest', 'lowest' or ''."
       )
 
   def facet(self, name: str) -> Facet:
@@ -106,10 +106,10 @@ class Quantity:
     return 100.0 if self.kind == SHARE or self.unit == '%' else 1.0
 
   @property
-  def end(self) -> str:
-    """The end of a set of values that a sentence names: 'highest', 'lowest', or '' for none.
+  def named_extreme(self) -> str:
+    """The one of many values that a sentence names: the 'highest', the 'lowest', or '' for none.
 
-    It is `extreme` if that is not '', else the worst: 'highest' if lower values are better.
+    It is `extreme` if set, else the worst value: 'highest' if lower values are better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 

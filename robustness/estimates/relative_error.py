@@ -20,10 +20,12 @@ from robustness.estimates.of_means import Units
 
 NO_ERROR = 'undefined: no error on all images'
 """The note of a ratio of a classifier without errors."""
-ADDED = 0.25, 1.0
-"""Effective numbers of images that are added to counts: 0.25 to the wrong and to the right images,
-inside and outside the group, and 1 to all images inside and outside the group.
+ADDED_TO_ANSWERS = 0.25
+"""Effective number of images that is added to the counts of wrong and of right images, each inside
+and outside the group, if units hold several images.
 """
+ADDED_TO_GROUP = 1.0
+"""The same for the counts of all images inside and outside the group."""
 DRAWS = 10_000
 """Number of joint normal draws of an interval."""
 
@@ -37,10 +39,10 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
   of e and r of both, and π. The variances and correlations of the log odds are computed as follows:
 
-  * The jackknife over the units estimates variances and correlations, with `ADDED` times the design
-    effect d added to each count. d ≥ 1 is the variance of a share over the units divided by its
-    variance over independent images. The variance of log odds is at least that over independent
-    images.
+  * The jackknife over the units estimates variances and correlations, with `ADDED_TO_ANSWERS` or
+    `ADDED_TO_GROUP` times the design effect d added to each count. d ≥ 1 is the variance of a share
+    over the units divided by its variance over independent images. The variance of log odds is at
+    least their variance over independent images.
   * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
     Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, all other
     images are in few units, which decide the variance.
@@ -116,8 +118,8 @@ def _interval(
   # The variance of each share over the units, as the variance of one image.
   spread = ((total - share * images) ** 2).sum(0) / n * count / (count - 1)
   effect = np.maximum(spread / (share * (1 - share)), 1)  # design effects d
-  added_per_effect = np.append(np.full(total.shape[1] - 1, ADDED[0]), ADDED[1])
-  added = effect * added_per_effect if is_clustered else np.full(total.shape[1], 0.5)
+  num_answers = total.shape[1] - 1  # columns of wrong images; the last column is of the group
+  added = effect * ([ADDED_TO_ANSWERS] * num_answers + [ADDED_TO_GROUP]) if is_clustered else 0.5
   # Images that each share counts (wrong, or in the group), and all others, [2C + 1] each.
   yes, no = total.sum(0) + added, (images - total).sum(0) + added
   # Log odds of the shares without each unit, [K, 2C + 1].

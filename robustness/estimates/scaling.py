@@ -66,17 +66,18 @@ class Scaling:
 
 
 def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0) -> Scaling:
-  """Returns the scaling of the form `kind` with the smallest mean negative log-likelihood +
-  penalty.
+  """Returns the scaling of logits, z → W z + b, with the smallest loss on held-out images.
+
+  The loss is the mean negative log-likelihood. For vector and matrix scaling a penalty is added: λ
+  times the sum of the mean squared off-diagonal element of W, the variance of its diagonal, and the
+  mean squared element of b.
 
   Args:
-    kind: one of `KINDS`.
+    kind: the form of W and b, one of `KINDS`.
     logits: [N, K].
     labels: int [N], in 0..K − 1.
-    penalty: λ, for vector and matrix scaling, which turn logits z into W z + b. It multiplies the
-      sum of three terms: the mean squared off-diagonal element of W, the variance of its diagonal,
-      and the mean squared element of b. ∞ leaves only temperature scaling. With 0, the default,
-      `best_candidate` selects λ, or temperature scaling or no scaling instead.
+    penalty: λ. With the default 0 it is selected by cross-validation, which may select temperature
+      scaling or none instead (`best_candidate`). ∞ leaves only temperature scaling.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
@@ -96,7 +97,7 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
   if kind == TEMPERATURE or np.isinf(penalty):
     return _fitted(TEMPERATURE, z, y, 0.0)
-  if not penalty:
+  if not penalty:  # the form is selected too
     kind, penalty = best_candidate(kind, z, y)
   return Scaling() if kind == NONE else _fitted(kind, z, y, penalty)
 
@@ -269,9 +270,10 @@ def _with_penalty(
 
 
 def _search_units(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:
-  """Returns a unit for each parameter: the weights of W row by row, then the K biases.
+  """Returns the unit in which the search measures each parameter: W row by row, then the K biases.
 
-  The search measures a parameter in its unit, about 1/√curvature, so that all change equally fast.
+  A unit is about 1/√curvature of the loss, so that the loss changes equally fast with all
+  parameters.
 
   Args:
     is_diagonal: bool [K, K], which elements of W are in its diagonal; [K] if W has no others.

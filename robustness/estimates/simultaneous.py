@@ -190,17 +190,17 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
 def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarray:
   """Returns the logarithms of both ends of the interval of a ratio by `of_means.log_ratio`, [2, …].
 
-  The interval of the ratio 0 begins at 0, to which it was extended. For it, the end without the
-  extension is returned: the half image that is added to no wrong answers gives the logarithm a
-  standard error of √2, and that of the baseline is small beside it.
+  The interval of the ratio 0 is extended to 0, which has the logarithm −∞. For this interval the
+  lower end before the extension is returned, ln(high) − 2 t √2: for a classifier without wrong
+  answers `log_ratio` adds half an image, with which the logarithm has a standard error of about √2.
 
   Args:
     low, high: ends of the intervals, at least 0.
-    quantile: Student's quantile at the confidence of the interval.
+    quantile: Student's quantile t at the confidence of the interval.
   """
-  log_high = np.log(high)
+  log_high, is_extended = np.log(high), np.equal(low, 0)
   with np.errstate(divide='ignore'):
-    log_low = np.where(np.equal(low, 0), log_high - 2**1.5 * np.asarray(quantile), np.log(low))
+    log_low = np.where(is_extended, log_high - 2 * np.sqrt(2) * np.asarray(quantile), np.log(low))
   return np.stack([log_low, log_high])
 
 

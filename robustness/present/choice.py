@@ -123,11 +123,12 @@ class Choice:
     """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))
-    if not self.quantity.end:  # the reference in the conditions of another quantity's extremes
+    extreme = self.quantity.named_extreme
+    if not extreme:  # the reference in the conditions of another quantity's extremes
       return f'{self.quantity.words}, there'
     if self.reference is not None:
       return f'{self.quantity.words}, clearest of {self.conditions_text}'
-    return f'{self.quantity.end} {self.quantity.words} of {self.conditions_text}'
+    return f'{extreme} {self.quantity.words} of {self.conditions_text}'
 
   @property
   def attack_words(self) -> str:
@@ -165,14 +166,14 @@ class Choice:
     """Short words for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'.
 
     If the value is the worst one over conditions, the words begin with 'highest' or 'lowest'
-    (`quantity.end`), whichever is worse.
+    (`quantity.named_extreme`), whichever is worse.
     """
     if self.attack_words:
       return f'{self.attack_words} error'
     unqualified = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')
     words = SHORT_WORDS.get(self.quantity.name, unqualified)
-    is_extreme = self.extremes is not None and self.quantity.end
-    return f'{self.quantity.end} {words}' if is_extreme else words
+    extreme = self.quantity.named_extreme if self.extremes is not None else ''
+    return f'{extreme} {words}' if extreme else words
 
   @property
   def name(self) -> str:
@@ -360,8 +361,8 @@ def extreme_choices(
 ) -> Iterator[Choice]:
   """Yields a choice for each set of facets: values of a quantity, and each classifier's extreme.
 
-  The extreme is the highest or the lowest value, as `quantity.end` says; a quantity without an end
-  yields nothing. The intervals of extremes hold for all conditions together.
+  The extreme is the highest or the lowest value, as `quantity.named_extreme` says; if it is '',
+  there are no choices. The intervals of extremes hold for all conditions together.
 
   If `quantity.extreme` is set and `quantity.reference`, another quantity, has values by the same
   facets, the extreme is where the value minus the reference in the same condition is highest or
@@ -373,9 +374,9 @@ def extreme_choices(
     quantities: all quantities of the table, the reference among them.
     task: name of the task of a battery; '' for a single study.
   """
-  if not quantity.end:
+  if not quantity.named_extreme:
     return
-  sign = -1 if quantity.end == 'lowest' else 1
+  sign = -1 if quantity.named_extreme == 'lowest' else 1
   for facets, rows in _groups_by_facets(table, quantity):
     keys = ['classifier', *facets]
     any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values

@@ -76,7 +76,7 @@ def test_coverage_is_enough_just_outside_every_end_of_an_interval(half_width, co
 def test_the_level_of_a_single_look_covers_too_rarely_over_many_looks():
   design = plan(0.05, 0.95)
   naive = FixedWidth(0.05, 0.95, 0.95, design.trials, design.looks)
-  assert naive.coverage(naive.tested()).min() < 0.945
+  assert naive.coverage(naive.proportions_to_test()).min() < 0.945
 
 
 def test_intervals_of_other_quantities_have_the_union_bound_over_looks():
