@@ -124,10 +124,8 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   # in ranks. If the share at q is d ranks above the mean, the score with the mean share is about d
   # ranks below k: the ends are mirrored at k. With fewer than 10 scores above q, the rank of `low`
   # is the mirrored or the unmirrored one, whichever is lower.
-  lower, upper = (
-    (count + 1) * float(special.betaincinv(rank, count + 1 - rank, probability))
-    for probability in ((1 - confidence) / 2, (1 + confidence) / 2)
-  )
+  probabilities = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
+  lower, upper = (count + 1) * special.betaincinv(rank, count + 1 - rank, probabilities)
   low_rank, high_rank = 2 * rank - upper, 2 * rank - lower
   if count - rank < 10:
     low_rank = min(low_rank, lower)

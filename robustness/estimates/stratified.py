@@ -35,10 +35,8 @@ def estimate(
     weights: w [V]; every stratum with a weight above 0 has a trial.
     confidence: confidence of the interval, in (0, 1).
   """
-  n, k = (
-    _trials_per_stratum(strata, len(weights)),
-    _trials_per_stratum(strata[succeeds], len(weights)),
-  )
+  n = _trials_per_stratum(strata, len(weights))
+  k = _trials_per_stratum(strata[succeeds], len(weights))
   shrunk = (k + 1) / (n + 2)  # not 0 or 1, so that no stratum has the variance 0
   return _with_interval(weights, k, shrunk * (1 - shrunk), n, confidence)
 
