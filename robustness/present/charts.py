@@ -125,9 +125,9 @@ def draw_levels(results: Results) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of the shares that have one value per classifier.
 
   A share is a quantity between 0 and 1, such as an accuracy. It has one value per classifier if it
-  is over all conditions, or by facets with only one value each. All are in the figure
-  `draw_levels`. If only some of them have paired differences, those without are in a second figure,
-  `levels_without_differences`, which lacks the column of differences.
+  is over all conditions, or by facets with only one value each. All are in the figure 'levels'. If
+  only some of them have paired differences, the others are in a second figure,
+  'levels_without_differences', which lacks the column of differences.
   """
   rate = results.false_discovery_rate
   # {whether there are paired differences: rows of the shares}, in the order of the figures

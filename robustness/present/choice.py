@@ -265,7 +265,8 @@ def _key_of_values(choice: Choice) -> tuple[object, ...]:
   rows, quantity = choice.rows, choice.quantity
   values = rows['value']
   if quantity.range == (0, 1) and quantity.better == 'higher':
-    values = (rows.versus == '') - values  # 1 − value, or −value of a difference
+    is_value = (rows.versus == '').astype(float)  # 0 for a difference, which changes its sign
+    values = is_value - values
   texts = rows[['classifier', 'versus', *choice.facets]].astype(str)
   texts = texts.assign(value=values.map('{:.9g}'.format))
   is_overall = choice.extremes is None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.means import Estimate, estimate_row, table_of_rows
+from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
 from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.present import charts
@@ -100,36 +100,38 @@ def published(results: Results) -> pd.DataFrame:
   # Table 1 has accuracies under fog by severity, for networks of table 3.
   under_fog = TABLE_1 if table is TABLE_3 and 'fog_noise' in results.labels else {}
 
-  def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
-    """Returns a published value as a row of the table of results.
+  def published_row(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Row:
+    """Returns a published value of the quantity `name` as a row of the table of results.
 
     Args:
       label: label of the classifier.
-      name: name of the quantity.
-      value: the value; for an error a fraction.
-      versus: label of the classifier that was subtracted if the value is a difference, else ''.
+      name: name of the quantity, such as 'error'.
+      value: the value as a fraction; the paper prints four decimals at most.
+      versus: '' for a value of the classifier; for a difference, the label of the classifier that
+        is subtracted.
       **facets: facets of the value, such as corruption='fog'.
     """
     printed = Estimate.without_interval(round(value, 4), n=table.images)
     all_facets = {**facets, 'source': PUBLISHED}
     return estimate_row(label, versus, declared[name], all_facets, printed, confidence=np.nan)
 
-  def rows() -> Iterator[Any]:
+  def rows() -> Iterator[Row]:
     """Yields rows of the table of results, with published values."""
     for label in results.labels:
       for severity, accuracy in enumerate(under_fog.get(label, ()), 1):
-        yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
+        yield published_row(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
       if label not in table.clean:
         continue
-      yield estimate(label, 'clean_error', 1 - table.clean[label])
+      yield published_row(label, 'clean_error', 1 - table.clean[label])
       for name, accuracy in table.corrupted[label].items():
-        yield estimate(label, 'error', 1 - accuracy, corruption=name)
+        yield published_row(label, 'error', 1 - accuracy, corruption=name)
         if label != first and first in table.corrupted:
           change = table.corrupted[first][name] - accuracy
-          yield estimate(label, 'error', change, first, corruption=name)
-      yield estimate(label, 'error', 1 - table.average[label], corruption_set=corruption_set)
+          yield published_row(label, 'error', change, versus=first, corruption=name)
+      mean_error = 1 - table.average[label]
+      yield published_row(label, 'error', mean_error, corruption_set=corruption_set)
       if label in table.mce and is_relative_to_natural:
-        yield estimate(label, 'mCE', table.mce[label], corruption_set=corruption_set)
+        yield published_row(label, 'mCE', table.mce[label], corruption_set=corruption_set)
 
   return assemble([table_of_rows(list(rows()))])
 

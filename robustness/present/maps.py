@@ -289,13 +289,12 @@ def _cell_edges(values: pd.Index) -> np.ndarray:
 
 
 def pages(parts: Sequence[Panel], y: str, x: str) -> list[Sequence[Panel]]:
-  """Returns the grids of each figure, of as many as fit on `_MAX_PAGES` pages with legible numbers.
+  """Returns grids divided among figures, each as high as `_MAX_PAGES` pages of legible numbers.
 
   A figure has at least one line of grids. For the arguments see `grids`.
   """
-  num_lines, num_columns = (
-    len({value for panel in parts for value in panel.rows[name]}) for name in (y, x)
-  )
+  num_lines = len({value for panel in parts for value in panel.rows[y]})
+  num_columns = len({value for panel in parts for value in panel.rows[x]})
   line_height = 2 * _TITLE + _MIN_CELL * num_lines  # inches
   lines = max(1, int(_MAX_PAGES * style.PAGE_HEIGHT / line_height))
   size = lines * _side_by_side(len(parts), num_columns)
@@ -303,7 +302,7 @@ def pages(parts: Sequence[Panel], y: str, x: str) -> list[Sequence[Panel]]:
 
 
 def _side_by_side(count: int, num_columns: int) -> int:
-  """Returns how many of `count` grids are side by side: several only if they have few columns."""
+  """Returns how many of `count` grids are side by side: 1 if each has many columns, else 2 or 3."""
   if num_columns > 6 or count == 1:
     return 1
   return 2 if count <= MAX_MAPS else 3

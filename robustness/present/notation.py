@@ -282,25 +282,25 @@ def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
 def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
   """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
 
-  At most `MAX_NAMED` conditions are listed, and the others are counted: 'under fog, snow, frost and
-  4 others'; instead of '1 others' the last condition is listed. If only one of `facets` varies, the
+  The first `MAX_NAMED` conditions are listed, and the others are counted: 'under fog, snow, frost
+  and 4 others'. A single further condition is listed too. If only one of `facets` varies, the
   values of the other facets are stated once: 'at severities 1 and 2 under fog'.
   """
-  named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
-  varying, noun = [name for name in facets if rows[name].nunique() > 1], 'others'
+  listed = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
+  varying = [name for name in facets if rows[name].nunique() > 1]
+  form, end = '{}', 'others'
   if len(varying) == 1:
-    # Such as 'at severities {} under fog'.
+    # Such as 'at severities {} under fog', with the texts '1' and '2'.
     form = _plural_form(quantity, rows.iloc[0], facets, varying[0])
-    facet, values = quantity.facet(varying[0]), named[varying[0]]
+    facet, values = quantity.facet(varying[0]), listed[varying[0]]
     texts = [value_text(facet, value) for value in values]
     if not _place_form(facet, values.iloc[0]).endswith('{}'):
-      noun = 'other'  # a noun follows: 'after 1, 2, 3 and 6 other queries'
+      end = 'other'  # a noun follows: 'after 1, 2, 3 and 6 other queries'
   else:
-    form = '{}'
-    first, *later = [place_of(quantity, row, facets) for _, row in named.iterrows()]
+    first, *later = [place_of(quantity, row, facets) for _, row in listed.iterrows()]
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]
-  if len(rows) > len(named):
-    texts.append(f'{len(rows) - len(named)} {noun}')
+  if len(rows) > len(listed):
+    texts.append(f'{len(rows) - len(listed)} {end}')
   *before, last = texts
   return form.replace('{}', f'{", ".join(before)} and {last}' if before else last)
 

@@ -481,7 +481,7 @@ def _cell(tag: str, value: object, is_numeric: bool) -> str:
 
 
 def _is_number(value: object) -> bool:
-  """Returns whether a cell is empty or a number, possibly with an interval."""
+  """Returns whether a table cell has a number, such as '3.1 (2 to 4)', or no value."""
   return value is None or (not isinstance(value, bool) and bool(_NUMBER.fullmatch(str(value))))
 
 

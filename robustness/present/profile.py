@@ -63,7 +63,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   candidates = (
     _map_column(tasks, 'frequency', *FREQUENCIES),
     _map_column(tasks, 'corruption and severity', 'corruption', 'severity'),
-    _attack(tasks),
+    _attack_column(tasks),
   )
   columns = [column for column in candidates if column is not None]
   labels = labels_of(tasks)[:MAX_CLASSIFIERS]
@@ -133,7 +133,7 @@ def _draw_map(
   bar.set_label(f'{name} ({Notation(quantity).unit})', fontsize=7)
 
 
-def _attack(tasks: Mapping[str, Results]) -> _Column | None:
+def _attack_column(tasks: Mapping[str, Results]) -> _Column | None:
   """Returns the column of accuracies by the radius ε of an attack; None if no task measured them.
 
   Radius 0 is the accuracy without an attack.
@@ -163,8 +163,9 @@ def _draw_curve(
   axes.errorbar(
     rows.epsilon, scale * rows.value, errors, fmt='o-', color=style.colour(0), markersize=3
   )
-  radii, numbered = rows.epsilon.tolist(), rows.epsilon.tolist()[-1:]
-  for radius in reversed(radii):  # the largest radius has a number, and others where it has room
+  radii = rows.epsilon.tolist()  # ascending
+  numbered = [radii[-1]]  # the radii with a number: the largest, and others where there is room
+  for radius in reversed(radii):
     if numbered[-1] - radius >= _DISTANCE * radii[-1]:
       numbered.append(radius)
   texts = [value_text(EPSILON, radius) if radius in numbered else '' for radius in radii]

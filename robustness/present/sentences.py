@@ -68,10 +68,10 @@ def findings(results: Results) -> list[Finding]:
   according to their notes come last.
   """
   selected, findings = choices(results), list[Finding]()
-  levels = [choice for choice in selected if choice.extremes is None]  # overall values
+  overall = [choice for choice in selected if choice.extremes is None]
   by_condition = [choice for choice in selected if choice.extremes is not None]
-  for quantity in dict.fromkeys(choice.quantity for choice in levels):
-    findings += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
+  for quantity in dict.fromkeys(choice.quantity for choice in overall):
+    findings += _overall([choice for choice in overall if choice.quantity == quantity], quantity)
   for choice in by_condition:
     has_differences = bool((choice.rows.versus != '').any())
     head, clauses = _differences(choice) if has_differences else _extremes(choice)
@@ -82,29 +82,29 @@ def findings(results: Results) -> list[Finding]:
   return sorted(findings, key=lambda finding: finding.rows['note'].str.contains(SAYS_LITTLE).all())
 
 
-def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
-  """Yields findings about the overall values of a quantity.
+def _overall(choices: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
+  """Yields findings about `choices`, the overall values of a quantity.
 
   With several classifiers there is a finding per overall value, which compares them; for a single
   classifier there is one finding with all values.
   """
-  estimates = [choice.rows[choice.rows['low'].notna()] for choice in levels]
+  estimates = [choice.rows[choice.rows['low'].notna()] for choice in choices]
   labels = pd.concat(estimates).classifier.unique()
-  if len(levels) > 1 and len(labels) == 1:
+  if len(choices) > 1 and len(labels) == 1:
     clauses = [
       f'{_estimate(quantity, row)} {choice.place}'
-      for choice, rows in zip(levels, estimates, strict=True)
+      for choice, rows in zip(choices, estimates, strict=True)
       for row in _rows(rows)
     ]
     text = _join_clauses(f'{quantity.words}, {labels[0]}:', clauses)
-    yield Finding(text, pd.concat(estimates), levels[0].facets)
+    yield Finding(text, pd.concat(estimates), choices[0].facets)
     return
-  for choice, rows in zip(levels, estimates, strict=True):
+  for choice, rows in zip(choices, estimates, strict=True):
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
     # Differences with intervals that hold for all differences together; None if there is none.
     joint = [widen_for_family(row, len(differences), quantity) for row in _rows(differences)]
     widened = {row.classifier: row for row in joint if row is not None}
-    clauses = list(_level_clauses(values, widened, quantity))
+    clauses = list(_overall_clauses(values, widened, quantity))
     if (rows.high > rows.low).any():
       text = _join_clauses(f'{choice.words}:', clauses)
       if len(widened) > 1:
@@ -113,7 +113,7 @@ def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
       yield Finding(text, stated, choice.facets)
 
 
-def _level_clauses(
+def _overall_clauses(
   rows: pd.DataFrame, differences: dict[str, pd.Series], quantity: Quantity
 ) -> Iterator[str]:
   """Yields a clause per classifier: its value, then its difference from the first classifier.
@@ -142,7 +142,8 @@ def _level_clauses(
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
       is_higher = bool(row.value > 0)
-      comparative = _comparatives(quantity)[is_higher]  # (for lower, for higher)
+      if_lower, if_higher = _comparatives(quantity)
+      comparative = if_higher if is_higher else if_lower
       # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
       size = _estimate(quantity, row if is_higher else _swap_classifiers(row)).replace('+', '')
       link = ',' if label in values else ' is'

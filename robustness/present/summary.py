@@ -47,17 +47,18 @@ def present_run(
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
   if SINGLE in studies:
     presentation = Presentation.of_study(studies[SINGLE])
-    of_means = Presentation(presentation.title, papers)  # the default figures and findings
   elif summary == FOURIER_TABLE:
     title = fourier_table.TITLE
-    presentation = of_means = Presentation(title, papers, _draw_fourier_table, _find_in_tasks)
+    presentation = Presentation(title, papers, _draw_fourier_table, _find_in_tasks)
   else:
-    presentation = of_means = Presentation('', papers, _draw_battery, _find_in_tasks)
+    presentation = Presentation('', papers, _draw_battery, _find_in_tasks)
   if not has_seeds:
     return presentation
-  draw = functools.partial(_draw_means, of_means)
-  find = functools.partial(_find_in_means, of_means)
-  return dataclasses.replace(of_means, figures=draw, findings=find)
+  if SINGLE in studies:  # means over seeds have the default figures and findings, not the study's
+    presentation = Presentation(presentation.title, papers)
+  draw = functools.partial(_draw_seeds_and_means, presentation)
+  find = functools.partial(_find_in_means, presentation)
+  return dataclasses.replace(presentation, figures=draw, findings=find)
 
 
 # Functions of this module and not lambdas, because results are pickled with them.
@@ -72,7 +73,7 @@ def _draw_battery(results: Results) -> Mapping[str, charts.Picture]:
 
 
 def _find_in_tasks(results: Results) -> list[Finding]:
-  """See `battery_findings`."""
+  """Returns the `battery_findings` of a battery's tasks."""
   return battery_findings(results.by_task)
 
 
@@ -110,21 +111,23 @@ def _error_clause(choice: Choice, row: pd.Series) -> str:
   return f'{name}, {Notation(choice.quantity).full(row)}'
 
 
-def _draw_means(of_means: Presentation, results: Results) -> Mapping[str, charts.Picture]:
+def _draw_seeds_and_means(
+  presentation: Presentation, results: Results
+) -> Mapping[str, charts.Picture]:
   """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
 
-  `of_means` draws the means of each quantity over the seeds like the results of one run.
+  `presentation` draws the means of each quantity over the seeds like the results of one run.
   """
-  return {**draw_seeds(results), **of_means.figures(results.over_seeds)}
+  return {**draw_seeds(results), **presentation.figures(results.over_seeds)}
 
 
-def _find_in_means(of_means: Presentation, results: Results) -> list[Finding]:
+def _find_in_means(presentation: Presentation, results: Results) -> list[Finding]:
   """Returns the findings about means over the seeds, and on the share that varies most by seed.
 
-  `results` come from a run with several seeds.
+  `presentation` finds them in the means like in the results of one run.
   """
   means = results.over_seeds
-  return [*_without_intervals(means), *of_means.findings(means), *most_changed(results)]
+  return [*_without_intervals(means), *presentation.findings(means), *most_changed(results)]
 
 
 @style.in_style

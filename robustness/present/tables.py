@@ -225,10 +225,8 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
   """Returns a table as a LaTeX `tabular` with rules of the package booktabs; `bold` cells are
   bold.
   """
-  head, *rows = (
-    f'{" & ".join(cells)} \\\\\n'
-    for cells in _mark_cells(table, bold, _latex_text, '\\textbf{{{}}}')
-  )
+  marked_rows = _mark_cells(table, bold, _latex_text, '\\textbf{{{}}}')
+  head, *rows = [f'{" & ".join(cells)} \\\\\n' for cells in marked_rows]
   return (
     f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{head}'
     f'\\midrule\n{"".join(rows)}\\bottomrule\n\\end{{tabular}}\n'
