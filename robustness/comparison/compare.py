@@ -182,12 +182,10 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
   Raises:
     InputError: there is no such group, because the runs have different stored versions of images.
   """
-  # {group: names of its views} of each classifier, and of both members of each pair
-  first, *later = (
-    answers.named_groups
-    for compared in classifiers
-    for answers in (compared.answers, *(compared.pair or ()))
-  )
+  all_answers = [compared.answers for compared in classifiers]
+  for compared in classifiers:
+    all_answers += compared.pair or ()
+  first, *later = (answers.named_groups for answers in all_answers)  # {group: names of its views}
   groups = [name for name, views in first.items() if all(g.get(name) == views for g in later)]
   if not groups:
     folders = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
@@ -265,7 +263,8 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   """
   first = classifiers[0]
   both_groups = [first.group(CLEAN), first.group(group)]
-  outcomes = first.outcomes(**{str(k): answers.right for k, answers in enumerate(classifiers)})
+  # The classifiers are called '0', '1', … here; their order is that of the estimates.
+  outcomes = first.outcomes({str(k): answers.right for k, answers in enumerate(classifiers)})
   units_by_classifier = [
     units_of_classifier(outcomes, label, both_groups) for label in outcomes.labels
   ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ class Answers:
     ids = by_image.column('example_id')
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
-  def on(self, entry: Entry, rows: np.ndarray) -> Answers:
+  def of_rows(self, entry: Entry, rows: np.ndarray) -> Answers:
     """Returns the answers on a part of the images.
 
     Args:
@@ -174,7 +174,7 @@ class Answers:
     weights = counts / np.gcd.reduce(counts)  # all 1 if every view is listed equally often
     return Group(dict(self.table.facets_of(name)), views, weights)
 
-  def outcomes(self, **right: np.ndarray) -> Outcomes:
+  def outcomes(self, right: Mapping[str, np.ndarray]) -> Outcomes:
     """Returns outcomes for {label: bool [N, V], whether each image is classified right}."""
     views = pd.DataFrame(index=range(len(self.table.names)))
     counted = self.table.counted
@@ -185,12 +185,12 @@ class Answers:
     """Returns the accuracy in a group of views, with an interval over images or clusters of
     images.
     """
-    outcomes = self.outcomes(right=self.right)
+    outcomes = self.outcomes({'right': self.right})
     return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
     """Returns the accuracy in a group of views minus the accuracy of `first` on the same images."""
-    pairs = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
+    pairs = self.outcomes({'first': first.right, 'second': self.right}).pair('first', 'second')
     gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, self.confidence, test=True)
 
@@ -205,7 +205,7 @@ class Answers:
       groups: names of groups of views.
     """
     right = {'other': other.right, 'this': self.right, 'agree': other.right == self.right}
-    outcomes = self.outcomes(**right)
+    outcomes = self.outcomes(right)
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
@@ -281,14 +281,16 @@ class Compared:
     answers = first_answers
     if entry is not first:
       answers = Answers.from_records(entry, entry.evaluation.records)
-    note = '; '.join(filter(None, (pairing.note, note)))
+    joined_note = '; '.join(filter(None, (pairing.note, note)))
     if not pairing.has_images:
-      return cls(entry.label, answers, None, note)
-    rows, first_rows = pairing.second_rows, pairing.first_rows
-    pair = AnswerPair(first=first_answers.on(first, first_rows), this=answers.on(entry, rows))
+      return cls(entry.label, answers, None, joined_note)
+    pair = AnswerPair(
+      first=first_answers.of_rows(first, pairing.first_rows),
+      this=answers.of_rows(entry, pairing.second_rows),
+    )
     if not np.array_equal(pair.first.ids, pair.this.ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
         'image: run both on the same data set.'
       )
-    return cls(entry.label, answers, pair, note)
+    return cls(entry.label, answers, pair, joined_note)
