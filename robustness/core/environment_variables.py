@@ -25,7 +25,7 @@ def advice(error: BaseException) -> str | None:
   """
   for cause in causes(error):
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
-    message = _first_line(cause)
+    message = str(cause).partition('\n')[0].strip().rstrip('.')  # its first line
     if any(_starts_devices(frame) for frame in frames):
       values = [f'{name}={os.environ[name]}' for name in DEVICE_VARIABLES if os.environ.get(name)]
       settings = f' with {" ".join(values)}' if values else ''
@@ -47,8 +47,3 @@ def _starts_devices(frame: FrameType) -> bool:
   """Returns whether a stack frame is JAX's function that starts the devices."""
   module = frame.f_globals.get('__name__')
   return module == 'jax._src.xla_bridge' and frame.f_code.co_name == 'backends'
-
-
-def _first_line(error: BaseException) -> str:
-  """Returns the first line of an error's message without a full stop."""
-  return str(error).partition('\n')[0].strip().rstrip('.')

@@ -239,19 +239,24 @@ class Progress:
     return (self._done - done) / max(time.monotonic() - start, 1e-9)
 
   def close(self) -> None:
-    """Ends the bar, or logs the closing line."""
+    """Ends the bar; without a bar, logs how much work is done, and its time and speed.
+
+    Examples are 'fog: 100/100 images (20 before) in 8.0 s, 10 images/s', and for a resumed run with
+    nothing left to do 'fog: 100/100 images, done before'.
+    """
     if self._heartbeat is not None:
       self._heartbeat.stop()
     if self._bar is not None:
       self._bar.close()
-    elif self._done == self._initial:
-      end = ', done before' if self._done >= self._total else ' when it stopped'
-      self._write_line('%s%s', self._head(), end)
+    elif self._done == self._initial:  # no step has ended here
+      is_complete = self._done >= self._total
+      self._write_line('%s%s', self._head(), ', done before' if is_complete else ' when it stopped')
     else:
+      before = f' ({self._initial} before)' if self._initial else ''
+      seconds = time.monotonic() - self._start
+      # the rate leaves out the first step, which compiles, if there were later steps
       has_later_steps = self._end_of_first is not None and self._done_after_first < self._done
       speed = self._speed() + ('' if has_later_steps else ' with compilation')
-      seconds = time.monotonic() - self._start
-      before = f' ({self._initial} before)' if self._initial else ''
       self._write_line('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._values)
 
   def _head(self) -> str:

@@ -113,7 +113,10 @@ def _place_of_draw(
   states, places, is_of_user = _global_states(), list[str](), functools.cache(is_users)
 
   def observe(frame: FrameType, event: str, _: object) -> None:
-    """Notes a user's function that returns with other states than it or one in it began with."""
+    """Notes a user's function that changed the states since it, or one that it called, was entered.
+
+    Python calls this at every call and return.
+    """
     nonlocal states
     if event not in ('call', 'return') or not is_of_user(frame.f_code.co_filename):
       return

@@ -562,18 +562,19 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
       outermost = outermost.parent
   files, to_read = [file], [(file, package)]
   while to_read:
-    for name in _imported_names(*to_read.pop()):
+    source, package_of_source = to_read.pop()
+    for name in _imported_names(source, package_of_source):
       parts = name.split('.')
       folder = folders.get(parts[0], folders.get(''))
       if folder is None or parts[0] in ('', *PACKAGES):
         continue
+      # 'a.b.c' imports a, a.b and a.b.c, each a file with the suffix .py or a package
       for count in range(1, len(parts) + 1):
         path, module = folder.joinpath(*parts[:count]), '.'.join(parts[:count])
         sources = {path.with_suffix('.py'): module.rpartition('.')[0], path / '__init__.py': module}
-        for source, parent in sources.items():
-          if source not in files and source.is_file():
-            files.append(source)
-            to_read.append((source, parent))
+        new = [entry for entry in sources.items() if entry[0] not in files and entry[0].is_file()]
+        files += [imported for imported, _ in new]
+        to_read += new
   return sorted(files[1:])
 
 

@@ -130,12 +130,11 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
     immutable = tuple(value) if isinstance(value, list) else value
     if key not in fields or immutable != fields[key].default:
       return True
-    if not value:
-      return False
+    only_with = fields[key].metadata.get('only_with')
+    if not value or not only_with:
+      return bool(value)
     # ('optimizer', 'adamw', 'lamb') needs one of two values, ('label_space',) any that is not empty
-    other_key, *needed_values = fields[key].metadata.get('only_with') or ('',)
-    if not other_key:
-      return True
+    other_key, *needed_values = only_with
     other_value = section.get(other_key)
     return other_value in needed_values if needed_values else bool(other_value)
 
