@@ -85,18 +85,19 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a hint that the images are the default ones and how to choose others, or ''.
+  """Returns a hint that the run shows the default images, with the flags that name others.
 
-  It is for users who chose a network or data by a flag if the config has the default source of
-  images and no flag chose that.
+  The hint is for users who name a network or settings of data on the command line, but no source of
+  images. Without such flags, or if the config has another source than the default, it is ''.
 
   Args:
     config: the config with the changes of the command line.
     arguments: the command line.
   """
+  is_default = config.get('data', {}).get('source') == DEFAULT
   names_source = any('data.source=' in argument for argument in arguments)
-  source = config.get('data', {}).get('source')
-  if source != DEFAULT or names_source or not any(map(_NAMES_NETWORK_OR_DATA.match, arguments)):
+  names_network_or_data = any(map(_NAMES_NETWORK_OR_DATA.match, arguments))
+  if names_source or not (is_default and names_network_or_data):
     return ''
   return (
     f'note: no flag names a data source, so the images are the default {DEFAULT} (28 × 28 pixels, '

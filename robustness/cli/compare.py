@@ -152,15 +152,13 @@ def _keep_printed(results: Results) -> Results:
   quantities = [q for q in results.quantities if q != ACCURACY]
   # The headlines that may be accuracies under another name.
   shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
-  values_of_headlines = set(
-    _comparable_values(other_estimates[other_estimates['quantity'].isin(shares)])
-  )
+  headlines = other_estimates[other_estimates['quantity'].isin(shares)]
+  values_of_headlines = set(_comparable_values(headlines))
   index = accuracies.index
-  is_new = pd.Series(
-    [v not in values_of_headlines for v in _comparable_values(accuracies)], index, bool
-  )
-  views = [accuracies[name].astype(str) for name in facets_of(accuracies)]
-  accuracies = accuracies[is_new.groupby(views or [pd.Series(0, index)]).transform('any')]
+  is_new = [values not in values_of_headlines for values in _comparable_values(accuracies)]
+  # All accuracies in a view are printed if any of them is new; without facets there is one view.
+  views = [accuracies[name].astype(str) for name in facets_of(accuracies)] or [pd.Series(0, index)]
+  accuracies = accuracies[pd.Series(is_new, index, bool).groupby(views).transform('any')]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 

@@ -117,7 +117,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
   """Yields the keys of a config with values and meanings, section after section."""
-  run = meanings(Execution)  # of the keys outside sections, which come last
+  meanings_outside_sections = meanings(Execution)  # these keys come last
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
     meaning = {'tasks': 'the tasks that run, in order', 'summary': summary}
@@ -132,7 +132,7 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
       for label, part in parts.items():
         yield from _keys_of_section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
-      run |= meanings(study.prediction_settings)
+      meanings_outside_sections |= meanings(study.prediction_settings)
   if 'classifier' in config:
     recipes, path_of_recipes = [config.classifier], 'config.classifier'
   else:  # all classifiers are one section with their different values, 'config.classifiers.{a,b}'
@@ -154,7 +154,7 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
     yield from _keys_of_section(
       f'config.data.{source.name}', [config.data[source.name]], meanings(source)
     )
-  yield from _keys_of_section('config', [config], run)
+  yield from _keys_of_section('config', [config], meanings_outside_sections)
 
 
 def _studies_by_path(config: ConfigDict) -> dict[str, ConfigDict]:

@@ -467,7 +467,7 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     for classifier in entry.results.classifiers:
       relabelled = {**classifier, 'label': labels[entry.name, classifier['label']]}
       classifiers.append(relabelled)
-      provenance.append(_provenance(entry, relabelled))
+      provenance.append(_provenance_row(entry, relabelled))
   return dataclasses.replace(
     first,
     classifiers=classifiers,
@@ -565,7 +565,7 @@ def _paired_estimates(
   return []
 
 
-def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
+def _provenance_row(entry: BoardEntry, classifier: Facts) -> list[str]:
   """Returns the row of a classifier in the table of provenance: its entry, weights and versions."""
   environment = entry.results.environment
   return [

@@ -335,28 +335,28 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 
 
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-  """Yields (label, amount in words, number of images) of each training and evaluation, in order.
+  """Yields the lines of a dry run: what each training, and then each evaluation, will compute.
 
-  An example is ('net: fog', '1,000 rows × 5 views', '5,000'). The work is for one seed. Tasks of a
-  battery that share records count once, under the name of the first task. Classifiers that a task
-  cannot measure are left out. Before the first line, the log gets the tables that studies can show
-  before a training, such as which cells will be held out.
+  A line is (name, amount in words, number of images), such as ('net: fog', '1,000 rows × 5 views',
+  '5,000'). Lines are of one seed. Tasks of a battery that share records have one line, under the
+  name of the first task. Classifiers that a task cannot measure are left out. Before the first
+  line, tables that studies can show before a training, such as which cells will be held out, are
+  logged.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())
   recipes = checks.check_studies(builder, rows)
-  launch.preview(experiment, rows, recipes, folders=())
+  launch.preview(experiment, rows, recipes, folders=())  # logs the tables
   classifiers = [*builder.checked_classifiers.values()]
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
-    # Studies that are measured along the training.
+    # Studies that are measured repeatedly during the training.
     along = {
       name: planned_views(study, study_rows)
       for name, (study, study_rows) in builder.along_tasks(recipe).items()
     }
-    yield from _planned_training(
-      label, recipe.training, builder.open_rows(recipe), rows[experiment.data], along
-    )
+    training_rows, evaluated_rows = builder.open_rows(recipe), rows[experiment.data]
+    yield from _planned_training(label, recipe.training, training_rows, evaluated_rows, along)
   # Evaluations after all trainings.
   recordings = set()  # names of records, which several tasks may share
   for task, measurement in experiment.measurements.items():

@@ -197,8 +197,9 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
     # A ratio of the baseline to itself has this note.
     of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(of_baseline['quantity'])
-    # The baseline's network, or else the run's name; '' for a run without ratios.
-    baselines.add(network_of(results.classifiers[0]) or name if len(of_baseline) else '')
+    has_ratios = len(of_baseline) > 0
+    network = network_of(results.classifiers[0])  # of the baseline; '' if it is unknown
+    baselines.add((network or name) if has_ratios else '')
   return list(ratios) if len(baselines) > 1 else []
 
 
