@@ -90,13 +90,13 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   family=BLUR,
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Shrinks sides of n pixels to ⌊n scale⌋ by averages over boxes, and enlarges them by repetition.
+  """Shrinks the image by means over boxes of pixels, then enlarges it to its size by repetition.
 
-  `scale` is the constant of the severity.
-
-  The result equals Pillow's to the bit: the image is rounded to levels, then columns are averaged
-  and rounded, then rows.
+  A side of n pixels is shrunk to ⌊n · `scale`⌋, where `scale` is the constant of the severity. The
+  result equals Pillow's to the bit: the image is rounded to levels, then columns are averaged and
+  rounded, then rows.
   """
+  # a branch for each severity, because the shapes of the shrunk images differ
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
   return jax.lax.switch(strength.index, branches, image)
 
@@ -107,10 +107,8 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   small_height, small_width = int(height * scale), int(width * scale)
   # The row and column of the shrunk image that each pixel shows, [height] and [width]: when a line
   # is enlarged, every box holds a single old pixel, which `argmax` finds.
-  rows, columns = (
-    box_membership(small_height, height).argmax(1),
-    box_membership(small_width, width).argmax(1),
-  )
+  rows = box_membership(small_height, height).argmax(1)
+  columns = box_membership(small_width, width).argmax(1)
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
   # `levels` has C columns for each column of pixels; `kron` makes C boxes of every box, so that the
   # channels stay separate: [small_width · C, width · C]

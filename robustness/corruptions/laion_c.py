@@ -135,12 +135,12 @@ def draw_glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Replaces every tile of the image by the shrunk picture with the nearest mean colour.
+  """Makes a mosaic: every tile of the image is replaced by the picture of the nearest mean colour.
 
-  Tiles have `tile` × `tile` pixels. Their grid is centred; the image is extended to whole tiles by
-  repeating its edge. The colour of a tile is the colour of its pixel in the image shrunk by
-  Pillow's bicubic filter to one pixel a tile. `photographs` is a folder of pictures; None takes
-  procedural ones.
+  Tiles and pictures have `tile` × `tile` pixels. The grid of tiles is centred, and the image is
+  extended to whole tiles by repeating its edge. For the colours of the tiles, the image is shrunk
+  to one pixel per tile by Pillow's bicubic filter. `photographs` is a folder of pictures, which are
+  shrunk; None takes procedural ones.
   """
   del key  # nothing is random
   # the side of tiles at each severity

@@ -76,11 +76,12 @@ KNOWN = tuple(CATALOGUE)
 NAMED = {number: name for name, number in NUMBERS.items()}
 """{number: corruption}."""
 
-OFFICIAL, EXTRA, C_BAR = (
-  tuple(NAMED[number] for number in numbers)
-  for numbers in (range(15), range(15, 19), range(19, 34))
-)
-"""Names of the official 15 corruptions, of the four extra ones, and of the 15 of C-bar."""
+OFFICIAL = tuple(NAMED[number] for number in range(15))
+"""Names of the official 15 corruptions."""
+EXTRA = tuple(NAMED[number] for number in range(15, 19))
+"""Names of the four extra corruptions."""
+C_BAR = tuple(NAMED[number] for number in range(19, 34))
+"""Names of the 15 corruptions of C-bar."""
 NAMES = OFFICIAL + EXTRA
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` holds the 15 of ImageNet-C-bar
 and CIFAR-10-C-bar, ten in each."""

@@ -581,9 +581,10 @@ def check_between(key: str, severities: Sequence[float]) -> None:
 
 
 def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array:
-  """Returns `image` − `clean`, float32 [H, W, C], or for severity 0 the `image` itself.
+  """Returns the change of a corrupted image, `image` − `clean`, float32 [H, W, C].
 
-  Severity 0 is the clean image, with which changes are compared. `severity` may be traced.
+  For severity 0, the clean image, it is `image` itself: the energies of changes are compared with
+  the energy of the clean image. `severity` may be traced.
   """
   return image - jnp.where(severity == 0, 0, clean)
 

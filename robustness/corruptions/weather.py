@@ -156,11 +156,11 @@ def frost_piece(
 def _draw_fog(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, cloud: str = 'released'
 ) -> jax.Array:
-  """Returns the random numbers of fog, uniform on [−1, 1]: one for each pixel of its map but one.
+  """Returns the random numbers of fog for `plasma`, uniform on [−1, 1], [side² − 1].
 
-  The map is square, and its side is the smallest power of two that covers the image and the
-  constant `map_side`. With cloud='tfds' 512 takes the place of `map_side`, so that an image of 224
-  pixels shows a smaller, more even part of the map. `plasma` makes the map.
+  The map has side × side pixels, where `side` is the smallest power of two that covers the image
+  and the constant `map_side`. With cloud='tfds' 512 takes the place of `map_side`, so that an image
+  of 224 pixels shows a smaller, more even part of the map.
   """
   min_side = max(constants['map_side']) if cloud == 'released' else 512
   side = 1 << (max(*shape[:2], min_side) - 1).bit_length()  # rounded up to a power of two
