@@ -31,11 +31,10 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   if worst.empty:
     return {}
   k = int(worst.k.max())
+  anchor = select(table, 'accuracy_anchor').set_index('classifier')
   # Without `k` this selects the rows of accuracy at pm-k for the largest k, which lack the facet k.
-  anchor, pm_k, static = (
-    select(table, name).set_index('classifier')
-    for name in ('accuracy_anchor', 'accuracy_pm_k', 'accuracy_static')
-  )
+  pm_k = select(table, 'accuracy_pm_k').set_index('classifier')
+  static = select(table, 'accuracy_static').set_index('classifier')
   if not static.empty:
     panels = [
       forms.NamedPoints(('one static set',), anchor, static),

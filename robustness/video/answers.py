@@ -24,7 +24,7 @@ FORMAT, VERSION = 'neighbor-set review', 1
 """Name and version of the file format, which the first line of a file of answers states."""
 INDIVIDUAL, JOINT = 'individual', 'joint'
 """Rounds of a review: annotators answer alone, then vote on contested items and see all answers."""
-STAGES = (INDIVIDUAL, JOINT)
+ROUNDS = (INDIVIDUAL, JOINT)
 """The rounds in their order."""
 CORRECT, INCORRECT, UNSURE = 'correct', 'incorrect', 'unsure'
 """Answers to questions: whether the labels of a frame are right, and no decision."""
@@ -116,7 +116,7 @@ class Answer:
   def __post_init__(self) -> None:
     """Raises InputError for an invalid value, or for values that contradict each other."""
     check_name(self.annotator)
-    choice('round', self.round, STAGES)
+    choice('round', self.round, ROUNDS)
     choice('label', self.label, LABEL_ANSWERS)
     # dissimilar pairs, and only they, have an explanation
     is_explained = bool(self.reasons) or self.feature

@@ -32,10 +32,8 @@ ADDED = Quantity(
   'labels_added_per_anchor', 'labels added to an accepted anchor', 'amount', unit='labels', low=0
 )
 AGREEMENT = Quantity('agreement', 'agreeing pairs of annotators')
-FLEISS, COHEN = (
-  Quantity(f'{name.lower()}_kappa', f"{name}'s kappa", 'amount', low=-1, high=1)
-  for name in ('Fleiss', 'Cohen')
-)
+FLEISS = Quantity('fleiss_kappa', "Fleiss's kappa", 'amount', low=-1, high=1)
+COHEN = Quantity('cohen_kappa', "Cohen's kappa", 'amount', low=-1, high=1)
 QUANTITIES = (ANCHORS, UPDATED, PAIRS, ADDED, AGREEMENT, FLEISS, COHEN)
 """All quantities of the table of results of a review."""
 REVIEWERS = 'review'
@@ -99,19 +97,23 @@ class Decisions:
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   """Returns the outcome of a review.
 
-  An item is an anchor or a pair. An anchor without votes is accepted if one of its pairs has an
-  answer: whoever answered saw the anchor and did not call it bad. Pairs of an anchor that is not
-  accepted are dropped. Items that need more votes are not accepted.
+  An item is an anchor or a pair. An item is settled if it needs no more votes, and only then
+  accepted, if the rule accepts its votes. An anchor without votes is accepted if one of its pairs
+  has an answer: whoever answered saw the anchor and did not call it bad. Pairs of an anchor that is
+  not accepted are dropped.
 
   Args:
     rounds: the state of the review.
     rule: decides from the votes about an item whether it is accepted.
   """
 
-  def is_accepted(item: Item, without_votes: bool) -> bool:
-    """Returns whether an item is accepted; `without_votes` is the result if it has no votes."""
+  def is_accepted(item: Item, if_no_votes: bool) -> bool:
+    """Returns whether an item is settled, and the rule accepts its votes.
+
+    A settled item without votes is accepted if `if_no_votes` is true.
+    """
     votes = rounds.ballot(item).votes
-    return rounds.is_settled(item) and (rule(votes) if votes else without_votes)
+    return rounds.is_settled(item) and (rule(votes) if votes else if_no_votes)
 
   items = list(rounds.candidates.items.values())
   anchors = [item for item in items if item.kind == ANCHOR]

@@ -237,9 +237,8 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset.astype(np.int32))
   # The distance of the nearest wrong neighbor of each set, [..., A, 1].
-  wrong_at = _least_in_group(np.where(outcomes.is_neighbor_right, _NEVER, distance), outcomes)[
-    ..., None
-  ]
+  distance_if_wrong = np.where(outcomes.is_neighbor_right, _NEVER, distance)
+  wrong_at = _least_in_group(distance_if_wrong, outcomes)[..., None]
   if include_anchor:
     return outcomes.is_anchor_right[..., None] & (wrong_at > k)
   nearest_at = _least_in_group(distance, outcomes)[:, None]  # of any neighbor

@@ -12,7 +12,7 @@ from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
 
 UNCHECKED = 'unchecked'
 """Value of `replaces` in `ReviewRounds.submit` that accepts an answer without a check."""
-HELD_SECONDS = 600.0
+RESERVATION_SECONDS = 600.0
 """Time for which an item is reserved for an annotator to whom it was shown."""
 
 
@@ -41,9 +41,9 @@ class Ballot:
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
   joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
 
-  def answers(self, stage: str) -> dict[str, Answer]:
-    """Returns {annotator: newest answer} of the round `stage`."""
-    return self.individual if stage == INDIVIDUAL else self.joint
+  def answers(self, review_round: str) -> dict[str, Answer]:
+    """Returns {annotator: newest answer} of the round `review_round`."""
+    return self.individual if review_round == INDIVIDUAL else self.joint
 
   def add(self, answer: Answer) -> None:
     """Adds an answer, which replaces an earlier one of the same annotator and round."""
@@ -180,28 +180,28 @@ class ReviewRounds:
         )
       self.add(answer, write)
 
-  def answer_time(self, item: Item, stage: str, annotator: str) -> float | None:
+  def answer_time(self, item: Item, review_round: str, annotator: str) -> float | None:
     """Returns the time of an annotator's answer about an item in a round, in seconds since 1970.
 
     It is None if there is no answer.
     """
-    answer = self.ballot(item).answers(stage).get(annotator)
+    answer = self.ballot(item).answers(review_round).get(annotator)
     return answer.time if answer else None
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
-    """Returns the next item of an annotator and its round.
-
-    The result is None at the end of the review, and while all that is left is reserved by others or
-    waits for their answers.
+    """Returns the item that an annotator is to answer next and its round; None if there is none.
 
     Items come in this order:
 
-    1. the items of the individual round that need an answer by this annotator. The item is
-       reserved: others get it only if it needs more answers.
-    2. the contested items that have all individual answers and need a joint vote by this
-       annotator: first the anchors, then the pairs.
+    1. in the individual round, the items that need more answers and have none by this annotator.
+       The item that is returned is reserved for the annotator: it is shown to others only if it
+       needs still more answers.
+    2. in the joint round, the contested items that have all individual answers and need more votes,
+       without a vote by this annotator: first the anchors, then the pairs.
 
-    In both rounds, the pairs of an anchor that somebody called bad wait for the joint vote on it.
+    The pairs of an anchor that somebody called bad are not shown before the joint vote on the
+    anchor. There may be nothing to answer at the end of the review, and until other annotators
+    have answered.
     """
     with self._lock:
       # skip the items at the beginning that the annotator need not answer, once for all
@@ -212,7 +212,7 @@ class ReviewRounds:
       for item in self._order[begin:]:
         if self._is_free(item, annotator):
           reserved_until = self._reserved.setdefault(item, {})
-          reserved_until[annotator] = time.monotonic() + HELD_SECONDS
+          reserved_until[annotator] = time.monotonic() + RESERVATION_SECONDS
           return item, INDIVIDUAL
       for item in sorted(self._contested):
         joint = self.ballot(item).joint
@@ -222,7 +222,7 @@ class ReviewRounds:
       return None
 
   def previous(
-    self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
+    self, annotator: str, before: Item | None, review_round: str = INDIVIDUAL
   ) -> tuple[Item, str] | None:
     """Returns the previous item that an annotator answered, and its round; None if there is none.
 
@@ -233,18 +233,18 @@ class ReviewRounds:
       annotator: name of the annotator.
       before: the item on the page; the item that was answered before it in the same round is
         returned. None returns the item of the annotator's last answer in any round.
-      stage: the round in which `before` is shown.
+      review_round: the round in which `before` is shown.
     """
     with self._lock:
       entries = [
-        (item, entry_stage)
-        for item, entry_stage in self._history.get(annotator, {})
-        if entry_stage == JOINT or annotator not in self.ballot(item).joint
+        (item, entry_round)
+        for item, entry_round in self._history.get(annotator, {})
+        if entry_round == JOINT or annotator not in self.ballot(item).joint
       ]
       if before is not None:
-        entries = [(item, entry_stage) for item, entry_stage in entries if entry_stage == stage]
-        if (before, stage) in entries:
-          entries = entries[: entries.index((before, stage))]
+        entries = [(item, name) for item, name in entries if name == review_round]
+        if (before, review_round) in entries:
+          entries = entries[: entries.index((before, review_round))]
       return entries[-1] if entries else None
 
   def ready_for_joint(self, item: Item) -> bool:
@@ -307,8 +307,8 @@ class ReviewRounds:
   def _is_free(self, item: Item, annotator: str) -> bool:
     """Returns whether an item needs an individual answer, and `annotator` may answer it now.
 
-    An item is reserved for `HELD_SECONDS` for each annotator to whom it was shown. It is not free
-    if the answers and the reservations of other annotators reach `annotators_per_pair`.
+    An item is reserved for `RESERVATION_SECONDS` for each annotator to whom it was shown. It is not
+    free if the answers and the reservations of other annotators reach `annotators_per_pair`.
     """
     if self._is_done(item, annotator) or self._is_blocked(item):
       return False

@@ -115,20 +115,20 @@ class ReviewServer(ThreadingHTTPServer):
     self._check_annotator(annotator)
     return self._turn_fields(annotator, self.rounds.next(annotator))
 
-  def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
+  def earlier_turn(self, annotator: str, before: str, review_round: str) -> Plain:
     """Returns {'item': an item that an annotator has answered, 'progress': numbers of answers}.
 
     Args:
       annotator: name of the annotator.
       before: name of an item, such as 'pair:17'; the item that was answered before it is returned.
         '' returns the item that was answered last.
-      stage: the round of the answers, 'individual' or 'joint'.
+      review_round: the round of the answers, 'individual' or 'joint'.
     """
-    choice('round', stage, answers.STAGES)
+    choice('round', review_round, answers.ROUNDS)
     item = self.candidates.item(before) if before else None
-    turn = self.rounds.previous(annotator, item, stage)
+    turn = self.rounds.previous(annotator, item, review_round)
     if turn is None:
-      place = f' in the {stage} round' if before else ''
+      place = f' in the {review_round} round' if before else ''
       raise InputError(f'there is no earlier answer of yours{place}.')
     return self._turn_fields(annotator, turn)
 
@@ -192,17 +192,17 @@ class ReviewServer(ThreadingHTTPServer):
     progress = self.rounds.progress(annotator)
     if turn is None:
       return {'item': None, 'progress': progress}
-    item, stage = turn
+    item, review_round = turn
     ballot, anchor = self.rounds.ballot(item), self.candidates.anchor_of(item)
     answer = ballot.joint.get(annotator) or ballot.individual.get(annotator)
-    votes = ballot.votes if stage == JOINT else []  # each annotator first answers alone
+    votes = ballot.votes if review_round == JOINT else []  # each annotator first answers alone
     page_item: Plain = {
       'id': str(item),
       'kind': item.kind,
-      'round': stage,
+      'round': review_round,
       'labels': self._labels_with_names(self._page_labels(item)),
       # the time of the annotator's answer, which the page sends back as `replaces`
-      'answered': self.rounds.answer_time(item, stage, annotator),
+      'answered': self.rounds.answer_time(item, review_round, annotator),
       'answer': _answer_fields(answer) if answer else None,
       'others': [{'annotator': v.annotator, 'round': v.round, **_answer_fields(v)} for v in votes],
       'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
@@ -220,11 +220,11 @@ class ReviewServer(ThreadingHTTPServer):
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
     has_other_labels = labels not in ((), anchor_labels)  # only then shown next to the anchor's
-    anchor_stage = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
+    anchor_round = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
     return {
       'anchor_item': str(anchor),
-      'anchor_round': anchor_stage,
-      'anchor_answered': self.rounds.answer_time(anchor, anchor_stage, annotator),
+      'anchor_round': anchor_round,
+      'anchor_answered': self.rounds.answer_time(anchor, anchor_round, annotator),
       'neighbor': self._frame(pair.frame),
       'offset': pair.offset,
       'neighbor_labels': self._labels_with_names(labels) if has_other_labels else None,
@@ -368,8 +368,8 @@ class _Handler(BaseHTTPRequestHandler):
     elif path == '/api/next':
       self._json(self.server.next_turn(check_name(query.get('annotator'))))
     elif path == '/api/back':
-      name, stage = check_name(query.get('annotator')), query.get('round', INDIVIDUAL)
-      self._json(self.server.earlier_turn(name, query.get('before', ''), stage))
+      name, review_round = check_name(query.get('annotator')), query.get('round', INDIVIDUAL)
+      self._json(self.server.earlier_turn(name, query.get('before', ''), review_round))
     else:
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 

@@ -8,7 +8,12 @@ import pytest
 from robustness.video.answers import ReviewPlan
 from robustness.video.candidates import Item
 from robustness.video.decisions import RULES
-from robustness.video.review_rounds import HELD_SECONDS, Ballot, OutdatedAnswerError, ReviewRounds
+from robustness.video.review_rounds import (
+  RESERVATION_SECONDS,
+  Ballot,
+  OutdatedAnswerError,
+  ReviewRounds,
+)
 from tests.cases import cases
 from tests.refusals import refused
 from tests.video.review_frames import answer, candidates
@@ -108,7 +113,7 @@ def test_a_shown_pair_is_reserved_for_its_annotator_for_some_time(monkeypatch):
   start, rounds = time.monotonic(), started(annotators_per_pair=1)
   assert rounds.next('ann') == rounds.next('ann') == (PAIR, 'individual')
   assert rounds.next('bob') == (Item('pair', 1), 'individual')
-  monkeypatch.setattr(time, 'monotonic', lambda: start + 2 * HELD_SECONDS)
+  monkeypatch.setattr(time, 'monotonic', lambda: start + 2 * RESERVATION_SECONDS)
   assert rounds.next('cid') == (PAIR, 'individual')
 
 
