@@ -262,25 +262,28 @@ def _package(member: int) -> Scheme:
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
-  """Returns the scheme that maps our names of arrays to timm's, for a network with these stages.
+  r"""Returns the scheme that maps our names of arrays to timm's, for a network with these stages.
 
-  timm names the convolutions of a block and numbers its batch norms.
+  In a block, timm numbers the batch norms from 1, and names a convolution by its part in the kind
+  of block: `conv_pw` is the first, pointwise one of the usual blocks, but the last one of a block
+  without expansion. A name is r'blocks.0.\1.conv_pw' for our r'stage1/block(\d+)/expand/conv'.
   """
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
   for index, size in enumerate(sizes):
     ours, theirs = rf'stage{index + 1}/block(\d+)', rf'blocks.{index}.\1'
+    # {our layer: timm's convolution}, in the order of the layers
     if size.kind == 'plain':
-      parts = {'conv': 'conv'}
+      convolutions = {'conv': 'conv'}
     elif size.kind == 'fused':
-      parts = {'expand': 'conv_exp', 'project': 'conv_pwl'}
+      convolutions = {'expand': 'conv_exp', 'project': 'conv_pwl'}
     elif size.expansion == 1:
-      parts = {'depthwise': 'conv_dw', 'project': 'conv_pw'}
+      convolutions = {'depthwise': 'conv_dw', 'project': 'conv_pw'}
     else:
-      parts = {'expand': 'conv_pw', 'depthwise': 'conv_dw', 'project': 'conv_pwl'}
-    for number, (part, name) in enumerate(parts.items(), start=1):
-      table[f'{ours}/{part}/conv'] = f'{theirs}.{name}'
-      table[f'{ours}/{part}/bn'] = f'{theirs}.bn{number}'
+      convolutions = {'expand': 'conv_pw', 'depthwise': 'conv_dw', 'project': 'conv_pwl'}
+    for number, (layer, name) in enumerate(convolutions.items(), start=1):
+      table[f'{ours}/{layer}/conv'] = f'{theirs}.{name}'
+      table[f'{ours}/{layer}/bn'] = f'{theirs}.bn{number}'
     table[rf'{ours}/squeeze/(\w+)'] = Stored((rf'{theirs}.se.conv_\2',), OUTPUT_FIRST_POINTWISE)
   return Scheme('timm', table)
 

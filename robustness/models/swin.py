@@ -223,27 +223,27 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
-  r"""Returns {pattern of our name: name in a project's files}.
+  r"""Returns the names of a Swin's arrays: {pattern of our name: name in the files of a project}.
 
   An entry is `{r'stage1/block(\d+)/mlp/fc1': r'layers.0.blocks.\1.mlp.fc1'}`, in which `\1` is the
-  number of the block. `column` is the project's index in `_PROJECTS`, and in the entries of the
-  tables `_OUTSIDE` and `_BLOCK`.
+  number of the block. The project is `_PROJECTS[column]`; its names are at the same index in the
+  entries of the tables `_OUTSIDE` and `_BLOCK`.
   """
   project = _PROJECTS[column]
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if project == 'transformers' else 'layers'
   for stage in range(4):
     blocks = f'{layers}.{stage}.blocks'
-    if project == 'torchvision':
-      # features.0 is the stem; then stages and the joins between them alternate
-      join, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
-    elif project == 'timm':  # joins patches at the beginning of a stage
-      join = f'{layers}.{stage}.downsample'
-    else:  # joins patches at the end of the stage before
-      join = f'{layers}.{stage - 1}.downsample'
+    # where a project has the layer that merges 2 × 2 patches before this stage
+    if project == 'torchvision':  # features.0 is the stem; then stages and mergers alternate
+      merger, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
+    elif project == 'timm':  # at the beginning of a stage
+      merger = f'{layers}.{stage}.downsample'
+    else:  # at the end of the stage before
+      merger = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
-    if stage:  # the first stage joins no patches
-      table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
+    if stage:  # no patches are merged before the first stage
+      table |= {f'{ours}/join': f'{merger}.reduction', f'{ours}/join_norm': f'{merger}.norm'}
     # a project may store one of our layers as several, with names separated by spaces: `Stored`
     # joins their arrays
     for part, names in _BLOCK.items():

@@ -146,10 +146,13 @@ def for_images(
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
-  """Returns the architecture's naming scheme that shares most names with the arrays of a file.
+  """Returns the architecture's scheme that has most names of arrays in common with a file.
 
-  Of schemes that share equally many, the first is returned. InputError is raised if the
-  architecture has no schemes.
+  A scheme has the names of one project, such as timm, for the arrays of the network. Of schemes
+  with equally many names the first is returned.
+
+  Raises:
+    InputError: the architecture has no schemes.
   """
   if not architecture.schemes:
     raise InputError(
@@ -158,10 +161,11 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
     )
   shapes = architecture.shapes(1)  # names do not depend on the number of classes
 
-  def num_shared(scheme: Scheme) -> int:
+  def num_common(scheme: Scheme) -> int:
+    """Returns the number of names that the scheme expects and the file has."""
     return len(scheme.shapes(shapes).keys() & scheme.needed(arrays).keys())
 
-  return max(architecture.schemes, key=num_shared)
+  return max(architecture.schemes, key=num_common)
 
 
 def _fit_to_network(
