@@ -180,14 +180,19 @@ class DataSettings:
 
   @classmethod
   def from_section(cls, section: Section, key: str = 'config.data') -> Self:
-    """Returns the checked settings of a config section; `key` is its name, for messages.
+    """Returns the settings in a section `data` of a config.
 
-    The section has the keys of `DataSettings`, and a section of settings for the chosen source.
+    Args:
+      section: {key of `DataSettings`: value}, in which 'source' is the name of a source, and a
+        section with the settings of this source under its name.
+      key: name of the section in messages.
+
+    Raises:
+      InputError: a key is unknown or of an earlier version, or a value is invalid.
     """
     keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
     with renaming_section('config.data', key):
-      # raises errors for keys of earlier versions, and for sections of other sources
       refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
       SOURCES.check_sections(section, key, 'source', (name,), keys)
       values = {k: v for k, v in section.items() if k in keys}

@@ -15,7 +15,7 @@ bits.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -205,21 +205,21 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return splits
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
-    """Yields the training examples: every image clean, and once more transformed.
+    """Yields the training examples: every image clean, and some images once more transformed.
 
-    Images of classes in group k > 0 are transformed in environment k; other classes are shown clean
-    only.
+    Images of classes in group k > 0 are also shown in environment k, at a random level; images of
+    other classes are shown clean only.
     """
 
     def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
-      """Yields two ways to show a batch as (environment, level): clean, and in environments.
+      """Yields two ways to show a batch of images, each as (environment, level) of every image.
 
       `ids` are the ids of the images and `group` their class groups, int [B] each.
       """
-      yield 0, 0  # clean
+      yield 0, 0  # all images clean
       pairs = zip(ids.tolist(), group.tolist(), strict=True)
       levels = [self._training_level(example_id, number) for example_id, number in pairs]
-      # images at NOWHERE are left out
+      # images of no group are left out: they have no environment
       yield np.where(group > 0, group, NOWHERE), levels
 
     return self._transformed(rows, groups, TRAIN_STREAM, views)
@@ -235,14 +235,16 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return levels[int(np.random.default_rng((config.seed, example)).random() * len(levels))]
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
-    """Yields the images of one class group in one environment, at every level.
+    """Yields the test examples of one class group in one environment: each image at every level.
 
-    `rows` are the images of the group, and `environment` is the number of the environment.
+    A level is a severity or an angle. `rows` are the images of the group, and `environment` is the
+    number of the environment, 0 for clean images, which have the one level 0.
     """
-    transform = transforms.get(self.builder_config.names[environment])
-    levels = transform.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
-    is_clean = environment == 0
-    views: list[View] = [(environment, level) for level in ((0,) if is_clean else levels)]
+    levels: Sequence[int] = (0,)
+    if environment > 0:
+      transform = transforms.get(self.builder_config.names[environment])
+      levels = transform.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
+    views: list[View] = [(environment, level) for level in levels]
     # all images have the same views, whatever their ids and groups
     return self._transformed(rows, groups, STREAM, lambda ids, group: views)
 

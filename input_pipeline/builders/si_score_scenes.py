@@ -387,9 +387,10 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:
-    key = jax.random.key(0)  # nothing is drawn
+    """Returns the scenes of a prepared row at B levels, uint8 [B, side, side, 3]."""
+    key = jax.random.key(0)  # which `show` takes and does not use: scenes are not random
     views_of_batch = {name: values[levels] for name, values in views.items()}
-    images = jax.lax.map(lambda view: show(key, row, view), views_of_batch)
+    images = jax.lax.map(lambda view: show(key, row, view), views_of_batch)  # one after another
     return jnp.round(images * 255).astype(jnp.uint8)
 
   return prepare, compose

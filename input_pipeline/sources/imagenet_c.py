@@ -201,25 +201,26 @@ def same_files(
   base_name: Callable[[str], str] = lambda file: file,
   left_out: Counter[str] | None = None,
 ) -> list[list[str]]:
-  """Returns the paths <class>/<image> of the same images below every folder.
+  """Returns the paths <class>/<image> in each of several folders that must hold the same images.
 
   Args:
-    folders: folders that must hold the same images.
+    folders: the folders, such as one for each corruption and severity.
     classes: the class folders to read; None reads all.
     extensions: suffixes of the images.
-    base_name: function from a path <class>/<image> to the name of the image, which must be the
-      same in all folders; paths are sorted by it.
+    base_name: function from a path <class>/<image> to a name that the image has in all folders,
+      although its path may differ between them.
     left_out: counts the files that are not read, by reason; None counts nothing.
 
   Returns:
-    A list of paths for each folder; folders with equal paths share one list.
+    For each folder its paths, sorted by base name, so that entry i is the same image in all
+    folders; folders with equal paths share one list.
 
   Raises:
     InputError: there are no images, or one folder lacks an image of another one.
   """
   left_out = Counter() if left_out is None else left_out
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
-  expected = list(map(base_name, first))
+  names_in_first = list(map(base_name, first))
   files_of_folder = [first]
   if not first:
     raise InputError(
@@ -228,11 +229,11 @@ def same_files(
   for folder in folders[1:]:
     files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))
-    if names != expected:
-      # the first name that is in one of the two folders only; if there is none, because a folder
-      # has a name twice, any name
-      name = min(set(names) ^ set(expected) or {names[0]})
-      lacking, having = (folder, folders[0]) if name in expected else (folders[0], folder)
+    if names != names_in_first:
+      in_one_folder = set(names) ^ set(names_in_first)  # empty if a folder has a name twice
+      name = min(in_one_folder, default=names[0])
+      is_in_first = name in names_in_first
+      lacking, having = (folder, folders[0]) if is_in_first else (folders[0], folder)
       raise InputError(
         f'{lacking} lacks {name}, which {having} has: every corruption and severity '
         'must hold the same images. Unpack the archive again.'
