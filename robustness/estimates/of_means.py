@@ -28,6 +28,8 @@ from robustness.estimates.means import (
 from robustness.estimates.outcomes import Group, Outcomes, joined_views
 from robustness.estimates.quantity import Function, Quantity
 
+EQUAL = 'no interval: all resamples are equal'
+"""The note of a value that is the same in all resamples."""
 ITSELF = 'the baseline itself'
 """The note of a ratio that is 1 because it is the baseline's ratio to itself."""
 RESAMPLES = 1000
@@ -441,6 +443,23 @@ def _percentile_estimate(
     return estimate(value, np.nan, np.nan, note=f'{how_many}: an end of the interval is infinite')
   note = f'{how_many}, which are left out' if num_undefined else ''
   return estimate(value, low, high, note=note)
+
+
+def unless_equal(estimate: Estimate) -> Estimate:
+  """Returns an estimate of `bootstrap`, without its interval and with a note if it has no width.
+
+  Equal resamples, such as those of a classifier without errors, do not show how sure the value is.
+  """
+  if estimate.low != estimate.high:
+    return estimate
+  return dataclasses.replace(estimate, low=np.nan, high=np.nan, note=EQUAL)
+
+
+def rows_unless_equal(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns rows of the table of results in which `unless_equal` is applied to bootstraps."""
+  is_equal = (table['method'] == BOOTSTRAP) & (table['low'] == table['high'])
+  table.loc[is_equal, ['low', 'high', 'note']] = np.nan, np.nan, EQUAL
+  return table
 
 
 def bootstrap_samples(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:

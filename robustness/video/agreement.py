@@ -13,7 +13,7 @@ import numpy as np
 from robustness.estimates.consistency import beyond_chance
 from robustness.estimates.intervals import BOOTSTRAP
 from robustness.estimates.means import Estimate, share_in_clusters
-from robustness.estimates.of_means import Units, bootstrap
+from robustness.estimates.of_means import Units, bootstrap, unless_equal
 from robustness.estimates.outcomes import Sums
 
 CONFIDENCE = 0.95
@@ -121,6 +121,8 @@ def _bootstrapped(
 ) -> Estimate:
   """Returns κ of the summed counts of G clusters, with an interval over resampled clusters.
 
+  There is no interval if all resamples are equal.
+
   Args:
     sums: counts of each cluster, [G, ...].
     kappa: function from weighted sums of the counts, [resamples, ...], to κ, [resamples].
@@ -134,7 +136,7 @@ def _bootstrapped(
   (estimate,) = bootstrap(  # `weights` are [resamples, G]
     lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )
-  return estimate
+  return unless_equal(estimate)
 
 
 def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

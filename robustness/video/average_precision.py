@@ -24,14 +24,12 @@ import pandas as pd
 
 from robustness.core.settings import require
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import Units, bootstrap
+from robustness.estimates.of_means import Units, bootstrap, unless_equal
 from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
 RESAMPLES = 500
 """Resamples of the bootstrap."""
-EQUAL = 'no interval: all resamples are equal'
-"""The note of a value that is the same in all resamples."""
 MAX_DETECTIONS = 100
 """Detections of one image and class that are scored; the highest scores are taken."""
 
@@ -344,11 +342,5 @@ def detection_pm_k(
   # videos are resampled; `bootstrap` reads only the number of videos and their numbers of sets
   units = Units(sets_per_video, sets_per_video, len(frames), images=images_per_video)
   estimates = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
-  # Equal resamples, as of a detector without errors, do not show how sure the value is.
-  anchor, worst, drop = (
-    dataclasses.replace(estimate, low=np.nan, high=np.nan, note=EQUAL)
-    if estimate.low == estimate.high
-    else estimate
-    for estimate in estimates
-  )
+  anchor, worst, drop = map(unless_equal, estimates)
   return DetectionScores(anchor, worst, drop, frames, precision)

@@ -34,6 +34,15 @@ def test_the_gap_is_the_difference_of_two_accuracies(table):
   assert estimate(table, 'second', 'bg_gap', 'first').low < 1
 
 
+def test_a_gap_without_a_mistake_has_no_interval():
+  predictions = np.argmax(classifier('', 0).predict(rows().images), 1)
+  all_right = dataclasses.replace(WITH_VARIANTS, labels=predictions)
+  table = measured(BackgroundGap(), ('first',), all_right)[0].table
+  gap = estimate(table, 'first', 'bg_gap')
+  assert gap.value == 0 and np.isnan([gap.low, gap.high]).all()
+  assert gap.note == 'no interval: all resamples are equal'
+
+
 def test_published_values_are_shown(table):
   assert estimate(table, 'ResNet-50', 'bg_gap').value == 0.073
   accuracy = estimate(table, 'ResNet-50', 'accuracy', variant='original')

@@ -69,10 +69,15 @@ def test_textures_are_found_by_the_names_that_labels_are_found_by():
   records = SimpleNamespace(
     identity={'classes': list(space.class_names)}, column=columns.get, table=columns.get
   )
-  table = table_of(ShapeBias(), [SimpleNamespace(label='network', records=records)])
+  networks = [SimpleNamespace(label=label, records=records) for label in ('network', 'other')]
+  table = table_of(ShapeBias(), networks)
   bias, decided = (estimate(table, 'network', name) for name in ('shape_bias', 'decided'))
   assert (bias.value, bias.n) == (0.5, 2)
   assert (decided.value, decided.n) == (pytest.approx(2 / 3), 3)
+  # Two networks that answer alike on three pictures may differ on others.
+  difference = estimate(table, 'other', 'shape_bias', 'network')
+  assert difference.value == 0 and np.isnan([difference.low, difference.high]).all()
+  assert difference.note == 'no interval: all resamples are equal'
 
 
 def test_published_values_have_no_intervals(table):
