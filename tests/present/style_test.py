@@ -12,6 +12,7 @@ from robustness.present.images import basis_figure, grid
 from robustness.present.maps import FREQUENCIES, Panel, maps
 from robustness.present.notation import Notation
 from robustness.present.style import in_style, legend_above, percent, save
+from tests.cases import cases
 
 
 @pytest.mark.figures_as_saved
@@ -124,8 +125,11 @@ def test_installed_fonts_draw_what_the_usual_one_lacks_and_change_nothing_else(
   assert files['plain − ρ'][0] == files['plain − ρ'][1]
 
 
-@pytest.mark.parametrize('count', [1, 4, 7])
-@pytest.mark.parametrize('name', ['net', 'efficientnet_lite0_fine_tuned', 50 * 'long '])
+@cases(
+  'count, name',
+  *((1, 'net'), (1, 'efficientnet_lite0_fine_tuned'), (7, 'efficientnet_lite0_fine_tuned')),
+  *((1, 50 * 'long '), (7, 50 * 'long ')),
+)
 def test_a_legend_lies_within_its_figure_and_above_the_axes(count, name):
   figure = Figure(figsize=(3.4, 2.6), layout='constrained')
   axes = figure.subplots()
