@@ -1,6 +1,7 @@
 """Tests that files of weights are read, and damaged and hostile files refused."""
 
 import collections
+import itertools
 import pickle
 import sys
 import warnings
@@ -49,9 +50,15 @@ def assert_arrays(read):
     assert read[name].dtype == value.dtype
 
 
-@pytest.mark.parametrize('suffix', ['.th', '.pt', '.pth', '.pth.tar', '.ckpt', '.bin'])
-@pytest.mark.parametrize('prefix', ['', 'module.', '_orig_mod.module.', 'model.'])
-@pytest.mark.parametrize('wrappers', [(), ('model_state_dict',), ('model',), ('net', 'state_dict')])
+PREFIXES = '', 'module.', '_orig_mod.module.', 'model.'
+WRAPPERS = (), ('model_state_dict',), ('model',), ('net', 'state_dict')
+
+
+@cases(
+  'suffix, prefix, wrappers',
+  *((suffix, '', ()) for suffix in ('.th', '.pth', '.pth.tar', '.ckpt', '.bin')),
+  *(('.pt', *case) for case in itertools.product(PREFIXES, WRAPPERS)),
+)
 def test_torch_files_are_read_from_their_usual_wrappings(torch, tmp_path, suffix, prefix, wrappers):
   content = collections.OrderedDict(tensors(torch, prefix))
   if prefix == 'module.':
