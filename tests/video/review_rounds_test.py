@@ -202,17 +202,6 @@ def test_going_back_stays_in_the_round_and_joint_votes_close_individual_answers(
   assert rounds.ballot(first).individual['bob'].similar == 'similar'
 
 
-def test_an_outdated_answer_is_refused(rounds):
-  pair, written = PAIR, []
-  rounds.submit(answer(SETS, pair, time=5.0), written.append, None)
-  for replaces in (None, 4.0):
-    with pytest.raises(OutdatedAnswerError, match='ann has answered pair:0 in another window'):
-      rounds.submit(answer(SETS, pair, keep=False), written.append, replaces)
-  rounds.submit(answer(SETS, pair, keep=False, time=6.0), written.append, 5.0)
-  rounds.submit(answer(SETS, pair, 'bob', time=6.0), written.append, None)
-  assert [stored.time for stored in written] == [5, 6, 6]
-
-
 def test_dropped_pairs_do_not_keep_the_joint_round_open(rounds):
   for name in ('ann', 'bob'):
     rounds.add(answer(SETS, PAIR, name, keep=False))

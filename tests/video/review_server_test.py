@@ -219,12 +219,15 @@ def test_a_window_with_an_old_state_does_not_overwrite_a_vote(server, client, tm
   assert first['answered'] is None and first == second
   assert client.post({**PAIR, 'replaces': first['answered']})[0] == 200
   changed = {**PAIR, 'similar': 'unsure'}
-  client.refused('in another window', {**changed, 'replaces': second['answered']}, 409)
+  for stale in (second['answered'], 4.0):
+    client.refused('in another window', {**changed, 'replaces': stale}, 409)
   turn = client.ask('/api/back?annotator=ann&before=pair:1&round=individual')[1]['item']
   assert turn['id'] == 'pair:0' and turn['answer']['similar'] == 'similar'
   assert client.post({**changed, 'replaces': turn['answered']})[0] == 200
+  of_bob = {**PAIR, 'annotator': 'bob', 'replaces': None}
+  assert Client(server.port, 'bob').post(of_bob)[0] == 200
   similar = [stored.similar for stored in written(tmp_path)]
-  assert similar == ['similar', 'unsure']
+  assert similar == ['similar', 'unsure', 'similar']
   assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
 
 
