@@ -6,6 +6,7 @@ is dropped, and only the first frame of an animation is read.
 """
 
 import functools
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -234,6 +235,17 @@ def may_be_grey(file: str | bytes) -> bool:
     return True
 
 
+def changed_since(file: str, time: float) -> bool:
+  """Returns whether a file, or a link to it, was changed since a time, or cannot be read.
+
+  The time of the change of a file's entry (`st_ctime`) is compared, which copies cannot set.
+  """
+  try:
+    return max(os.stat(file).st_ctime, os.lstat(file).st_ctime) >= time
+  except OSError:
+    return True
+
+
 def file_images(
   paths: Sequence[str],
   labels: np.ndarray | Sequence[int],
@@ -261,6 +273,7 @@ def file_images(
     'read': functools.partial(read_file, channels=channels),
     'header': lambda path: read_header(path.decode()),
     'sizes': lambda indices: (read_size(paths[index]) for index in indices),
+    'file': lambda index: paths[index],
     **fields,
   }
   if 'store' not in fields:

@@ -182,6 +182,8 @@ class Images:
       resized or cropped.
     header: function from `stored`, as bytes, to what `image_files.read_header` returns; None if the
       examples are no image files.
+    file: function from an index to the path of its image file; None if examples are no files, or
+      of a published set of millions of files.
     left_out: {reason: number of stored files or rows that are not read}.
   """
 
@@ -204,6 +206,7 @@ class Images:
   cropped: bool = False
   arrays: tuple[np.ndarray, np.ndarray] | None = None
   header: Callable[[bytes], tuple[Size, bool]] | None = None
+  file: Callable[[int], str] | None = None
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import tensorflow as tf
 
-from input_pipeline import geometry
+from input_pipeline import geometry, image_files
 from input_pipeline.images import HostStore, IndexedStore, StreamedStore
 from input_pipeline.selection import Selection, delivered_size
 from robustness.core.errors import KEYS, InputError
@@ -224,6 +224,14 @@ class TfRows:
       label = label[ids % len(label)]
     columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
     return {**columns, **self._columns(ids)}
+
+  def may_have_changed(self, since: float, positions: slice) -> bool:
+    """Returns whether image files at `positions` may have changed; see `Rows.may_have_changed`."""
+    file = self._images.file
+    if file is None:
+      return False
+    indices = self.indices[positions].tolist()
+    return any(image_files.changed_since(file(index), since) for index in indices)
 
   def _refuse_streamed(self, max_examples: int = 0) -> None:
     """Raises InputError if rows can be read only from front to back.

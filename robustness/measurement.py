@@ -416,9 +416,10 @@ def evaluate_in_rounds(
         '%s: round %d of at most %d, %d of %d views',
         *(evaluator.name, number + 1, design.looks, len(round_views), rounds.num_views),
       )
-    # A complete first round is given to `evaluate` too, which compares its images with the records.
-    if missing or number == 0:
-      round_rows = rows.at(indices_of_round(number, rows.num_examples, seed, design))
+    round_rows = rows.at(indices_of_round(number, rows.num_examples, seed, design))
+    # `evaluate` also compares images with the records: of a complete round if it is the first, or
+    # if they may have changed.
+    if missing or number == 0 or round_rows.may_have_changed(records.begun, slice(None)):
       evaluator_of_round = evaluator.with_views(round_views)
       evaluator_of_round.evaluate(round_rows, records, jax.process_index(), jax.process_count())
     barrier(f'round {number + 1} of {evaluator.name}')

@@ -10,7 +10,7 @@ from robustness.core.rows import ArrayRows
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
-from robustness.evaluation import one_view, runner
+from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.stored_pictures import MistakesOfBlock
@@ -159,9 +159,9 @@ def test_records_of_other_images_are_neither_read_nor_compared(
 ):
   """A resumed run compares all blocks of arrays with the rows.
 
-  It compares the first block of other images, and all blocks of two classifiers.
+  It compares the first block of unchanged files, and all blocks of two classifiers.
   """
-  monkeypatch.setattr(runner, 'are_arrays', lambda rows: holder == 'first')
+  monkeypatch.setattr(ArrayRows, 'may_have_changed', lambda *_: holder == 'first')
   classifiers = [classifier(name, seed) for seed, name in enumerate(('first', 'second'))]
   setup = accuracy.Accuracy(), Execution(batch_size=8), classifiers
   measure(*setup, rows(), tmp_path)

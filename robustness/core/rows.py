@@ -108,6 +108,17 @@ class Rows(Protocol):
       InputError: labels are stored only with streamed images, which are too many or not to be read.
     """
 
+  def may_have_changed(self, since: float, positions: slice) -> bool:
+    """Returns whether images may differ from those that were at `positions` at a time.
+
+    It is always True of arrays. Of image files it is True if one of them was written, replaced or
+    moved since, or cannot be read. Other images are taken to be the same. Nothing is decoded.
+
+    Args:
+      since: the time, in seconds as `time.time()` has them.
+      positions: contiguous positions of rows.
+    """
+
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
@@ -496,6 +507,10 @@ class ArrayRows:
     """Returns the labels, example ids and further columns of all rows, which are in memory."""
     return self._columns_at(slice(None))
 
+  def may_have_changed(self, since: float, positions: slice) -> bool:
+    """Returns True, because nothing says when arrays were changed, and comparing them is fast."""
+    return True
+
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
@@ -592,13 +607,6 @@ def columns_in_memory(rows: Rows) -> Batch:
     return {}
 
 
-def are_arrays(rows: Rows) -> bool:
-  """Returns whether rows are `ArrayRows`, possibly with changed columns, which take no decoding."""
-  while isinstance(rows, _ChangedRows):
-    rows = rows.rows
-  return isinstance(rows, ArrayRows)
-
-
 @dataclasses.dataclass(frozen=True)
 class _ChangedRows:
   """Rows with other labels or further columns than the rows that they wrap; images are the same.
@@ -650,6 +658,9 @@ class _ChangedRows:
 
   def without_images(self, *, streamed: bool = True) -> Batch:
     return self.change(self.rows.without_images(streamed=streamed))
+
+  def may_have_changed(self, since: float, positions: slice) -> bool:
+    return self.rows.may_have_changed(since, positions)
 
   def batches(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
     return map(self.change, self.rows.batches(*arguments, **options))

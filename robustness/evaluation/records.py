@@ -213,6 +213,11 @@ class Records(RecordsReader):
     _check_layout(pathlib.Path(directory, HEADER), layout)
     return cls(directory, layout, header['identity'])
 
+  @property
+  def begun(self) -> float:
+    """The time before the first shard was computed, in seconds as `time.time()` has them."""
+    return (self.directory / HEADER).stat().st_mtime
+
   def path(self, block: int, chunk: int) -> pathlib.Path:
     """Returns the path of a shard's file."""
     return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'

@@ -19,14 +19,7 @@ from robustness.core.errors import InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
 from robustness.core.random_keys import without_global_draws
-from robustness.core.rows import (
-  Batch,
-  Rows,
-  are_arrays,
-  columns_in_memory,
-  numeric_columns,
-  pad_rows,
-)
+from robustness.core.rows import Batch, Rows, columns_in_memory, numeric_columns, pad_rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.fit import check_fit, check_images, check_labels
 from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
@@ -160,7 +153,7 @@ class Evaluator(Step):
         todo[block] = chunks_in_share
     num_images = layout.num_images(share)
     num_present = num_images - layout.num_images(todo)
-    self._check_same_rows(rows, records, missing)
+    self._check_same_rows(rows, records, missing, share)
     # {incomplete block: a chunk of it that exists already, None if there is none}
     unchecked = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
@@ -174,14 +167,24 @@ class Evaluator(Step):
         records.write(block, chunk, shard.arrays)
         bar.advance(layout.size(block, chunk))
 
-  def _check_same_rows(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
+  def _check_same_rows(
+    self,
+    rows: Rows,
+    records: Records,
+    missing: Mapping[int, Sequence[int]],
+    share: Mapping[int, Sequence[int]],
+  ) -> None:
     """Raises InputError if existing shards were recorded from other rows than `rows`.
 
     In every block that has a shard, the columns in memory, such as labels, are compared with it.
-    Images are compared in the first of these blocks only, because they have to be decoded, or in
-    all of them if the rows are arrays.
+    Images have to be decoded, and are compared in the first of these blocks and in those of this
+    process's share with images that may have changed since the records were begun.
 
-    `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
+    Args:
+      rows: the rows of the data today.
+      records: the records.
+      missing: {number of the row block: numbers of its view chunks that do not exist yet}.
+      share: {number of the row block: numbers of the view chunks that this process computes}.
     """
     layout, is_first = records.layout, True
     columns_of_all = columns_in_memory(rows)
@@ -191,7 +194,7 @@ class Evaluator(Step):
         continue
       recorded = records.read(block, present).arrays
       columns = {name: values[layout.rows(block)] for name, values in columns_of_all.items()}
-      if is_first or are_arrays(rows):
+      if is_first or (share[block] and rows.may_have_changed(records.begun, layout.rows(block))):
         batch = next(rows.batches(layout.block_rows, [block], stored=True))
         arrays = {k: x for k, x in _host_columns(batch).items() if isinstance(x, np.ndarray)}
         columns |= {name: x[: layout.num_rows_of(block)] for name, x in arrays.items()}

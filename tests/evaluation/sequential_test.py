@@ -14,7 +14,7 @@ from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size, plan
 from robustness.estimates.intervals import SEQUENTIAL, clopper_pearson
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.measurement import evaluator_for, measure
+from robustness.measurement import evaluator_for, indices_of_round, measure
 from robustness.present.notation import Notation
 from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
@@ -177,6 +177,14 @@ def test_a_resumed_run_has_the_same_results(results, folder, tmp_path, deleted):
   for name, values in results.arrays.items():
     np.testing.assert_array_equal(resumed.arrays[name], values)
   refused('half_width', run, tmp_path, dataclasses.replace(STUDY, half_width=0.12))
+
+
+@pytest.mark.usefixtures('results')
+def test_images_of_later_rounds_are_those_of_their_records(folder):
+  data = rows()
+  data.images[indices_of_round(1, COUNT, EXECUTION.seed, DESIGN)[-1]] = 0.5
+  setup = STUDY, EXECUTION, [classifier('tiny', 0)]
+  refused('round001 holds answers on other images', measure, *setup, data, folder)
 
 
 @pytest.mark.slow

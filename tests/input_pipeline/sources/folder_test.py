@@ -11,11 +11,16 @@ import pytest
 from PIL import Image
 
 from input_pipeline import load, selection
+from robustness.config.experiment import Execution
 from robustness.core.rows import identity_of
+from robustness.measurement import measure
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
+from robustness.studies.accuracy import Accuracy
 from tests.input_pipeline.domains import full_batch, levels, read, save_grey, settings_of
+from tests.networks import CLASSES, SHAPE
 from tests.refusals import bad_setting, refused
+from tests.studies.conftest import classifier
 
 open_folder = functools.partial(read, 'folder')
 
@@ -270,3 +275,28 @@ def test_composed_and_decomposed_unicode_names_are_one_class(tmp_path):
     assert open_folder(tmp_path, image_list=str(listed)).indices.tolist() == [0]
   (tmp_path / composed).mkdir()
   refused(f"classes 0 and 1 all '{composed}'", open_folder, tmp_path)
+
+
+def test_records_of_files_that_were_replaced_since_are_noticed_in_every_block(tmp_path):
+  files = [tmp_path / f'photos/{name}/{number}.png' for name in CLASSES for number in range(6)]
+
+  def save(number, level):
+    files[number].parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full(SHAPE, level, np.uint8)).save(files[number])
+
+  def measured():
+    folder = tmp_path / 'records'
+    data = open_folder(tmp_path / 'photos')
+    measure(Accuracy(), Execution(batch_size=8), [network], data, folder)
+
+  for number in range(len(files)):
+    save(number, number)
+  network, replaced = classifier('net', 0), files[20]  # in the third of three blocks
+  measured()
+  before = replaced.stat()
+  replaced.unlink()
+  save(20, 200)
+  os.utime(replaced, ns=(before.st_atime_ns, before.st_mtime_ns))  # as copies keep times
+  refused('net holds answers on other images', measured)
+  save(20, 20)
+  measured()
