@@ -91,7 +91,8 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
   """Returns the score 'knn' of N images, [N]: minus the distance to the K-th nearest training
   image.
 
-  All features are scaled to length 1 first.
+  All features are scaled to length 1 first. Features that are all 0 have no direction: their
+  similarity to any others is 0, as at a right angle, so that their distance is √2.
 
   Args:
     features: [N, D], features of the images.

@@ -36,6 +36,13 @@ def test_distances_to_neighbours_are_between_features_of_unit_length():
     refused(f'K = {k}', ood.nearest_neighbours, features, bad_bank, k)
 
 
+def test_features_of_zero_are_as_far_as_those_at_a_right_angle():
+  features, bank = np.array([[0, 0], [0, 3.0]]), np.array([[0, 0], [1.0, 0], [0, 1]])
+  for k, nearest in ((1, 0), (2, np.sqrt(2))):
+    scores = ood.nearest_neighbours(features, bank, k)
+    np.testing.assert_allclose(scores, [-np.sqrt(2), -nearest])
+
+
 @pytest.mark.parametrize('positives', ood.POSITIVES)
 def test_weighted_separation_equals_counts_of_repeated_scores(positives):
   counts = GENERATOR.integers(0, 3, 100)

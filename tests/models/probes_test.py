@@ -207,6 +207,16 @@ def test_features_are_float32_for_all_axes_and_precisions():
     assert features.shape == (2, 3) and features.dtype == jnp.float32
 
 
+@cases('probe', Neighbors(neighbors=(5,)), Prototype())
+def test_features_of_zero_have_finite_logits_and_gradients(probe):
+  arrays, _ = probes.fit(probe, *TRAINING, NAMES, 0)
+  features = jnp.asarray(TEST[0][:2]).at[0].set(0)
+  logits, gradient = jax.vjp(lambda x: probe(arrays, x), features)
+  assert np.isfinite(logits).all()
+  (slopes,) = gradient(jnp.ones_like(logits).at[:, 0].set(0))
+  assert np.isfinite(slopes).all() and slopes[1].any()
+
+
 def test_counted_votes_have_no_gradient():
   ours = network_with(Neighbors(layer='stage1', votes='uniform'))
   images = jnp.zeros((1, *SHAPE))
