@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,7 +15,7 @@ from absl import logging
 
 from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images
-from robustness.core.errors import KEYS, InputError, first_names, renaming_section
+from robustness.core.errors import KEYS, InputError, exits_refused, first_names, renaming_section
 from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.rows import LEFT_OUT, composed_unicode
 from robustness.core.settings import Section, choice, parse, refuse_moved, require
@@ -257,12 +259,14 @@ def open_images(settings: DataSettings) -> Images:
   source = settings.source
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
-  images = source.open(settings)
+  with exits_refused():
+    images = source.open(settings)
   if not isinstance(images, Images):
     raise InputError(
       f'{type(source).__name__}.open returns a {type(images).__name__}; expected Images, as '
       'array_images and file_images return them.'
     )
+  _check_description(source, images.description)
   names = tuple(map(composed_unicode, images.class_names))
   # the source's name is the first key, and replaces a key 'source' of the description
   named = {'source': source.name}
@@ -281,6 +285,22 @@ def open_images(settings: DataSettings) -> Images:
     )
     facts['classes_without_images'] = empty
   return dataclasses.replace(images, class_names=names, description=facts)
+
+
+def _check_description(source: Source, description: Facts) -> None:
+  """Raises InputError unless JSON can hold the description of a source's images.
+
+  A text that is not in UTF-8 raises UnicodeEncodeError, as in names of files.
+  """
+  try:
+    text = json.dumps({**description}, sort_keys=True, allow_nan=False, ensure_ascii=False)
+  except (TypeError, ValueError, RecursionError) as error:
+    described = reprlib.repr(description)
+    raise InputError(
+      f'{type(source).__name__}.open describes its images by {described} ({error}); '
+      'a description is a dict of texts, finite numbers, booleans, None, lists and such dicts.'
+    ) from error
+  text.encode()
 
 
 def _without_images(images: Images, names: Sequence[str]) -> list[str]:

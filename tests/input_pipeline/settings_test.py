@@ -84,6 +84,25 @@ def test_a_source_in_a_file_of_a_user_is_read(file):
   refused('no subclass of input_pipeline.settings.Source', DataSettings.from_section, no_source)
 
 
+@cases(
+  'description, message',
+  ("{'path': open}", r'Pictures.open describes its images by .* not JSON serializable'),
+  ("{'images': np.int64(3)}", r'Pictures.open describes its images by .* int64'),
+  ("{'share': np.nan}", r'Pictures.open describes its images by .* finite numbers'),
+  ("{1: 'a', 'b': 2}", r'Pictures.open describes its images by'),
+  ("['dark']", r"Pictures.open describes its images by \['dark'\]"),
+  ("{'text': chr(0xDC80)}", 'is no text in UTF-8'),
+  ("exit('nothing stored')", r"mine.py, line 17, called sys.exit\('nothing stored'\)"),
+)
+def test_a_source_that_exits_or_has_a_description_that_is_not_json_is_refused(
+  file, description, message
+):
+  file.write_text(SOURCE_FILE.replace('{})', f'{description})').replace('exit(', 'sys.exit('))
+  file.write_text(file.read_text().replace('import dataclasses', 'import dataclasses, sys'))
+  settings = DataSettings.from_section({'source': f'{file}:Pictures'})
+  refused(message, input_pipeline.load, settings)
+
+
 def test_a_source_of_a_user_has_settings_on_the_command_line(file):
   source = f'--config.data.source={file}:Pictures'
   training = '--config.classifier.train=True', '--config.classifier.data.Pictures.side=9'
