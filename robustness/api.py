@@ -545,7 +545,7 @@ def train(
       raise InputError(f'workdir is {str(folder)!r}, which is no folder: give a new or empty one.')
     # The experiment measures nothing, and has no report.
     classifiers = {recipe.name: recipe}
-    experiment = Experiment({}, '', recipe.data, classifiers, execution, has_labels=False)
+    experiment = Experiment({}, '', recipe.data, training, classifiers, execution, has_labels=False)
     builder = ClassifierBuilder(
       experiment,
       rows,

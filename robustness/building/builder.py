@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +82,8 @@ class ClassifierBuilder:
     built = dict(self.checked_classifiers)
     for label, trained in self.to_train().items():
       initial = trained.initial(self.rows.image_shape)
-      variables = self.train(label, trained, initial)
+      with self._naming_section(label):
+        variables = self.train(label, trained, initial)
       built[label] = self._with_trained_weights(label, trained, variables, initial)
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
@@ -145,9 +146,16 @@ class ClassifierBuilder:
       training.check_layout(self.parallel(recipe.training))
       check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
-  def _naming_section(self, label: str) -> contextlib.AbstractContextManager[None]:
-    """Returns a context in which errors name the config's section of the classifier `label`."""
-    return renaming_section('config.classifier', self.experiment.section_of_classifier(label))
+  @contextlib.contextmanager
+  def _naming_section(self, label: str) -> Iterator[None]:
+    """A context in which errors name the config's section of the classifier `label`."""
+    with contextlib.ExitStack() as stack:
+      section = self.experiment.section_of_classifier(label)
+      stack.enter_context(renaming_section('config.classifier', section))
+      for key in vars(self.experiment.training):
+        name = self.experiment.training_key(label, key)
+        stack.enter_context(renaming_section(f'config.training.{key}', name))
+      yield
 
   def _checked_classifier(self, label: str, recipe: ClassifierKind) -> Classifier:
     """Returns the classifier of a recipe after checks that need no training.

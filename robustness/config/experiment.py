@@ -97,6 +97,7 @@ class Experiment:
       with `study` has one task, with the name `SINGLE`.
     summary: the report on all tasks of a battery, one of `robustness.results.SUMMARIES`.
     data: the rows of tasks that do not set others, and the defaults of training rows.
+    training: the section `config.training`, the defaults of each training.
     classifiers: complete recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
     execution: seeds, devices, precision and sizes of steps.
@@ -106,6 +107,7 @@ class Experiment:
   measurements: Mapping[str, Measurement]
   summary: str
   data: DataSettings
+  training: TrainingSettings
   classifiers: Mapping[str, ClassifierKind]
   execution: Execution
   has_labels: bool
@@ -140,6 +142,15 @@ class Experiment:
     'config.classifiers.natural'.
     """
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
+
+  def training_key(self, label: str, key: str) -> str:
+    """Returns the name in the config of a key of a classifier's training.
+
+    It is in the section of the classifier if this sets another value than `config.training`.
+    """
+    is_inherited = vars(self.classifiers[label].training)[key] == vars(self.training)[key]
+    section = 'config' if is_inherited else self.section_of_classifier(label)
+    return f'{section}.training.{key}'
 
   def preparation(self) -> Preparation | None:
     """Returns the size and crop of images that published weights expect.
@@ -220,16 +231,19 @@ def from_config(config: Section) -> Experiment:
     measurements = _parse_battery(sections['battery'], data)
   execution = settings.parse(Execution, values, 'config')
   all_studies = [task.study for task in measurements.values()]
+  training = settings.parse(TrainingSettings, sections.get('training', {}), 'config.training')
   classifiers = _parse_classifiers(sections, all_studies, execution)
   has_labels = 'classifiers' in sections
-  experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
+  experiment = Experiment(
+    measurements, summary, parsed_data, training, classifiers, execution, has_labels
+  )
   _check_seeds(sections, experiment)
   # what a training may measure between its steps: the study, or tasks of the battery
   names_to_measure = [study.name for study in all_studies] if experiment.is_single else measurements
   for label, classifier in experiment.classifiers.items():
     if classifier.is_trained_here:
       section = experiment.section_of_classifier(label)
-      key = f'{section}.training.measure'
+      key = experiment.training_key(label, 'measure')
       for name in classifier.training.measure:
         settings.choice(key, name, names_to_measure)
       if classifier.training.measure and classifier.probe:
@@ -361,12 +375,11 @@ def _parse_classifiers(
       f'the study {strictest.name} compares classifiers with the first of config.classifiers: give '
       f'at least {strictest.fewest_classifiers}, not {count}.'
     )
-  training = sections.get('training', {})
-  settings.parse(TrainingSettings, training, 'config.training')
 
   def parsed(section: Section, path: str) -> ClassifierKind:
     """Returns the recipe in a classifier's section; `path` is the name of the section."""
-    return parse_classifier(section, path, training, sections.get('data', {}), execution.seed)
+    training, data = (sections.get(name, {}) for name in ('training', 'data'))
+    return parse_classifier(section, path, training, data, execution.seed)
 
   if has_one:
     section = sections['classifier']

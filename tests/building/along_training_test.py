@@ -128,6 +128,6 @@ def test_measuring_changes_no_training_and_names_a_task_of_the_run(finished, tmp
   launch.run(config(measure=()), tmp_path / 'plain')
   files = (folder / 'results.csv' for folder in (finished, tmp_path / 'plain'))
   assert len({file.read_bytes() for file in files}) == 1
-  unknown = bad_setting('config.classifiers.cnn.training.measure', 'nothing')
+  unknown = bad_setting('config.training.measure', 'nothing')
   refused(unknown, launch.run, config(measure=('nothing',)), tmp_path / 'unknown')
   refused('training.measure: None', launch.run, config(), tmp_path / 'plain')

@@ -170,8 +170,8 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
   ({'objective': {'name': 'irm'}}, "'irm' needs .*'environment'.*example_id, image, label[.]"),
   ({'objective': {'name': 'jsd'}}, "'jsd' compares several images of a row"),
   ({'augment': {'policy': ('environment',)}}, "needs the column 'class_group'"),
-  ({'training': {'balanced': 'style'}}, "config.training.balanced is 'style'"),
-  ({'training': {'validation': 0.001}}, 'config.training.validation is 0.001'),
+  ({'training': {'balanced': 'style'}}, "config.classifiers.bad.training.balanced is 'style'"),
+  ({'training': {'validation': 0.001}}, 'config.classifiers.bad.training.validation is 0.001'),
   ({'augment': {'policy': ('repeat', 'augmix')}}, 'gives several images of a row, and so does'),
 )
 @pytest.mark.parametrize('parallel', ['jit', 'pmap'])

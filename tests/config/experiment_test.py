@@ -194,6 +194,22 @@ def test_a_recipe_inherits_training_data_and_seed_of_the_run():
   assert checked.with_seed(4).execution.seed == 0
 
 
+def test_keys_of_a_training_are_named_by_the_section_that_sets_them():
+  sections = {'a': {'train': True, 'training': {'epochs': 3.0}}, 'b': {'train': True}}
+  shared = {'study': {'name': 'accuracy'}, 'training': {'measure': ('maps',), 'momentum': 0.5}}
+  message = 'config.training.measure is .maps.'
+  refused(message, experiment.from_config, {**shared, 'classifiers': sections})
+  sections['b']['training'] = shared['training']
+  del shared['training']
+  message = 'config.classifiers.b.training.measure is .maps.'
+  refused(message, experiment.from_config, {**shared, 'classifiers': sections})
+  sections['b']['training'] = {'momentum': 0.5}
+  checked = experiment.from_config({**shared, 'classifiers': sections})
+  assert checked.training_key('a', 'epochs') == 'config.classifiers.a.training.epochs'
+  assert checked.training_key('a', 'momentum') == 'config.training.momentum'
+  assert checked.training_key('b', 'momentum') == 'config.classifiers.b.training.momentum'
+
+
 def test_the_settings_of_a_recipe_change_no_other_recipe():
   changes = {'objective__name': 'group_dro', 'data__source': 'folder', 'seed': 9}
   changes |= {'training__epochs': 7.0, 'training__optimizer': 'adamw', 'training__step_epochs': ()}
