@@ -243,7 +243,8 @@ class AccuracyByFactor(Study):
 
     Words are levels as they are, and '' is no level. Numbers are levels too, unless there are more
     than `self.bins` different ones: quantiles then divide them into that many bins, and a level is
-    the rounded median of a bin. NaN and infinite numbers are no levels. Levels of the factor
+    the rounded median of a bin. NaN and infinite numbers are no levels. Whole numbers beyond 2⁵³
+    that are equal as floats, such as identifiers, are words. Levels of the factor
     'class' are names of classes.
 
     Args:
@@ -258,7 +259,10 @@ class AccuracyByFactor(Study):
       words[words == ''] = None
       return words
     is_present = np.isfinite(values)
-    if not self.bins or len(np.unique(values[is_present])) <= self.bins:
+    distinct = np.unique(values[is_present])
+    if not self.bins or len(distinct) <= self.bins:
+      if len(np.unique(distinct.astype(float))) < len(distinct):
+        return values.astype(str).astype(object)
       return np.where(is_present, values.astype(float), np.nan)
     ends = _bin_ends(values[is_present], self.bins)
     # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.

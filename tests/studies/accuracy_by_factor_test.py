@@ -64,6 +64,19 @@ def test_numbers_are_binned_at_quantiles_and_small_groups_are_left_out():
   refused(message, large_groups.check, WITH_COLUMNS, {})
 
 
+def test_large_whole_numbers_that_are_equal_as_floats_are_different_levels():
+  numbers = 2**60 + np.arange(COUNT) % 3
+  with_numbers = dataclasses.replace(ROWS, columns={'camera': numbers})
+  estimates = table(AccuracyByFactor(factors=('camera',), fewest=2), with_numbers)
+  assert estimates['camera'].nunique() == 3
+  for number in np.unique(numbers):
+    row, right = (
+      estimate(estimates, 'first', 'accuracy', camera=str(number)),
+      RIGHT[numbers == number],
+    )
+    assert (row.n, row.value) == (len(right), right.mean())
+
+
 MANY = np.arange(100)
 
 
