@@ -54,8 +54,8 @@ def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Seri
   * Korn–Graubard is computed again from the effective number of trials that its ends imply.
   * Bonett–Price is symmetric around its middle: its half-width is multiplied by R. The same is done
     to the logarithm of a log-ratio interval.
-  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap: the distance of each end from the value
-    is multiplied by R.
+  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, and Bonett–Price cut at ±1: the distance
+    of each end from the value is multiplied by R.
 
   Student's quantiles grow faster with the confidence than normal ones: with few clusters the spread
   itself is uncertain.
@@ -120,7 +120,8 @@ def _widened_ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np
     low, high = np.exp(ends.mean() + widening * (ends - ends.mean())) - shift
     return min(low, value), max(high, value)
   if intervals.BONETT_PRICE in row.method:
-    value = (low + high) / 2  # the centre of this interval, which is not the estimate
+    if not _is_cut(low, high):
+      value = (low + high) / 2  # the centre of this interval, which is not the estimate
   elif not row.method.startswith(_AROUND_THE_VALUE):
     return None
   return value - widening * (value - low), value + widening * (high - value)
@@ -161,7 +162,7 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   error. The centre depends on the method:
 
   * By default it is the difference itself.
-  * For Bonett and Price's intervals it is the middle of the interval.
+  * For Bonett and Price's intervals it is the middle of the interval, unless this is cut at ±1.
   * For a ratio minus 1 it is the middle of the ends after the transformation ln(1 + end).
 
   Args:
@@ -174,9 +175,10 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
   ratio_low, ratio_high = (np.where(is_ratio, 1 + end, 1.0) for end in (low, high))
   log_ends = _log_ends(ratio_low, ratio_high, quantile)
-  low, high = np.where(is_ratio, log_ends, np.stack([low, high]))
+  is_bonett_price = method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
   # Intervals that are symmetric around their middle instead of the value.
-  is_symmetric = is_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
+  is_symmetric = is_ratio | (is_bonett_price & ~_is_cut(low, high))
+  low, high = np.where(is_ratio, log_ends, np.stack([low, high]))
   centre = np.where(is_symmetric, (low + high) / 2, value)
   half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0
   with np.errstate(divide='ignore', invalid='ignore'):
@@ -185,6 +187,15 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   p_from_interval = np.where(is_exactly_zero, 1.0, p_from_interval)
   p_from_test = differences['p'].to_numpy(float)
   return np.where(np.isnan(p_from_test), p_from_interval, p_from_test)
+
+
+def _is_cut(low: ArrayLike, high: ArrayLike) -> np.ndarray:
+  """Returns whether Bonett and Price's intervals are cut at −1 or 1.
+
+  The middle of what is left is nearer to 0 than the centre of the interval was, and the centre is
+  between this middle and the value.
+  """
+  return np.maximum(np.negative(low), high) >= 1
 
 
 def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarray:
