@@ -51,7 +51,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     ({'attack': {'pgd': {'steps': 0}}}, r'config\.study\.attack\.pgd\.steps is 0'),
     bad('restarts', 0),
     bad('restarts', 2, attacks=('fgsm',)),
-    ({'attack': {'pgd': {'step_size': -1.0}}}, r'study\.attack\.pgd\.step_size is -1\.0'),
     bad('norm', 'l1'),
     ({'attacks': ('pdg',)}, r"did you mean 'pgd'"),
     bad('attacks', ()),
@@ -64,11 +63,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     ),
     ({'attack': {'pgdd': {}}}, "names 'pgdd'; did you mean 'pgd'"),
     ({'attack': {'pgd': 3}}, bad_setting('config.study.attack.pgd', 3)),
-    (
-      {'attack': {'auto_attack': {'version': 'fast'}}},
-      r"auto_attack\.version is 'fast'.*'standard'",
-    ),
-    ({'attack': {'square': {'loss': 'dlr'}}}, r"attack\.square\.loss is 'dlr'.*loss of its own"),
     ({'attacks': ('auto_attack',), 'restarts': 5}, r'restarts is 5; it must be 1, as auto_attack'),
   ],
   'least_distance': [
