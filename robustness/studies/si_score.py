@@ -29,7 +29,7 @@ from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
-from robustness.estimates.of_means import bootstrap, units_of_classifier
+from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
 from robustness.evaluation.records import RecordsReader, SelectedRows
@@ -546,6 +546,9 @@ def _gap_row(published: Outcomes, balanced: Outcomes, label: str, confidence: fl
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
   (estimate,) = bootstrap(gap, published_units, confidence)
+  # Of the same scenes it is 0 by definition.
+  if not np.array_equal(_counted_scenes(published), _counted_scenes(balanced)):
+    estimate = unless_equal(estimate)
   return estimate_row(label, '', GAP, {}, estimate, confidence)
 
 

@@ -104,6 +104,16 @@ def test_accuracies_and_their_n_overall_by_level_by_factor_and_balanced(tmp_path
   assert gap.low < gap.value < gap.high and gap.n == overall.n
 
 
+def test_a_gap_without_a_mistake_has_an_interval_of_the_same_scenes_alone():
+  levels = designs.levels_of(designs.cross('', areas=(0.2, 0.8)))
+  counted = {'one': np.ones((6, 2), bool)}
+  right = Outcomes({'one': np.ones((6, 2), bool)}, levels, counted)
+  fewer = dataclasses.replace(right, counted={'one': np.arange(6)[:, None] > [0, 0]})
+  of_all, of_fewer = (si_score._gap_row(right, mix, 'one', 0.95) for mix in (right, fewer))
+  assert (of_all['value'], of_all['low'], of_all['high']) == (0, 0, 0)
+  assert of_fewer['value'] == 0 and np.isnan([of_fewer['low'], of_fewer['high']]).all()
+
+
 def test_the_levels_are_stated_with_the_scenes():
   lines = SiScore(factor='cross', areas=(0.1, 0.4), angles=(0.0, 90.0)).shown_as
   assert (lines['areas'], lines['angles'], lines['cells']) == ('0.1, 0.4', '0, 90', 'none')
