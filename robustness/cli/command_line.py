@@ -174,7 +174,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   with classifiers.unlocked():
     for label in named:
       if label not in classifiers:
-        classifiers[label] = defaults.nested(defaults.classifier())
+        classifiers[label] = defaults.nested(defaults.classifier_section())
   _keep_listed(config, changes)
   return [change for change in changes if not _LIST.fullmatch(change)]
 

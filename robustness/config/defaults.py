@@ -70,7 +70,10 @@ def variants(
   function_by_name = {function.__name__: function for function in functions}
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
-    """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'."""
+    """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'.
+
+    A WORD is a key of `added`; labels may follow the name of the function `labelled` only.
+    """
     name, *labels = variant.split(',')
     if labelled and name == labelled.__name__ and labels and all(labels):  # no label is ''
       return labelled(tuple(labels))
@@ -162,13 +165,13 @@ def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[st
   """
   sections: dict[str, Any] = {'data': data_section()}
   if needs_classifier:
-    recipes = {label: classifier() for label in labels}
-    sections |= {'classifiers': recipes} if labels else {'classifier': classifier()}
+    recipes = {label: classifier_section() for label in labels}
+    sections |= {'classifiers': recipes} if labels else {'classifier': classifier_section()}
     sections['training'] = dataclasses.asdict(TrainingSettings())
   return {**sections, **dataclasses.asdict(Execution())}
 
 
-def classifier() -> dict[str, Any]:
+def classifier_section() -> dict[str, Any]:
   """Returns a classifier's section with the default settings of every augmentation, attack etc.
 
   Its sections `training` and `data` and its seed are None, which stands for the values of the run.

@@ -304,8 +304,8 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
 def _parse_task(path: str, section: Any, data: Section) -> Measurement:
   """Returns a task of a battery.
 
-  Its section `data` may replace values of `config.data`. With another `source` it inherits no
-  value, because these are about other images.
+  Its section `data` may replace values of `config.data`. If it has another `source`, it inherits
+  nothing, because the values of `config.data` are for other images.
 
   Args:
     path: name of the task's section, for messages.

@@ -28,18 +28,16 @@ def recorded(config: Section) -> dict[str, Any]:
   if 'predictions' in values:  # a study of files with predictions has no other sections
     return values
   classifiers, battery = _section(values, 'classifiers'), _section(values, 'battery')
-  # Each classifier's section is parent[key]: config.classifier, and config.classifiers.LABEL.
-  parents_and_keys = [(values, 'classifier'), *((classifiers, label) for label in classifiers)]
-  if not any(_needs_rows(_section(parent, key)) for parent, key in parents_and_keys):
+  # the sections of all classifiers: config.classifier, and config.classifiers.LABEL
+  recipes = [_section(values, 'classifier'), *(_section(classifiers, k) for k in classifiers)]
+  if not any(map(_needs_rows, recipes)):
     values.pop('training', None)
-  for parent, key in parents_and_keys:
-    if section := _section(parent, key):
-      parent[key] = _without_unused_parts(section)
+  for recipe in recipes:
+    _remove_unused_parts(recipe)
   for name in set(battery) - {TASKS, SUMMARY, *_part_names(battery.get(TASKS))}:
     del battery[name]
-  tasks = [(battery, name) for name in battery]
-  inheriting = [_section(parent, key) for parent, key in (*tasks, *parents_and_keys)]
-  _remove_unused_sources(values, inheriting)
+  tasks = [_section(battery, name) for name in battery]
+  _remove_unused_sources(values, [*tasks, *recipes])
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
       values[name] = settings_in_use(settings, section)
@@ -74,11 +72,11 @@ def _needs_rows(classifier: Section) -> bool:
   return _is_trained(classifier) or bool(_section(classifier, 'probe').get('name'))
 
 
-def _without_unused_parts(section: Section) -> dict[str, Any]:
-  """Returns a classifier's section without what the classifier does not use.
+def _remove_unused_parts(section: dict[str, Any]) -> None:
+  """Removes what a classifier does not use from its section, which is changed.
 
-  It keeps the settings of the parts that it chooses, such as its attack, and leaves out all other
-  parts. Parts of a training and the sections `training` and `data` stay only if it needs them.
+  The settings of the parts that it chooses, such as its attack, stay; those of other parts are
+  removed. Parts of a training and the sections `training` and `data` stay only if it needs them.
   """
   # values that are no sections
   values = settings_in_use(
@@ -91,7 +89,8 @@ def _without_unused_parts(section: Section) -> dict[str, Any]:
       values[kind] = {name: value for name, value in parts.items() if name in (key, *names)}
   if _needs_rows(section):
     values |= {name: section[name] for name in INHERITING if section.get(name)}
-  return values
+  section.clear()
+  section.update(values)
 
 
 def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
