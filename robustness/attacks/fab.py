@@ -90,9 +90,9 @@ class FAB(Attack):
       is_nan = jnp.isnan(x).any((1, 2, 3))
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
       length = jnp.where(is_nan, 0, balls.change_norms(x - images, self.norm))
-      is_nearer = is_wrong & (length < distance)
+      # a wrong image inside the ball is kept
+      is_nearer = is_wrong & (length < distance) & (distance > epsilon)
       moved_back = images + BACKWARD * (x - images)
-      is_nearer &= distance > epsilon  # a wrong image inside the ball is kept
       return (
         k + 1,
         jnp.where(as_image_factors(is_wrong), moved_back, x),
@@ -199,18 +199,18 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B]."""
-    scale, _ = state
-    is_full = as_image_factors(scale) * rate >= room
+    multiplier, _ = state  # λ
+    is_full = as_image_factors(multiplier) * rate >= room
     # |w · d| is `reached` of full values plus λ · `slope` of all others, near this λ
     reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))
     slope = jnp.where(is_full, 0, weight * rate).sum((1, 2, 3))
     root = jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)
-    return jnp.maximum(scale, root), root > scale
+    return jnp.maximum(multiplier, root), root > multiplier
 
   start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
-  scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
+  multiplier, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
   # an infinite λ where there is no room would result in NaN
-  return towards * jnp.minimum(jnp.where(room > 0, as_image_factors(scale) * rate, 0), room)
+  return towards * jnp.minimum(jnp.where(room > 0, as_image_factors(multiplier) * rate, 0), room)
 
 
 def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:

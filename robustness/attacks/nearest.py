@@ -113,9 +113,8 @@ class NearestAttack(Attack):
     distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
     # a NaN gradient leaves NaN points for the rest of the steps
     is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
-    return jnp.where(is_nan, jnp.nan, distance), jnp.where(
-      balls.as_image_factors(is_nan), jnp.nan, nearest
-    )
+    nearest = jnp.where(balls.as_image_factors(is_nan), jnp.nan, nearest)
+    return jnp.where(is_nan, jnp.nan, distance), nearest
 
   def _projected(self, change: Array, radius: Array) -> Array:
     """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B].

@@ -92,8 +92,7 @@ class Square(Attack):
       size = halvings, window_sides[halvings]
       new = jax.vmap(propose, (0, 0, 0, None, None))(step_keys(k + 1), images, x, size, epsilon)
       margins = margin(logits(new), labels)
-      is_better = (margins > best) | (margins >= 0)
-      is_better &= best < 0  # a wrong image, of margin 0 or above, is final
+      is_better = (margins > best) & (best < 0)  # a wrong image, of margin 0 or above, is final
       return (
         k + 1,
         jnp.where(balls.as_image_factors(is_better), new, x),
@@ -202,8 +201,8 @@ def _initial_tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Arra
 
   Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
   are 5 tiles from top to bottom, or more in small images; rows that they leave are shared between
-  top and bottom. The grid begins at the same column as row even if the image is not square, as in
-  the authors' code; what exceeds the image is cut off.
+  top and bottom. The first column of the grid has the number of its first row, also in images that
+  are not square, as in the authors' code; what exceeds the image is cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
@@ -234,7 +233,7 @@ def _l2_or_l1_proposal(
 ) -> Array:
   """Returns the image that a step in ℓ2 or ℓ1 proposes, [H, W, C] (algorithm 3).
 
-  Of the change x − image, the norm in a random window `source` moves to another one, `target`: the
+  The norm of the change x − image in a random window, `source`, moves to another one, `target`. The
   new change is 0 in the source. In the target it is the old change, scaled to length 1, plus the
   pattern η with a random sign for each channel, and this sum is scaled to its new norm.
 

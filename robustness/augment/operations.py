@@ -1,8 +1,8 @@
 """The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
 
-The operations of each of the five families share a computation. Under `vmap` all families
-that can occur are computed for every image; in a loop over images, as on a CPU, only the family of
-the image's operation is.
+The operations of each of the five families share a computation. Under `vmap` all families that can
+occur are computed for every image. A loop over images, as on a CPU, computes for each image only
+the family of its operation.
 """
 
 import dataclasses
@@ -155,16 +155,13 @@ class Operations:
     # Branch 0 is the identity; each family with an operation in `names` has a further branch. For
     # the names ShearX, Invert and Rotate, branch 1 has the warps ShearX and Rotate, and 2 Invert.
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
-    branch_of: dict[str, int] = {}  # {operation: number of its branch}
-    position: dict[str, int] = {}  # {operation: its index among the names of the branch}
+    places: dict[str, tuple[int, int]] = {}  # {operation: (number of its branch, its index there)}
     for family, function in zip(FAMILIES, functions, strict=True):
       if names := tuple(name for name in self.names if name in family):
-        branch_of |= dict.fromkeys(names, len(branches))
-        position |= {name: names.index(name) for name in names}
+        places |= {name: (len(branches), index) for index, name in enumerate(names)}
         branches.append(functools.partial(function, names))
-    branch_numbers = jnp.array([branch_of[name] for name in self.names])
+    branch_numbers, positions = jnp.array([places[name] for name in self.names]).T
     branch = jnp.where(drawn.index < 0, 0, branch_numbers[drawn.index])
-    positions = jnp.array([position[name] for name in self.names])
     drawn_in_branch = dataclasses.replace(drawn, index=positions[drawn.index])
     return jax.lax.switch(branch, branches, drawn_in_branch, image)
 

@@ -88,8 +88,8 @@ def _augment_batch(
 ) -> Example:
   """Returns the batch after one augmentation, with the random keys [B] of its rows.
 
-  A CPU computes random choices that differ in cost row by row, and an accelerator branch by branch
-  if the augmentation declares branches. All other augmentations are vectorised over the rows.
+  An augmentation with random choices of different costs is computed row by row on a CPU, and branch
+  by branch on an accelerator if it declares branches. All others are vectorised over the rows.
   """
   is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
   if is_sequential or augmentation.branches:
