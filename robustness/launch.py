@@ -271,7 +271,8 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
       scored = score_predictions(log.path / workdir.RECORDS)
     log.write_config_and_environment()
     identity = scored.evaluations[0].records.identity
-    data = {**(scored.data or identity['data']), 'class_names': identity.get('classes', [])}
+    described = scored.data or identity['data']  # the study or the records describe the images
+    data = {**described, 'class_names': identity.get('classes', [])}
     results = Results(
       study.name,
       classifiers=[

@@ -360,9 +360,8 @@ def _record_answers(
 def _identifying_facts(classifier: Classifier) -> Facts:
   """Returns the facts that identify a classifier in records.
 
-  They are its provenance, which has a digest of its weights; if it has none, outputs for fixed
-  images are added. The progress of a training is left out, because the digest identifies the
-  weights.
+  They are its provenance and, if that has no digest of the weights, outputs for fixed images. The
+  progress of a training is left out, because the digest identifies the weights.
   """
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:  # neither a digest nor outputs

@@ -129,7 +129,7 @@ class ClassifierBuilder:
   def _check_training(self, label: str, recipe: TrainedHere, classifier: Classifier) -> None:
     """Checks that a training could begin, and warns if it has the images that are measured.
 
-    `label` names the training of `recipe`, and `classifier` has its shapes as weights.
+    `label` is the label of `recipe`, and `classifier` its network with shapes in place of weights.
 
     Raises:
       InputError: a training could not begin.

@@ -84,8 +84,8 @@ class TrainedModule(TrainedHere):
   def architecture_facts(self) -> Facts:
     """The name of the network, and numbers that identify what the module computes.
 
-    They are logits of fixed images with fixed weights. Another module may have variables of the
-    same shapes, and would take over the weights of its checkpoints.
+    They are logits of fixed images with fixed weights. Without them another module with variables
+    of the same shapes would resume from the checkpoints of this one.
     """
     assert self.module is not None
     random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)

@@ -153,9 +153,9 @@ def _transformers_source(name: str, identity: str, weights: str) -> _Source:
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
-  path = None if weights == RANDOM else folder
-  if weights not in ('', RANDOM):
-    path = expanded(weights)
+  path: pathlib.Path | None = expanded(weights) if weights else folder
+  if weights == RANDOM:
+    path = None  # no file
   record = folder / TRANSFORMERS_FILE
   preparation = preprocessing.fields_of_record(HF, json_files.read(record), f'{record}: ')
   facts = json_files.read(folder / CONFIG_FILE)

@@ -20,12 +20,11 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
       classifier. The message states both values and, for images, the fix.
   """
   shape = views.image_shape or rows.image_shape
-  channel_axis = 2
-  first_checked_axis = channel_axis if views.image_shape else 0
-  if tuple(shape[first_checked_axis:]) != tuple(classifier.input_shape[first_checked_axis:]):
+  first_checked = 2 if views.image_shape else 0  # entry 2 is the number of channels
+  if tuple(shape[first_checked:]) != tuple(classifier.input_shape[first_checked:]):
     height, width, channels = classifier.input_shape
-    if shape[channel_axis] != channels:
-      fix = f'give images of {channels} channels, or a classifier of {shape[channel_axis]}.'
+    if shape[2] != channels:
+      fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:

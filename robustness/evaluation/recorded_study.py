@@ -1,4 +1,4 @@
-"""The study of finished results, without running a Python file unless the user names it.
+"""Reconstructs the study of finished results; runs a Python file only if the user names it.
 
 Results may come from someone else. If their study, or a part of it, is in a Python file, reading
 the results does not run that file. The user can allow it with `--study=FILE.py:NAME`.
@@ -118,7 +118,7 @@ def study_of_results(
   try:
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
-      current_section = with_keys_of_today(study, without_facts(section))
+      current_section = with_current_keys(study, without_facts(section))
       return studies.from_config(_with_recorded_references(current_section, facts))
   except registry.FileRefusedError:  # the study or one of its parts is in a file
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
@@ -156,7 +156,7 @@ def without_facts(section: Facts) -> dict[str, PlainValue]:
   return {key: value for key, value in section.items() if key not in ('frost', 'pictures', 'files')}
 
 
-def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
+def with_current_keys(study: type[Study], section: Facts) -> Facts:
   """Returns `config.study` in the form of this version, for a section in an earlier form.
 
   `study` is the class of the study, which defines the conversion (`Study.from_earlier`). A section

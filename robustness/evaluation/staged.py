@@ -120,11 +120,11 @@ class StagedEvaluator(Evaluator):
     if program not in self._programs:
       # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)
       step: Callable[..., Arrays] = self._begin
-      kinds: tuple[str, ...] = REPLICATED, BATCH
+      placement: tuple[str, ...] = REPLICATED, BATCH
       if program != 'begin':
         step = functools.partial(self._advance, program)
-        kinds = REPLICATED, BATCH, BATCH, REPLICATED, REPLICATED
-      self._programs[program] = self.parallel.compile(step, kinds, BATCH)
+        placement = REPLICATED, BATCH, BATCH, REPLICATED, REPLICATED
+      self._programs[program] = self.parallel.compile(step, placement, BATCH)
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:

@@ -99,7 +99,7 @@ class Step:
     assert self.classifier is not None
     return self.classifier
 
-  def _views_at_once(self, chunk_views: int) -> int:
+  def _group_size(self, chunk_views: int) -> int:
     """Returns how many of a chunk's views the network takes in one batch.
 
     It is `self.views_at_once` unless that is 0. Then it is 1 for views with branches or gradients,
@@ -190,8 +190,8 @@ class Step:
       pictures = {MISTAKE: confidence, MISTAKEN_IMAGE: image}
     else:
       ids, _ = chunk
-      at_once = self._views_at_once(len(ids))
-      batch_size = at_once if at_once > 1 else None  # None is a loop without `vmap`
+      group_size = self._group_size(len(ids))
+      batch_size = group_size if group_size > 1 else None  # None is a loop without `vmap`
       # without the images, the first of the two values of `one_view`
       by_view = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
     # `scan` and `map` return [views, rows, ...]; the result is [rows, views, ...]

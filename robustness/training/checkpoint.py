@@ -123,9 +123,9 @@ class Checkpoints:
     return json.loads(from_first)
 
   def _check_or_write(self, facts: Facts) -> None:
-    """Writes the facts of this training to `classifier.json`.
+    """Compares the facts with those in `classifier.json`, or writes them to this file.
 
-    If there are checkpoints, the facts in that file must be the same; raises InputError if not.
+    They are compared if there are checkpoints, and InputError is raised if they differ.
     """
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():

@@ -41,7 +41,7 @@ def layer_numbers(params: PyTree) -> PyTree:
   The last convolution of an EfficientNet is in layer L.
   """
   blocks = {path: _block(path) for path in flatten_dict(params)}
-  order = sorted({block for block in blocks.values() if block})
+  order = sorted({block for block in blocks.values() if block})  # (stage, block) of the L blocks
   has_attention = any('attention' in path for path in blocks)
   in_last_block = ('top', 'norm') if has_attention else ('top',)
 

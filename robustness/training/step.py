@@ -121,21 +121,21 @@ class TrainStep:
 
     def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
       """Adds the gradient, mean weight and metrics of a micro-batch to their sums."""
-      sums, batch_stats, objective = carry
-      means, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
-      return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None  # stacks nothing
+      sums, batch_stats, memory = carry
+      means, batch_stats, memory = self._micro_batch(state, batch_stats, memory, micro, seed)
+      return (jax.tree.map(jnp.add, sums, means), batch_stats, memory), None  # stacks nothing
 
     count = self.training.settings.accumulate
-    initial = state.batch_stats, state.objective
+    initial = state.batch_stats, state.objective  # the objective has a memory, such as weights
     if count == 1:  # without the loop of `scan`
-      means, batch_stats, objective = self._micro_batch(state, *initial, batch, seed)
+      means, batch_stats, memory = self._micro_batch(state, *initial, batch, seed)
     else:
       micro_batches = jax.tree.map(lambda x: _split_micro_batches(x, count), batch)
       first = jax.tree.map(lambda x: x[0], micro_batches)
       # the sums begin with zeros of the shapes that `_micro_batch` returns
       shapes = jax.eval_shape(lambda: self._micro_batch(state, *initial, first, seed)[0])
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-      (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *initial), micro_batches)
+      (sums, batch_stats, memory), _ = jax.lax.scan(add, (zeros, *initial), micro_batches)
       means = jax.tree.map(lambda x: x / count, sums)
     if self.axis_name is not None:  # each device has the means over its part of the batch
       means = jax.lax.pmean(means, self.axis_name)
@@ -143,7 +143,7 @@ class TrainStep:
     # mean weight, (Σ weights) / rows, amounts to a division by Σ weights instead.
     gradients, mean_weight, metrics = means
     gradients = jax.tree.map(lambda g: g / mean_weight, gradients)
-    return gradients, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / mean_weight}
+    return gradients, batch_stats, memory, {**metrics, 'loss': metrics['loss'] / mean_weight}
 
   def _micro_batch(
     self, state: TrainState, batch_stats: PyTree, memory: State, batch: Batch, seed: jax.Array

@@ -264,7 +264,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   for header in sorted((path / RECORDS).glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
+    recorded = recorded_study.with_current_keys(type(study), identity['study'])
     is_same_study = recorded == expected_study
     # A private study whose file is not run is a `RecordedStudy`. It has the settings that the
     # results state, which may be more than the records state.

@@ -127,8 +127,8 @@ def test_an_accelerator_computes_views_together_unless_they_are_sequential(monke
   runner = evaluator(views=dataclasses.replace(HEATMAP, sequential=False))
   one_by_one = evaluator(views=dataclasses.replace(HEATMAP, sequential=True))
   numbers_of_views = (8, 6, 7)  # their largest divisors up to 4 are 4, 3 and 1
-  assert [runner._views_at_once(n) for n in numbers_of_views] == [4, 3, 1]
-  assert [one_by_one._views_at_once(n) for n in numbers_of_views] == [1, 1, 1]
+  assert [runner._group_size(n) for n in numbers_of_views] == [4, 3, 1]
+  assert [one_by_one._group_size(n) for n in numbers_of_views] == [1, 1, 1]
   recorded = table(runner, tiny_rows(), 8, 8)
   for name, values in expected.items():
     np.testing.assert_allclose(recorded[name], values, atol=1e-5)
