@@ -234,8 +234,14 @@ class Architecture:
     None for no axis.
 
     Raises:
-      InputError: `num_classes` is below 1.
+      InputError: `num_classes` is below 1, or the network is another module than a `Network`.
     """
+    if not isinstance(self.network, Network):
+      raise InputError(
+        f'the network of the architecture {self.name} is a {type(self.network).__name__}: make it '
+        'an instance of a subclass of robustness.models.layers.Network, whose fields num_classes, '
+        'dtype and axis_name a run sets (docs/recipes.md#an-architecture)'
+      )
     if num_classes < 1:
       raise InputError(f'{self.name} with {num_classes} classes: num_classes is 1 or more')
     return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from flax import traverse_util
 
 from robustness.classifiers import ClassifierSettings, resolve_section
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.models import catalog, hub, naming
+from robustness.models.architecture import Architecture
 from robustness.models.bit_resnet import standardise
 from robustness.models.small_images import CifarResNet, shortcut
 from robustness.models.vgg import part_means
@@ -166,6 +168,10 @@ def resnet_of(depth):
   (lambda: catalog.get('wide_resnet_28_1').shapes(10), 'width 1 is no Wide ResNet'),
   (lambda: catalog.get('resnet21'), "'resnet21'.*did you mean .*'resnet20'.*are valid"),
   (lambda: catalog.get('resnet20').build(0), 'resnet20 with 0 classes'),
+  (
+    lambda: Architecture('mine', nn.Dense(3), (), '', '').build(3),
+    'architecture mine is a Dense.*subclass of .*Network',
+  ),
 )
 def test_impossible_networks_are_refused(make, message):
   refused(message, make)
