@@ -42,6 +42,7 @@ from robustness.results import SINGLE, Results
 from robustness.training import loop, schedule
 from robustness.training.checkpoint import newest_step
 from robustness.training.evaluation import AccuracyOnRows, columns_of, split_validation
+from robustness.training.optimizer import is_in_head
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.step import check
 from robustness.training.training import Training
@@ -266,7 +267,8 @@ class ClassifierBuilder:
 
     Raises:
       InputError: training images have another shape than the evaluated ones, or the rows have more
-        groups than the objective.
+        groups than the objective; or the initial weights are of other classes, and the network has
+      no known last layer.
     """
     rows = self.open_rows(recipe)
     fitted, held_out = split_validation(rows, recipe.training.validation)
@@ -298,11 +300,25 @@ class ClassifierBuilder:
       seed=recipe.seed,
       initial=initial.for_classes(rows.class_names) if initial else {},
     )
+    if initial and initial.has_other_classes(rows.class_names):
+      self._check_last_layer(recipe, training)
     # Groups can be counted now if the rows store their column; `Training` checks the other columns.
     not_stored, objective = ('label', *recipe.augment.added_columns), recipe.objective
     if isinstance(objective, GroupObjective) and objective.column not in not_stored:
       training.check_groups(columns_of(rows))
     return training
+
+  def _check_last_layer(self, recipe: TrainedHere, training: Training) -> None:
+    """Raises SettingError if a network has no known last layer, which new classes need drawn."""
+    if not any(jax.tree.leaves(is_in_head(training.state_shapes().params))):
+      raise SettingError(
+        KEYS.classifier.initial_weights,
+        recipe.initial_weights,
+        problem='whose classes are not those of the training, and this network has no last layer '
+        'called head, which would be drawn anew',
+        fix="End the network with robustness.models.layers.LinearHead(name='head') or "
+        "nn.Dense(name='head'), or name the classes as the weights do.",
+      )
 
   def _along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
     """Returns the function that measures the studies of `training.measure` along a training.

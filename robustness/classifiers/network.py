@@ -17,12 +17,10 @@ from robustness.core.typing import Facts, Variables
 from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier, from_linen
-from robustness.models.naming import HEAD_BIAS
+from robustness.models.naming import LAST_LAYERS
 from robustness.models.position_embedding import is_resampled
 from robustness.models.vit import VisionTransformer
 
-LAST_LAYER = HEAD_BIAS[:-1]
-"""The path of the last layer in the variables of every architecture."""
 KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
 
 
@@ -56,6 +54,10 @@ class NetworkWeights:
   unfinished: str = ''
   is_assumed: bool = False
 
+  def has_other_classes(self, class_names: Sequence[str]) -> bool:
+    """Returns whether the weights state other classes than the given ones, or another order."""
+    return bool(self.class_names) and not _are_same(self.class_names, class_names)
+
   def for_classes(self, class_names: Sequence[str]) -> Variables:
     """Returns the variables with which a training for the classes `class_names` begins.
 
@@ -67,7 +69,7 @@ class NetworkWeights:
     and for `class_names` if not, as in an evaluation, provided that their number is equal.
     """
     flat = traverse_util.flatten_dict(dict(self.variables))  # {(collection, layer, ...): array}
-    last_layer = {path: x for path, x in flat.items() if path[: len(LAST_LAYER)] == LAST_LAYER}
+    last_layer = {path: x for path, x in flat.items() if path[1:-1] in LAST_LAYERS}
     names = self.class_names
     if not names:
       imagenet = label_space.get(label_space.IMAGENET).class_names
@@ -75,12 +77,16 @@ class NetworkWeights:
       # the last axis of every array of the last layer is the axis of the outputs
       num_outputs = {np.shape(x)[-1] for x in last_layer.values()}
       names = possible if num_outputs == {len(possible)} else ()
-    index_by_name = label_space.index_by_name(names)  # also by synonyms
-    indices = [index_by_name.get(name) for name in class_names]
-    if indices == [*range(len(names))]:
+    if _are_same(names, class_names):
       return dict(self.variables)
     other_layers = {path: value for path, value in flat.items() if path not in last_layer}
     return traverse_util.unflatten_dict(other_layers)
+
+
+def _are_same(names: Sequence[str], others: Sequence[str]) -> bool:
+  """Returns whether two lists name the same classes in the same order, also by synonyms."""
+  index_by_name = label_space.index_by_name(names)
+  return [index_by_name.get(name) for name in others] == [*range(len(names))]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,9 @@ Shape = tuple[int, ...]
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
 """The path of the bias of the last layer, which is the same in all networks of this project."""
+LAST_LAYERS = HEAD_BIAS[1:-1], HEAD_BIAS[1:-2]
+"""The paths in `params` that a training takes for the last layer: ('head', 'dense'), or ('head',)
+of a user's network."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,14 +11,12 @@ from flax.traverse_util import flatten_dict, path_aware_map
 from jax.typing import ArrayLike
 
 from robustness.core.typing import PyTree
-from robustness.models.naming import HEAD_BIAS
+from robustness.models.naming import LAST_LAYERS
 from robustness.training import depth
 from robustness.training.settings import ALL, LAMB, NONE, PLATEAU, RMSPROP, SGD, TrainingSettings
 
 PLATEAU_FACTOR = 0.1
 """Factor of the learning rate when the training loss stops falling."""
-HEAD = HEAD_BIAS[1:-1]
-"""Path of the last layer in `params`, ('head', 'dense'). In some networks it is `HEAD[:1]`."""
 
 
 def has_decay(params: PyTree, decay: str) -> PyTree:
@@ -33,7 +31,7 @@ def has_decay(params: PyTree, decay: str) -> PyTree:
 
 def is_in_head(params: PyTree) -> PyTree:
   """Returns whether each parameter is of the last layer, a tree of bools."""
-  return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
+  return path_aware_map(lambda path, _: path[:-1] in LAST_LAYERS, params)
 
 
 def is_in_backbone(params: PyTree) -> PyTree:

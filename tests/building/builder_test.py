@@ -295,6 +295,42 @@ def test_weights_of_imagenet_keep_the_last_layer_for_wnids():
   assert all(start.for_classes(names) == {'params': {'stem': 0}} for names in other)
 
 
+NETWORK = """
+import flax.linen as nn
+from robustness.models.architecture import Architecture
+from robustness.models.layers import Network
+
+
+class Small(Network):
+  last: str = 'head'
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    return nn.Dense(self.num_classes, name=self.last)(x.mean((1, 2)))
+
+
+HEAD, LOGITS = (
+  Architecture(last, Small(last=last), (), '', '', mean=(0.0,), std=(1.0,))
+  for last in ('head', 'logits')
+)
+"""
+
+
+@cases('names, is_same', (CLASSES, True), (CLASSES[::-1], False), (('x', 'y', 'z'), False))
+def test_the_last_layer_of_a_users_network_is_drawn_for_other_classes(tmp_path, names, is_same):
+  (tmp_path / 'mine.py').write_text(NETWORK)
+  for last in ('head', 'logits'):
+    section = {'name': f'{tmp_path}/mine.py:{last.upper()}', 'train': True}
+    plan = builder(tmp_path, {'net': section}, rows(class_names=names))
+    recipe = plan.to_train()['net']
+    variables = {'params': {last: {'kernel': np.ones((1, 3)), 'bias': np.ones(3)}}}
+    start = NetworkWeights('begun', variables, CLASSES, (0.0,), (1.0,), (28, 28, 1))
+    if last == 'logits' and not is_same:
+      refused(bad_setting('config.classifier.initial_weights'), plan.training, recipe, start)
+    else:
+      assert plan.training(recipe, start).initial == (variables if is_same else {})
+
+
 def test_equal_classes_keep_the_last_layer_and_the_normalisation(trained):
   start = initial_weights('small_cnn', str(trained), (28, 28, 1))
   assert start.class_names == CLASSES
