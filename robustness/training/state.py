@@ -1,5 +1,6 @@
 """The state of a training, which each step updates."""
 
+import functools
 from collections.abc import Mapping
 from typing import Self
 
@@ -69,8 +70,7 @@ class TrainState(struct.PyTreeNode):
       return self
     t = self.step.astype(jnp.float32)
     d = jnp.minimum(decay, (1 + t) / (10 + t))
-    mixed = jax.tree.map(lambda mean, new: d * mean + (1 - d) * new, self.ema, self.trained)
-    return self.replace(ema=mixed)
+    return self.replace(ema=_mix(d, self.ema, self.trained))
 
   def drawn_to_slow(self, every: int, total_steps: float | jax.Array) -> Self:
     """Returns the state after s ← d·s + (1 − d)·w and w ← s, if `every` divides the step.
@@ -89,14 +89,32 @@ class TrainState(struct.PyTreeNode):
       return self
     d = SLOW_DECAY**every * (self.step.astype(jnp.float32) / total_steps) ** 3
     is_due = self.step % every == 0
-
-    def mix(slow: PyTree, fast: PyTree) -> PyTree:
-      """Returns d·s + (1 − d)·w."""
-      return jax.tree.map(lambda s, w: d * s + (1 - d) * w, slow, fast)
-
+    mix = functools.partial(_mix, d)
     slow = jax.lax.cond(is_due, mix, lambda slow, _: slow, self.ema, self.trained)
-    fast = jax.tree.map(lambda s, w: jnp.where(is_due, s, w), slow, self.trained)
+    fast = jax.tree.map(lambda s, w: jnp.where(is_due, s.astype(w.dtype), w), slow, self.trained)
     return self.replace(ema=slow, params=fast['params'], batch_stats=fast['batch_stats'])
+
+
+def start_of_average(trained: Variables) -> Variables:
+  """Returns copies of weights and statistics to begin an average with, at least in float32.
+
+  Integers keep their type.
+  """
+
+  def copied(x: jax.Array) -> jax.Array:
+    is_float = jnp.issubdtype(x.dtype, jnp.floating)
+    return jnp.array(x, jnp.promote_types(x.dtype, jnp.float32) if is_float else x.dtype)
+
+  return jax.tree.map(copied, trained)
+
+
+def _mix(decay: jax.Array, mean: Variables, new: Variables) -> Variables:
+  """Returns decay · mean + (1 − decay) · new, or `new` for integers, as a counter of steps."""
+  return jax.tree.map(
+    lambda m, x: decay * m + (1 - decay) * x if jnp.issubdtype(x.dtype, jnp.floating) else x,
+    mean,
+    new,
+  )
 
 
 def final_variables(state: Mapping[str, PyTree]) -> Variables:

@@ -85,14 +85,16 @@ class TrainStep:
     updates, opt_state = update(gradients, state.opt_state, state.params, value=metrics['loss'])
     rate = scalars.learning_rate * optimizer.rate_factor(opt_state)
     metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
-    state = state.replace(
+    new_state = state.replace(
       step=state.step + 1,
       params=optax.apply_updates(state.params, updates),
       batch_stats=batch_stats,
       opt_state=opt_state,
       objective=objective,
     ).averaged(training.settings.ema_decay)
-    return state.drawn_to_slow(training.settings.lookahead, scalars.total_steps), metrics
+    new_state = new_state.drawn_to_slow(training.settings.lookahead, scalars.total_steps)
+    # bfloat16 becomes float32 in an update, and checkpoints need the types of the first state
+    return jax.tree.map(lambda new, old: new.astype(old.dtype), new_state, state), metrics
 
   @property
   def axis_name(self) -> str | None:

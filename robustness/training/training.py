@@ -28,7 +28,7 @@ from robustness.objectives.groups import IRM, GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, depth, optimizer, schedule
 from robustness.training.settings import BEST, SECTION, TrainingSettings
-from robustness.training.state import TrainState, with_initial
+from robustness.training.state import TrainState, start_of_average, with_initial
 
 RESERVED = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
 """Columns that a training adds to its rows, in place of columns of the same name."""
@@ -188,7 +188,7 @@ class Training:
     state = TrainState(step, opt_state=opt_state, objective=objective, **variables)
     # A step takes over the memory of its state, in which no array may therefore occur twice.
     if settings.ema_decay or settings.lookahead:
-      state = state.replace(ema=jax.tree.map(jnp.copy, state.trained))
+      state = state.replace(ema=start_of_average(state.trained))
     if settings.keep == BEST:
       copied = jax.tree.map(jnp.copy, state.variables)
       # every accuracy exceeds the score -1

@@ -18,6 +18,7 @@ from robustness.objectives.groups import Coral
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.step import TrainStep
 from robustness.training.training import Pipeline
+from tests.cases import cases
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step, normalised
 
@@ -135,6 +136,30 @@ def test_batch_normalisation_averages_each_micro_batch_sequentially(make_task, s
     outputs = nn.Conv(6, (3, 3)).apply({'params': params}, part)
     expected = 0.9 * expected + 0.1 * np.asarray(outputs).mean((0, 1, 2))
   np.testing.assert_allclose(state.batch_stats['bn']['mean'], expected, rtol=1e-4, atol=1e-6)
+
+
+class Counting(nn.Module):
+  """A layer in bfloat16 among the parameters, and a count of steps among the statistics."""
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    count = self.variable('batch_stats', 'count', lambda: jnp.int32(5))
+    if train:
+      count.value += 1
+    return nn.Dense(3, param_dtype=jnp.bfloat16)(x.mean((1, 2)))
+
+
+@cases('settings', {}, {'ema_decay': 0.9}, {'lookahead': 1})
+def test_a_step_keeps_the_types_of_a_users_arrays(make_task, settings):
+  """A checkpoint with other types than those of the first state could not be restored."""
+  task = make_task(Counting(), **settings)
+  batch = next(task.rows.training_batches(32, 0, 0))
+  state, _ = jax.jit(TrainStep(task))(task.initial_state(), batch)
+  types = lambda tree: jax.tree.map(lambda x: str(x.dtype), tree)  # noqa: E731
+  assert types(state) == types(task.state_shapes()), 'checkpoints are compared with these'
+  assert state.variables['batch_stats']['count'] == 6
+  averaged = state.ema.get('params', {'Dense_0': {'kernel': jnp.float32(0)}})
+  assert averaged['Dense_0']['kernel'].dtype == jnp.float32
 
 
 def test_frozen_statistics_are_used_and_kept(make_task, start):
