@@ -26,7 +26,10 @@ def flat(config):
 
 
 def meaning(config):
-  """Returns the parts of the experiment, without trainings of classifiers that load weights."""
+  """Returns the parts of the experiment, without trainings of classifiers that load weights.
+
+  `training`, the defaults of trainings, is left out, because `classifiers` have the values.
+  """
   checked = experiment.from_config(config)
   classifiers = {
     label: vars(classifier)
@@ -34,7 +37,7 @@ def meaning(config):
     else {k: classifier.__dict__[k] for k in ('name', 'weights', 'input_filter', 'adaptation')}
     for label, classifier in checked.classifiers.items()
   }
-  return {**vars(checked), 'classifiers': classifiers}
+  return {**vars(checked), 'classifiers': classifiers, 'training': None}
 
 
 @pytest.mark.parametrize('name', [*packaged.files(), *VARIANTS])
