@@ -39,6 +39,12 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
     with renaming_section('config.study', f'{section}.study'):
       check_study(task.study, rows[task.data], recipes, experiment.execution)
+  for name, task in experiment.measurements.items():
+    section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
+    classifiers = builder.checked_classifiers.values() if task.study.needs_classifier else ()
+    with renaming_section('config.study', f'{section}.study'):
+      for classifier in classifiers:
+        task.study.check_classes(match_labels(rows[task.data], classifier))
   return recipes
 
 
@@ -98,6 +104,7 @@ def check_step(
     # True is the largest key: a classifier of the host, if there is one
     strictest = max(classifiers, key=lambda classifier: classifier.host_function is not None)
     matched, devices = match_labels(rows, strictest), parallel.create(execution.parallel)
+    study.check_classes(matched)
     evaluator_for(execution, study, strictest, matched, devices).check(matched)
 
 

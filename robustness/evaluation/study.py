@@ -278,6 +278,13 @@ class Study(Part):
         'all), a larger half width, or 0 to show every view to all images.',
       )
 
+  def check_classes(self, rows: Rows) -> None:
+    """Raises InputError if the settings name a class of which no image is measured.
+
+    It is called before anything is measured. `rows` have the labels and class names of a classifier
+    to measure, which may be of a coarser label space than those of the data.
+    """
+
   def _num_needed_in_words(self, num_images: int) -> str:
     """Returns how many images `half_width` needs, in words; '' if `num_images` are enough."""
     # A simple lower bound comes first, because the exact number needs the plan of the design, which

@@ -26,7 +26,7 @@ from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.provenance import set_differences
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
 from robustness.fourier.maps import BANDS, band_map, bands
@@ -106,14 +106,15 @@ class FourierHeatmap(Study):
     valid = f'() with {KEYS.study.half_width}, which shows images in rounds'
     self.require(is_possible, 'classes', valid)
 
-  def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for classes in the settings that the rows do not have."""
-    super().check(rows, recipes)
+  def check_classes(self, rows: Rows) -> None:
+    """Raises InputError for classes in the settings of which the rows have no image."""
+    names = () if self.classes == (ALL,) else self.classes
     label_of = _class_numbers(rows.class_names)
-    self.choose('classes', (ALL, *label_of))
-    labels = rows.without_images()['label'] if self.classes else ()
-    for name in self.classes:
-      if name != ALL and label_of[name] not in labels:
+    labels = rows.without_images()['label'] if names else ()
+    for name, title in zip(names, in_words(names), strict=True):
+      if title not in label_of:
+        settings.choice(self.key('classes'), name, (ALL, *label_of))
+      elif label_of[title] not in labels:
         raise InputError(
           f'{self.key("classes")} names {name!r}, of which there is no image among '
           f'{rows.num_examples}: give more ({KEYS.data.num_images}; 0 takes all).'

@@ -11,6 +11,7 @@ import pytest
 from flax import traverse_util
 
 from robustness.building.builder import ClassifierBuilder
+from robustness.building.checks import check_studies
 from robustness.classifiers.network import NetworkWeights
 from robustness.config import experiment
 from robustness.core.errors import InputError
@@ -178,6 +179,14 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
 def test_errors_of_a_training_come_before_the_first_training(tmp_path, section, message, parallel):
   sections = {'good': {'train': True}, 'bad': {'train': True, **section}}
   refused(message, builder(tmp_path, sections, parallel=parallel).build)
+  assert not list(tmp_path.iterdir())
+
+
+def test_classes_that_no_classifier_has_are_refused_before_a_training(tmp_path):
+  study = {'name': 'fourier_heatmap', 'norm': 1.0, 'classes': ('owl',)}
+  built = builder(tmp_path, {'net': {'train': True}}, study=study)
+  opened = {built.experiment.data: rows()}
+  refused(bad_setting('config.study.classes', 'owl'), check_studies, built, opened)
   assert not list(tmp_path.iterdir())
 
 

@@ -8,11 +8,13 @@ import pytest
 from scipy import stats
 
 from robustness.core import random_keys
+from robustness.core.rows import ArrayRows
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.fourier.basis import CLEAN, basis_image
 from robustness.fourier.maps import band_map, centred_map
+from robustness.models.label_space import align, get
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
@@ -239,7 +241,21 @@ def test_a_map_of_a_class_is_the_error_on_its_images():
   no_class = dataclasses.replace(STUDY, classes=('owl',))
   refused(bad_setting(key, 'owl'), reduced, no_class, [evaluation])
   lynx = dataclasses.replace(STUDY, classes=('lynx',))
-  refused(bad_setting(key, 'lynx'), lynx.check, tiny_rows(COUNT), {})
+  refused(bad_setting(key, 'lynx'), lynx.check_classes, tiny_rows(COUNT))
   rows_of_three_classes = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
   study = dataclasses.replace(STUDY, classes=(rows_of_three_classes.class_names[1],))
-  refused('of which there is no image among .*num_images', study.check, rows_of_three_classes, {})
+  message = 'of which there is no image among .*num_images'
+  refused(message, study.check_classes, rows_of_three_classes)
+
+
+def test_classes_in_a_coarser_label_space_are_those_of_the_space():
+  chihuahuas = ArrayRows(tiny_rows(COUNT).images[:2], np.zeros(2, int), ('n02085620',))
+  space = get('imagenet_vid')
+  dogs = align(chihuahuas, space.class_names, space.aliases, 'net')
+  of_dogs, of_chihuahuas = (
+    dataclasses.replace(STUDY, classes=(name,)) for name in ('dog', 'n02085620')
+  )
+  of_dogs.check_classes(dogs)
+  of_chihuahuas.check_classes(chihuahuas)
+  expected = bad_setting('config.study.classes', 'n02085620')
+  refused(expected, of_chihuahuas.check_classes, dogs)
