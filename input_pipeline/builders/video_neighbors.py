@@ -18,9 +18,11 @@ import tensorflow_datasets as tfds
 from absl import logging
 
 from input_pipeline.builders.made_of import ENDS, Feature, MadeOf, digest_of_files
+from input_pipeline.selection import refuse_damaged
 from input_pipeline.sources import video_neighbors
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.pictures import damage
 from robustness.models import label_space
 from robustness.video import boxes, metadata
 from robustness.video.boxes import Box
@@ -133,6 +135,15 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
         f'{metadata_folder} has the classes {loaded.class_names}, and {config.name} those of '
         f'{config.classes}: use a VideoNeighborsConfig of your own.'
       )
+    # files are stored unchanged, so that a damaged one would fail, without its name, when read
+    number = len(loaded.paths)
+    refuse_damaged(
+      lambda index: damage(frames_root / loaded.paths[index]),
+      range(number),
+      num_decoded=number,
+      num_pictures=number,
+      describe=lambda index: loaded.paths[index],
+    )
     self.info.metadata.update(
       {
         'anchors': loaded.num_anchors,

@@ -128,6 +128,15 @@ def test_missing_frames_are_refused_or_stated(tmp_path, prepared):
   assert len(examples(builder)) == 4
 
 
+def test_damaged_frames_are_refused_before_they_are_stored(tmp_path, prepared):
+  home = small_archive.unpacked(tmp_path)
+  frame = home / 'val/ILSVRC2015_val_00000000/000021.JPEG'
+  message = r'1 of 5 pictures cannot be decoded, first .*000021\.JPEG'
+  for content in (frame.read_bytes()[:-40], b''):
+    frame.write_bytes(content)
+    refused(message, prepared, config_of('mine', home))
+
+
 def test_an_archive_with_other_classes_than_the_config_is_refused(tmp_path, prepared):
   root = unpacked_archive(tmp_path)
   class_index = {str(i): ['', name] for i, name in enumerate('abcdefghij')}
