@@ -78,7 +78,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
-  radius = width // 2
+  radius = width / 2
   r, c = filters.pixel_grid(image.shape[0])
   cell_r = jnp.minimum(r // width, cells - 1)
   cell_c = jnp.minimum(c // width, cells - 1)
@@ -89,7 +89,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   # pixels below and right of the cells, if they do not divide the side, stay too
   is_inside = is_inside & (r < cells * width) & (c < cells * width)
   # s; 1 outside the circles, where the steps below are computed and not used
-  share = jnp.where(is_inside, distance / max(radius, 1), 1)
+  share = jnp.where(is_inside, distance / radius, 1)
   # each pixel shows the place that is this many times, 1 or more, as far from the centre
   pinch = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
   sign = draws['sign'][cell_r.astype(jnp.int32), cell_c.astype(jnp.int32)]

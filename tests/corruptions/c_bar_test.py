@@ -16,8 +16,8 @@ from tests.corruptions import c_bar_transcription
 from tests.corruptions.pictures import natural, share_within, table_of, with_draws
 from tests.refusals import refused
 
-SIDE, LARGE = 32, 224
-COUNT = {SIDE: 3, LARGE: 1}
+SIDE, MIDDLE, LARGE = 32, 64, 224
+COUNT = {SIDE: 3, MIDDLE: 1, LARGE: 1}
 """Images in `made` by their side."""
 FIRST, LAST = 1, 5
 
@@ -49,6 +49,7 @@ def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.nda
 @cases(
   'name, side',
   *((name, SIDE) for name in C_BAR),
+  ('pinch_and_twirl', MIDDLE),  # 3 cells of 21 pixels, with centres between pixels
   *(pytest.param(name, LARGE, marks=pytest.mark.slow) for name in SETS['c_bar_imagenet']),
 )
 def test_every_corruption_is_its_definition(name, side, severity):

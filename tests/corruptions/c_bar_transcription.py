@@ -222,7 +222,7 @@ def pinch_and_twirl(image: np.ndarray, m: float, draws: Draws) -> np.ndarray:
   side, out = len(image), image.astype(np.float64)
   cells = 5 if side == 224 else 3
   width = side // cells
-  radius = width // 2
+  radius = width / 2
   for i in range(cells):
     for j in range(cells):
       top, left = i * width + radius, j * width + radius
