@@ -168,7 +168,8 @@ def _is_local_maximum(size: jax.Array, down: jax.Array, right: jax.Array) -> jax
   the result is bool [H, W]. The direction is rounded to one of four: horizontal, vertical and two
   diagonals. Equal gradients are compared as OpenCV does, hence > and ≥.
   """
-  padded, (height, width) = jnp.pad(size, 1), size.shape
+  padded = jnp.pad(size, 1)
+  height, width = size.shape
 
   def neighbour(i: int, j: int) -> jax.Array:
     """Returns the magnitude at the pixel i rows below and j columns to the right of each pixel."""
@@ -265,7 +266,8 @@ def _weighted_sum(plane: jax.Array, weights: np.ndarray) -> jax.Array:
   The plane is mirrored at its borders without repeating the edge pixel.
   """
   height, width = plane.shape
-  padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')  # one line: itself
+  # a plane of one row or column has no second one to mirror, so that its only one is repeated
+  padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')
   total = jnp.zeros_like(plane)
   for i in range(3):
     for j in range(3):

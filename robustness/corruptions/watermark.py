@@ -77,7 +77,8 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   def samples(count: int, corner: float) -> np.ndarray:
     """Returns positions of the samples of `count` pixels, in font sizes from the first character.
 
-    `corner` is the position in pixels of the character's upper or left edge.
+    `corner` is the position in pixels of the character's upper or left edge. The first sample is in
+    the pixel of the corner, so that only the fraction of `corner` counts.
     """
     return (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size
 
@@ -98,14 +99,14 @@ def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
   The rows y [Y] and the columns x [X] of the samples are in units of the font size, from the upper
   left corner of the first character.
   """
-  is_inside = np.zeros((len(y), len(x)), bool)
+  is_on_stroke = np.zeros((len(y), len(x)), bool)
   for (x0, y0), (x1, y1) in _segments():
     dx, dy = x1 - x0, y1 - y0
     from_start = (x - x0) * dx + (y[:, None] - y0) * dy
     along = np.clip(from_start / (dx**2 + dy**2), 0, 1)  # fraction of the way to the end
     squared_distance = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
-    is_inside |= squared_distance <= (STROKE_WIDTH / 2) ** 2
-  return is_inside
+    is_on_stroke |= squared_distance <= (STROKE_WIDTH / 2) ** 2
+  return is_on_stroke
 
 
 def _segments() -> Iterator[tuple[np.ndarray, np.ndarray]]:
