@@ -313,7 +313,8 @@ def _cut_segment(
   image = read_image(str(photos[0]), channels=3)
   mask = read_image(str(masks / segment.mask), channels=3)
   pixels = cut(image, mask.max(-1) > 0)
-  (height, width), fill = pixels.shape[:2], float((pixels[..., 3] > 0).mean())
+  height, width = pixels.shape[:2]
+  fill = float((pixels[..., 3] > 0).mean())
   if min(height, width) < filters.min_side:
     raise InputError(f'{width}×{height} pixels, below {filters.min_side}')
   if fill < filters.min_fill:

@@ -94,7 +94,8 @@ class MemoryStore(IndexedStore):
     """The stored images and the labels as constants of TensorFlow."""
     import tensorflow as tf
 
-    # outside the graph of `Dataset.map`, from which they are first used and which could not be left
+    # `Dataset.map` uses them first, within its own graph; `init_scope` makes them outside of it, so
+    # that later graphs can use them too
     with tf.init_scope():
       return tf.constant(self.stored), tf.constant(self.labels)
 

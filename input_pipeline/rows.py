@@ -383,7 +383,7 @@ class TfRows:
     # front another is started, so that threads go on with the next blocks.
     running: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
-      not_started = itertools.chain.from_iterable(blocks)
+      not_started = itertools.chain.from_iterable(blocks)  # an iterator: each index comes once
 
       def start(count: int) -> None:
         """Starts the decoding of the next `count` images in threads."""
@@ -433,7 +433,7 @@ class TfRows:
     settings = self._settings
     is_resized = bool(settings.resize) or draw is not None
     by_tensorflow = is_resized and settings.resized_by == 'tensorflow'
-    # integers of more than 8 bits, and 8 bits before TensorFlow's resize
+    # integers of more than 8 bits in any case, and 8-bit ones if TensorFlow resizes them
     if image.dtype != tf.float32 and (image.dtype != tf.uint8 or by_tensorflow):
       image = tf.cast(image, tf.float32) / image.dtype.max
     if draw is None:

@@ -215,13 +215,14 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
     fix = f'It chooses among those of {KEYS.data.source}={sources}.'
     raise SettingError(KEYS.data.image_list, settings.image_list, problem=problem, fix=fix)
   part_size = images.num_examples // images.parts
-  bases = np.arange(part_size, dtype=np.int64)  # indices in one part
+  indices_in_part = np.arange(part_size, dtype=np.int64)
   if settings.image_list:
-    bases = _listed_indices(images, settings.image_list)
+    indices_in_part = _listed_indices(images, settings.image_list)
   noun = 'base images' if images.parts > 1 else 'images'
-  subset = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, noun)
+  is_first = settings.subset == FIRST
+  subset = choose_subset(len(indices_in_part), settings.num_images, seed, is_first, noun)
   # the index of the first image of each part, plus the selected indices in a part
-  return np.add.outer(np.arange(images.parts) * part_size, bases[subset]).ravel()
+  return np.add.outer(np.arange(images.parts) * part_size, indices_in_part[subset]).ravel()
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
@@ -238,10 +239,11 @@ def _listed_indices(images: Images, image_list: str) -> np.ndarray:
   """
   listed = [*map(composed_unicode, read_names(image_list))]
   names = [*map(composed_unicode, images.names)]
-  index_of, count = {name: index for index, name in enumerate(names)}, Counter(names)
+  index_of = {name: index for index, name in enumerate(names)}
+  num_images_of = Counter(names)
   for name in listed:
-    advice = 'a name that one image alone has: rename the files'
-    require(count[name] < 2, f'a line of {image_list}', name, advice)
+    expected = 'a name that one image alone has: rename the files'
+    require(num_images_of[name] < 2, f'a line of {image_list}', name, expected)
   missing = [name for name in listed if name not in index_of]
   if missing:
     raise InputError(
@@ -305,10 +307,11 @@ def select(
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
     raise InputError(f'{images.title} holds no images.')
-  indices, facts = _selected_indices(images, settings, seed), dict(images.description)
+  indices = _selected_indices(images, settings, seed)
   if images.check:
     images.check(indices)
   check_pictures(images, indices)
+  facts = dict(images.description)
   if settings.num_images:
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
