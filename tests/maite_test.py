@@ -155,6 +155,7 @@ def test_a_model_has_no_gradient_for_attacks():
   )
 
 
+@pytest.mark.slow
 def test_our_objects_with_protocols_have_the_rows_and_accuracy_of_the_originals():
   rows = tiny_rows()
   dataset = robustness.as_maite_dataset(rows)

@@ -124,6 +124,7 @@ def interrupted_in(step, measure):
   return interrupted
 
 
+@pytest.mark.slow
 def test_measuring_changes_no_training_and_names_a_task_of_the_run(finished, tmp_path):
   launch.run(config(measure=()), tmp_path / 'plain')
   files = (folder / 'results.csv' for folder in (finished, tmp_path / 'plain'))

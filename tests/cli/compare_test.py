@@ -347,6 +347,7 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_
   assert difference.p > 0.1, 'four objects are too few for significance'
 
 
+@pytest.mark.slow
 def test_enough_classifiers_have_effective_robustness(tmp_path, monkeypatch):
   """Accuracies in fog are 0.1 below the clean 0.9, 0.8, 0.7 and 0.6, but 0.2 above the last."""
   monkeypatch.undo()  # draws the figures

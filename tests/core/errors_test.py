@@ -146,6 +146,7 @@ def test_a_config_that_ends_the_process_does_not_end_it_with_success(tmp_path, t
   assert 'exit(0)' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_study_that_ends_the_process_while_it_runs_does_not_end_it_with_success(
   tmp_path, monkeypatch, capsys
 ):

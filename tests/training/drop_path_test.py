@@ -100,7 +100,7 @@ def test_a_sample_without_branches_has_the_logits_of_the_network_without_them(na
   assert_close(logits, undropped.at[1].set(bare[1]))
 
 
-@pytest.mark.parametrize('name', ['convnext', 'efficientnet'])
+@pytest.mark.parametrize('name', ['convnext', pytest.param('efficientnet', marks=pytest.mark.slow)])
 def test_the_mean_over_draws_is_the_block_without_drops(name):
   """Only the last block has random factors, because its output is linear in them."""
   network, variables = NETWORKS[name], _variables(name)

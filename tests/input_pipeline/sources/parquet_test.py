@@ -157,6 +157,7 @@ def test_files_without_rows_or_of_different_columns_or_classes_are_refused(tmp_p
   refused(message, read, 'parquet', tmp_path)
 
 
+@pytest.mark.slow
 def test_files_that_would_fill_the_memory_and_equal_columns_are_refused(tmp_path, monkeypatch):
   file = tmp_path / 'a.parquet'
   two_labels = table().append_column('label', pa.array([0] * NUMBER))
