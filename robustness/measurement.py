@@ -215,9 +215,9 @@ def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) ->
 
 
 def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -> np.ndarray:
-  """Returns the positions, in the data of `num_rows` images, of the rows that all views show.
+  """Returns the positions in the data of the N rows that all views of a sequential design show.
 
-  They are int [N], in the order of the rounds of the sequential design, which `seed` decides.
+  They are int [N] in [0, num_rows), round after round; `seed` decides which rows are in a round.
   """
   rounds = range(records.num_full_rounds)
   return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])

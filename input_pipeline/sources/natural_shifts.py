@@ -155,7 +155,7 @@ class NaturalShifts(Source):
     from input_pipeline import tfds_sets
 
     read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
-    # the split; ImageNet's labels of the labelled examples, and their positions in the split
+    # `labels` are ImageNet's, of the examples at `positions` in the split
     examples, labels, positions, facts = read_labels(split)
     classes = np.unique(labels[labels >= 0])  # −1 is padding
     num_classes, _ = PUBLISHED[self.dataset]

@@ -103,10 +103,10 @@ class TfdsCorrupted(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of all configs that match the pattern, ordered by part.
+    """Returns the images of all TFDS configs that match the pattern, by corruption and severity.
 
     Raises:
-      InputError: the configs differ in images or classes, or state no corruption and severity.
+      InputError: the configs differ in images or classes, or one states no corruption and severity.
     """
     from input_pipeline.tfds_sets import SplitsStore
 

@@ -96,7 +96,8 @@ class RandomCorruption(Augmentation):
     With S severities, numbers 0..S − 1 are the first corruption at each of them, the next S numbers
     the second corruption, and so on. The last number, `branches` − 1, is the unchanged image.
     """
-    names, side = self.names, self.constants or None  # the table of constants; None: the nearest
+    # the image size that the constants were released for; None selects the nearest size
+    names, side = self.names, self.constants or None
     index, position = jnp.divmod(branch, len(self.severities))
     severity = jnp.array(self.severities)[position]
 

@@ -129,7 +129,10 @@ class RandomResizedCrop(Augmentation):
     is_inside = ((y >= y0) & (y < y0 + rows))[:, None] & ((x >= x0) & (x < x0 + columns))[None]
 
     def resized(pixels: jax.Array) -> jax.Array:
-      """Returns the box of an array [H, W, ...], which is 0 elsewhere, resized to [H, W, ...]."""
+      """Returns an array [H, W, ...] in which the drawn box of `pixels` fills the whole image.
+
+      Pixels outside of the box count as 0.
+      """
       box = jnp.where(is_inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(
         box, box.shape, (0, 1), scale, shift, 'linear', antialias=True

@@ -88,8 +88,9 @@ def _augment_batch(
 ) -> Example:
   """Returns the batch after one augmentation, with the random keys [B] of its rows.
 
-  An augmentation with random choices of different costs is computed row by row on a CPU, and branch
-  by branch on an accelerator if it declares branches. All others are vectorised over the rows.
+  An augmentation that is `sequential`, with random choices of different costs, is computed row by
+  row on a CPU. One with `branches` is computed branch by branch. All others are vectorised over the
+  rows; one that `needs_partner` gets another row of the batch in the column 'partner'.
   """
   is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
   if is_sequential or augmentation.branches:

@@ -196,11 +196,11 @@ class ClassifierBuilder:
     return tuple(self.open_rows(recipe).class_names)
 
   def shown_in_training(self, recipe: ClassifierKind) -> Facts:
-    """Returns a description of the images that a training shows, as JSON values.
+    """Returns a description of the images that the training of a recipe shows, as JSON values.
 
-    It has the split of the data, augmentations, attack and objective (see `study.Recipes`). If the
-    data have class groups, it also has the classes of each group and, if rows are stored in
-    environments, the names of the environments.
+    It has what the recipe states: the split of the data, augmentations, attack and objective (see
+    `study.Recipes`). If the data have class groups, it also has the classes of each group and, if
+    the images are stored by environment, the names of the environments.
     """
     facts, description = dict(recipe.shown_in_training), self.open_rows(recipe).description
     if 'class_groups' in description:

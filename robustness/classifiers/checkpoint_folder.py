@@ -25,8 +25,8 @@ class CheckpointFolder(StoredNetwork):
   def claims(cls, section: ClassifierSettings) -> bool:
     """Returns whether the section's `weights` are a folder of checkpoints from a training.
 
-    A folder with published weights, which have a record, is excluded. So is any folder if the
-    section's name is no architecture, as a training needs one.
+    The section must name an architecture, of this project or of a user's file. A folder with a
+    record, which says how images are prepared for published weights, is of another kind.
     """
     is_folder = section.weights != '' and expanded(section.weights).is_dir()
     return is_folder and section.architecture is not None and section.record is None

@@ -46,9 +46,9 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def encoding_fix() -> str:
-  """Returns the end of a message about a name that is no text in UTF-8.
+  """Returns the end of an error message about a file name that is not valid UTF-8.
 
-  It is '' if Python reads names as UTF-8, so that the name itself is wrong.
+  It says how to make Python read names as UTF-8, and is '' if Python does already.
   """
   encoding = sys.getfilesystemencoding()
   if encoding == 'utf-8':

@@ -362,7 +362,7 @@ def apply(
         f'{name} returns {dtype} of shape {shape}: it must return {image.dtype} of the shape of '
         f'its image, {image.shape}.'
       )
-    # 'floor' means as released, and a few released corruptions are rounded instead
+    # 'floor' is what the released code does, except for a few corruptions, which it rounds
     rounding = 'round' if corruption.rounded and quantize == 'floor' else quantize
     levels = to_levels(corrupted, rounding) if rounding else corrupted
     if not is_reference(name):

@@ -178,7 +178,7 @@ class CorruptionViews(Study):
   def references(self) -> tuple[str, ...]:
     """The names of the corruptions, or references `FILE.py:NAME`, without repeats.
 
-    Sets are replaced by their members; the order is the same as in `NUMBERS`.
+    A set of corruptions is replaced by its members. The order is the one of `NUMBERS`.
     """
     return spelt_out(self.corruptions)
 

@@ -305,7 +305,10 @@ def _functions_of_means(
     measured = units_by_label[label]
 
     def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-      """Returns f(means) minus f(means) of the first classifier, [B] or [B, G], see `value`."""
+      """Returns the function of the means minus that of the first classifier's means.
+
+      The differences are [B] or [B, G], for B samples of units and G groups as in `value`.
+      """
       return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
 
     estimates[label, first] = bootstrap(difference, measured, confidence)

@@ -245,7 +245,8 @@ class AdaptingEvaluator(Evaluator):
   def _num_mixed(self, batch_rows: int) -> int:
     """Returns how many batches of mixed classes precede a stream, for batches of `batch_rows` rows.
 
-    They are those that the adaptation observes if the stream itself shows class after class.
+    There are none if the stream itself has a random order. If it shows class after class, the
+    adaptation first observes `num_clean_images` of all classes.
     """
     is_mixed = self._adaptation.order == 'random'
     return 0 if is_mixed else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up

@@ -37,9 +37,10 @@ class Evaluation:
 def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
   """Returns the evaluations of classifiers, given {label of the classifier: its records}.
 
-  A sequential evaluation has rounds, and only the first ones show their rows in all views. Its
-  `Evaluation.records` have the rows of those rounds that show all views to every classifier, so
-  that classifiers are compared on the same rows.
+  A sequential evaluation shows rows in rounds. Its first rounds show them in all views, later ones
+  only in views with a wide interval. `Evaluation.records` then have the rows of the first rounds
+  that show all views to every classifier, so that classifiers are compared on the same rows, and
+  `Evaluation.rounds` the records of all rounds.
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
   # the number of rounds with all views for every classifier

@@ -184,7 +184,8 @@ class Classifier:
       mean: number that is subtracted from images in [0, 1], one per channel or one for all.
       std: number that the difference is divided by, one per channel or one for all.
       batch_size: largest number of images in a call of the module.
-      head: name of the submodule with the layer 'features' as input, such as 'fc'; '' for none.
+      head: name of the submodule, such as 'fc', that turns features into logits; its input is then
+        the layer 'features' too. '' for none.
       provenance: JSON values in addition to the SHA-256 of the weights.
       input_filter: filter of the images before normalisation.
 

@@ -34,8 +34,8 @@ class InputFilter(Part):
   def resembles(self) -> tuple[str, ...]:
     """The transforms, or families of transforms, that filtered images resemble; () for none.
 
-    A training that holds out a transform from some classes refuses filters that resemble it. Names
-    are from `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`.
+    Names are from `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`.
+    If a training must not show a transform to some classes, a filter that resembles it is refused.
     """
 
   def filtered(self, images: jax.Array) -> jax.Array:

@@ -143,6 +143,9 @@ class Scheme:
   def locate(self, path: Path) -> Stored:
     """Returns where a file stores the variable at a path: the names of its arrays and their layout.
 
+    A pattern matches the path of a single variable, or of a layer: then `suffixes` gives the end of
+    the name of each of the layer's variables. The first pattern that matches counts.
+
     Raises:
       InputError: no pattern of the table matches.
     """

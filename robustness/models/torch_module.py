@@ -152,7 +152,10 @@ class TorchModule:
     outputs: dict[str, torch.Tensor] = {}
 
     def keep(name: str, value: object) -> None:
-      """Stores the first output of a layer, channels last."""
+      """Stores in `outputs` what a layer returns in its first call, with channels last.
+
+      Anything but a tensor, such as a tuple of tensors, is left out.
+      """
       if isinstance(value, torch.Tensor) and name not in outputs:
         copy = value.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
         outputs[name] = copy.permute(0, 2, 3, 1) if copy.ndim == 4 else copy

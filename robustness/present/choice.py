@@ -431,7 +431,9 @@ def _groups_by_facets(
 
 
 def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
-  """Returns whether every classifier's highest or lowest value in `rows` is a row of `overall`."""
+  """Returns whether `overall` has, for every classifier, a row equal to its highest or its lowest
+  row in `rows`.
+  """
   values = rows.groupby(['classifier', 'versus'])['value']  # over the conditions
   extremes = rows.loc[[*values.idxmin(), *values.idxmax()]]
   repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()

@@ -366,7 +366,10 @@ def _entries(
 
 
 def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:
-  """Returns {value of a facet: its text}; values with an equal text are written as stored."""
+  """Returns {value of a facet: its text}.
+
+  Values that would have the same text are written as they are stored.
+  """
   texts = {value: value_text(facet, value).replace(MINUS, '-') for value in values}
   counts = collections.Counter(texts.values())
   return {value: text if counts[text] == 1 else str(value) for value, text in texts.items()}

@@ -123,6 +123,7 @@ def _rotation(
   turned = (linear[None] * corners[:, None, :]).sum(-1) + shift[None, :]  # [4 corners, 2]
   expanded = jnp.ceil(turned.max(0)) - jnp.floor(turned.min(0))
   expanded = jnp.where(cosine == 0, size[::-1], expanded)  # Pillow transposes at right angles
-  # `shift` was for positions in a rectangle of the cutout's size; this is for the bounding one.
+  # The corners of the cutout are turned about its centre only to find the size of the rectangle.
+  # Positions in the bounding rectangle have another shift, which joins both centres.
   shift_of_bounds = half - (linear * (expanded / 2)[None, :]).sum(1)
   return expanded, linear, shift_of_bounds

@@ -181,15 +181,16 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
-    """Yields a classifier's selective risk by coverage, and accuracy and confidence in each bin.
+    """Yields tables of a classifier's selective risks, and of its accuracy and confidence by bin.
 
-    At coverage c the risk is the top-1 error on the share c of images with the most confident
-    predictions. Bins divide confidence evenly.
+    There is a table of risks by coverage for each view and each group of views, and for each view
+    tables of accuracy and confidence in bins of equal width over the confidence. At coverage c the
+    risk is the top-1 error on the share c of images with the most confident predictions.
 
     Args:
       label: label of the classifier.
       views: its predictions in each view.
-      table: the names of the views and their groups. Risks are by view and by group, bins by view.
+      table: the names of the views and their groups.
     """
     # {name of a view or of a group: indices of its views}, first the views.
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}

@@ -145,7 +145,10 @@ class FlipRate(Study):
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns why flip rates are not comparable with published ones: they are not on ImageNet-P."""
+    """Returns the reasons why results differ from the paper's, one a sentence.
+
+    One of them always holds: sequences are made here, and are not those of ImageNet-P.
+    """
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

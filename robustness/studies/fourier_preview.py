@@ -127,9 +127,9 @@ class FourierPreview(BeginsWithMap):
     """Returns the mean sensitivity S(f) by frequency and by band, and how well it fits a heatmap.
 
     S(f) is the change of the loss, to first order and in root mean square, by a wave of norm 1.
-    For `sensitivity_per_cell` of a band, the mean of S(f)² over the cells of the band is divided by
-    the mean over all cells, for each image, and averaged over images; it is 1 if a band is as
-    sensitive as the whole heatmap. A frequency and its mirror image are one row. With a measured
+    `sensitivity_per_cell` of a band is a mean over images: for each image, the mean of S(f)² over
+    the cells of the band is divided by the mean over all cells. It is 1 if a band is as sensitive
+    as the whole heatmap. A frequency and its mirror image are one row. With a measured
     heatmap, Spearman's ρ between sensitivity and error is computed over the distinct frequencies.
     It has no interval, because neighbouring frequencies are not independent.
     """

@@ -156,14 +156,14 @@ class Recalibration(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities, in which the words of the coverage state 1 − α, for example '90 %'."""
+    """The quantities of the study; the coverage is called by its promise 1 − α, such as '90 %'."""
     promised = f'{100 * (1 - self.alpha):g} %'
     covered = dataclasses.replace(COVERED, words=COVERED.words.format(promised=promised))
     return (ECE, covered, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings of the views, and that logits are recorded.
+    """{setting: value} of everything that decides the records: the views, and the recorded logits.
 
     Studies of one run with equal `recording` are measured once and share the records.
     """

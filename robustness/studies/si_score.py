@@ -245,8 +245,8 @@ class SiScore(Study):
   ) -> tuple[RecordsReader, ViewTable]:
     """Returns records with a row per pair of object and background, and their table of views.
 
-    The views are the levels. For stored scenes, the table has one group, 'as stored', with values
-    that are means over all levels.
+    A view is a level, which is an area, angle and position of the object. For stored scenes, the
+    table has one group of all levels, 'as stored'.
     """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
@@ -540,8 +540,8 @@ def _gap_row(published: Outcomes, balanced: Outcomes, label: str, confidence: fl
   def gap(weights: np.ndarray) -> np.ndarray:
     """Returns accuracy on all scenes minus that on the balanced mix, in each of B samples, [B].
 
-    It is averaged over levels. `weights` [B, K] says how often a bootstrap sample has each of the
-    K objects.
+    It is averaged over the levels at which both are defined. `weights` [B, K] says how often a
+    bootstrap sample has each of the K objects.
     """
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 

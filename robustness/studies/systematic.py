@@ -510,12 +510,12 @@ class Systematic(Study):
     return self.baseline if self.baseline != label else ''
 
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
-    """Returns the names of the environments that the initial weights may have been trained on.
+    """Returns the names of environments that a classifier may have seen before its training.
 
-    This run's training started from the initial weights. The names are of environments that
-    resemble an augmentation of the training that made these weights. All names are returned if
-    these augmentations are not recorded or images are stored in environments, and () if the
-    training started from random weights.
+    They are environments that the training of its initial weights may have shown, because they
+    resemble one of its augmentations; all environments if these augmentations are not recorded or
+    images are stored in environments; and () if the classifier's training began with random
+    weights.
     """
     identity = evaluation.records.identity
     classifier, names = identity['classifier'], self._names(identity['data'])

@@ -374,10 +374,10 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
 
 
 def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> jax.Array:
-  """Returns the random keys of a batch's images for the part `name`.
+  """Returns the random keys of a batch's images for a part of the training, such as an attack.
 
-  They are [B], or [B, V] if the augmentation makes V images of each row, and differ between seeds
-  and steps.
+  They are [B], or [B, V] if the augmentation makes V images of each row, and differ between seeds,
+  steps and the names of parts.
   """
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:

@@ -183,11 +183,11 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
 def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
   """Returns the accepted fractions (the paper's Table 1) and the annotators' agreement on pairs.
 
-  Rows about added labels are included if the plan of the review asks for labels that an anchor
-  lacks (`densify`), or if labels were added. Agreement is computed on the answers of the individual
-  round to each question: whether the labels are correct, whether the pair is similar, and whether
-  the annotator accepts it (keep). Intervals of agreement take the pairs of an anchor as one
-  cluster; undefined values are NaN.
+  Rows about added labels are included if any were added, or if the review has the setting
+  `densify`, with which annotators add labels that an anchor lacks. Agreement is computed by
+  question, on the answers that annotators gave by themselves, before the joint round: whether the
+  labels are correct, whether the pair is similar, and whether the annotator accepts it (keep).
+  Intervals of agreement take the pairs of an anchor as one cluster; undefined values are NaN.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.

@@ -433,16 +433,16 @@ def _class_names_of_indices(
 ) -> tuple[str, ...]:
   """Returns the class names, in label order, from the class indices of one folder.
 
-  ImageNet-Vid-Robust was released with an index of ImageNet's 1000 classes, and an index of the
-  30 coarse classes that its labels refer to. With an index of coarse classes,
-  `imagenet_class_index.json` is ignored.
+  An index of coarse classes takes precedence over `imagenet_class_index.json`. ImageNet-Vid-Robust
+  was released with both: the index of ImageNet's 1000 classes, and the one of the 30 coarse classes
+  that its labels refer to.
 
   Args:
     indices: {file of a class index: {class number: [identifier, name] or name}}.
 
   Raises:
-    InputError: an index has other classes than its file's name says, ImageNet-Vid-Robust has only
-      ImageNet's index, or the indices differ.
+    InputError: an index has other classes than its file's name says, the index of coarse classes of
+      ImageNet-Vid-Robust is missing, or the indices differ.
   """
   names = {path: _names_in_index(path, index) for path, index in indices.items()}
   folder = next(iter(names)).parent

@@ -120,11 +120,11 @@ def _class_names(path: pathlib.Path) -> tuple[str, ...]:
 def _annotations(
   path: pathlib.Path, needed: str, parse_key: Callable[[str, pathlib.Path], K]
 ) -> dict[K, frozenset[str]]:
-  """Returns {frame or pair: its marks} from a file of annotations.
+  """Returns {frame or pair: the labels that annotators gave it} from a file of annotations.
 
   Args:
-    path: the file.
-    needed: a mark that the file must declare.
+    path: the file, which lists the names of its labels under the key `labels`.
+    needed: a label that must be in this list.
     parse_key: function from an annotation's key and the file's path to the frame or pair.
   """
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)

@@ -145,7 +145,8 @@ class Adaptation(Part):
       return apply(variables, images)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-      """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged.
+      """Runs a batch normalisation layer with the mean of stored and batch statistics, weighted by
+      `source_weight`, and any other layer unchanged.
 
       It takes the arguments of an interceptor of `nn.intercept_methods`.
       """
