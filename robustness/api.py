@@ -185,6 +185,7 @@ def measure(
         valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
         raise InputError(f'model has {len(classifiers)} classifiers; {name} takes {valid}.')
       checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
+      checks.check_classes(study_object, classifiers, rows)
       checks.check_step(study_object, execution, classifiers, rows)
     if workdir is not None:
       return launch.measure_in_workdir(

@@ -267,8 +267,8 @@ class ClassifierBuilder:
 
     Raises:
       InputError: training images have another shape than the evaluated ones, or the rows have more
-        groups than the objective; or the initial weights are of other classes, and the network has
-      no known last layer.
+        groups than the objective, or the initial weights are of other classes and the network has
+        no known last layer.
     """
     rows = self.open_rows(recipe)
     fitted, held_out = split_validation(rows, recipe.training.validation)

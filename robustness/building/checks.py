@@ -35,16 +35,17 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
     label: builder.shown_in_training(recipe) if recipe.is_trained_here else {}
     for label, recipe in experiment.classifiers.items()
   }
+  tasks = {}  # {section of the task's study: task}
   for name, task in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
-    with renaming_section('config.study', f'{section}.study'):
+    tasks[f'{section}.study'] = task
+  for section, task in tasks.items():
+    with renaming_section('config.study', section):
       check_study(task.study, rows[task.data], recipes, experiment.execution)
-  for name, task in experiment.measurements.items():
-    section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
-    classifiers = builder.checked_classifiers.values() if task.study.needs_classifier else ()
-    with renaming_section('config.study', f'{section}.study'):
-      for classifier in classifiers:
-        task.study.check_classes(match_labels(rows[task.data], classifier))
+  # last, because the classifiers may take long to read
+  for section, task in tasks.items():
+    with renaming_section('config.study', section):
+      check_classes(task.study, [*builder.checked_classifiers.values()], rows[task.data])
   return recipes
 
 
@@ -63,6 +64,17 @@ def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution
   experiments.check_precision(study, execution, rows.image_shape)
   study.views(rows.image_shape)  # raises if the views do not suit the shape of the images
   study.check(rows, recipes)
+
+
+def check_classes(study: Study, classifiers: Sequence[Classifier], rows: Rows) -> None:
+  """Checks that there are images of the classes that a study names, for each classifier.
+
+  Raises:
+    InputError: a classifier has no such class, or the rows have no image of it.
+  """
+  if study.needs_classifier:
+    for classifier in classifiers:
+      study.check_classes(match_labels(rows, classifier))
 
 
 def check_measurable(
@@ -104,7 +116,6 @@ def check_step(
     # True is the largest key: a classifier of the host, if there is one
     strictest = max(classifiers, key=lambda classifier: classifier.host_function is not None)
     matched, devices = match_labels(rows, strictest), parallel.create(execution.parallel)
-    study.check_classes(matched)
     evaluator_for(execution, study, strictest, matched, devices).check(matched)
 
 
