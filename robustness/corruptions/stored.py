@@ -121,7 +121,7 @@ class StoredOrMade(CorruptionViews):
 
   def _check_corruptions(self, rows: Rows) -> None:
     """Raises InputError if stored rows lack a corruption that `corruptions` names, else warns."""
-    stored = _parts_of_rows(rows)  # [] if the rows are not described
+    stored = parts_of_rows(rows)  # [] if the rows are not described
     stored_names = self.restricted_to_stored(stored).names if stored else self.names
     missing = [name for name in self.names if name not in stored_names]
     if not missing:
@@ -137,7 +137,7 @@ class StoredOrMade(CorruptionViews):
     Of a stored set they are the clean images and the images with the study's corruptions and
     severities; otherwise all rows.
     """
-    stored = _parts_of_rows(rows) if self.is_stored else []
+    stored = parts_of_rows(rows) if self.is_stored else []
     if not stored:
       return rows
     needed = {CLEAN_PART, *self.restricted_to_stored(stored).parts}
@@ -306,7 +306,7 @@ def parts_of(records: RecordsReader) -> list[StoredPart]:
   return sorted(map(StoredPart._make, set(parts_in(*map(records.column, PART_COLUMNS)))))
 
 
-def _parts_of_rows(rows: Rows) -> list[StoredPart]:
+def parts_of_rows(rows: Rows) -> list[StoredPart]:
   """Returns the corruption and severity of each part of a stored set, in the order of its rows.
 
   All parts have equally many consecutive rows. The result is [] for rows that are not of a stored

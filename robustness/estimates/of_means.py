@@ -448,18 +448,18 @@ def _percentile_estimate(
   return estimate(value, low, high, note=note)
 
 
-def unless_equal(estimate: Estimate) -> Estimate:
-  """Returns an estimate of `bootstrap`, without its interval and with a note if it has no width.
+def drop_zero_width_interval(estimate: Estimate) -> Estimate:
+  """Returns an estimate of `bootstrap`; an interval without width is replaced by NaN and a note.
 
-  Equal resamples, such as those of a classifier without errors, do not show how sure the value is.
+  Equal resamples, such as of a classifier without errors, do not show how sure the value is.
   """
   if estimate.low != estimate.high:
     return estimate
   return dataclasses.replace(estimate, low=np.nan, high=np.nan, note=EQUAL)
 
 
-def rows_unless_equal(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns rows of the table of results in which `unless_equal` is applied to bootstraps."""
+def drop_zero_width_intervals(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns a table of results in which bootstrap intervals without width are NaN, with a note."""
   is_equal = (table['method'] == BOOTSTRAP) & (table['low'] == table['high'])
   table.loc[is_equal, ['low', 'high', 'note']] = np.nan, np.nan, EQUAL
   return table

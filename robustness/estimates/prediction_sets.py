@@ -133,7 +133,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   return Threshold(q=score_at(rank), low=low, high=high)
 
 
-def with_threshold_draw(
+def with_threshold_uncertainty(
   estimates: pd.DataFrame,
   ends: Sequence[np.ndarray],
   correlations: Sequence[float],
@@ -176,7 +176,7 @@ def with_threshold_draw(
 def _squared_changes(
   changes: np.ndarray, opposite: np.ndarray, correlations: Sequence[float]
 ) -> np.ndarray:
-  """Returns the squares c² that `with_threshold_draw` adds on one side of the intervals.
+  """Returns the squares c² that `with_threshold_uncertainty` adds on one side of the intervals.
 
   The result is [(2 L − 1) · G]: first of the L · G values, then of the (L − 1) · G differences.
 

@@ -19,7 +19,13 @@ from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, with_column
 from robustness.corruptions.names import CLEAN_PART, StoredPart
-from robustness.corruptions.stored import CLEAN_IMAGE, StoredOrMade, parts_in, with_clean_images
+from robustness.corruptions.stored import (
+  CLEAN_IMAGE,
+  StoredOrMade,
+  parts_in,
+  parts_of_rows,
+  with_clean_images,
+)
 from robustness.corruptions.views import CLEAN, change, gallery_figure
 from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
@@ -61,8 +67,8 @@ _amount = functools.partial(Quantity, kind=AMOUNT, low=0)
 """Returns a quantity that is an amount of at least 0, given its name and words."""
 _rms = functools.partial(_amount, statistic=root_mean_square)
 """Returns a quantity that is a root mean square of energies, given its name and words."""
-_radial = functools.partial(_amount, statistic=np.multiply)
-"""Returns a quantity that is an amplitude |F| times a scale, given its name and words."""
+_radial = functools.partial(_amount, statistic=np.positive)
+"""Returns a quantity that is a mean of amplitudes |F|, given its name and words."""
 RMS = _rms('rms', 'root mean square change of pixels', headline=True)
 CLEAN_RMS = _rms('clean_rms', 'root mean square of the pixels')
 RADIAL = _radial('radial_amplitude', 'mean |F| of the change', headline=True)
@@ -74,7 +80,7 @@ HIGH_PASS = 'high pass'
 SLOTS = 'slots'
 """Name of the column of `_with_slots`."""
 MOST_ROWS = 512
-"""Rows of a shard of records, unless the config asks for more."""
+"""Most rows of a shard of records, unless the config asks for more."""
 HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
 """Columns of the table `HIGH_PASS`, which has one row."""
 
@@ -130,8 +136,9 @@ class CorruptionSpectrum(StoredOrMade):
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
       """Returns {'spectrum': Fourier amplitudes averaged over channels, [H, W // 2 + 1]}.
 
-      The evaluator sums them over images. For stored images they are [slots, H, W // 2 + 1], with
-      the amplitudes in the row's slot, and 0 in the others.
+      The evaluator sums them over the images of a shard of records. For stored images they are
+      [S, H, W // 2 + 1]: the amplitudes in the row's slot of S, and 0 in all others, so that a
+      shard has a sum for each slot (see `_with_slots`).
       """
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
@@ -156,10 +163,11 @@ class CorruptionSpectrum(StoredOrMade):
     `clean_spectrum` [H, W] of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
-    # For stored images, `study` has the corruptions and severities that are stored as its settings,
-    # and `by_image` are the records with a row per image and a view per corruption and severity.
+    # For stored images, `study` is this study with the corruptions and severities that are stored.
+    # `by_image` are the records with a row per image and a view per corruption and severity.
     study, recorded = self.joined(evaluations, image_shape)
     by_image = recorded.evaluations[0].records
+    # Recorded amplitudes are orthonormal.
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
     total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
     # Mean |F| in each view, [1 + corruptions · severities, H, W], the clean view first.
@@ -200,19 +208,18 @@ class CorruptionSpectrum(StoredOrMade):
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     clusters = versions(records)  # versions of one image are a cluster
     high_energy = records.table('measure/high_energy')
-    for changed, clean, numerator, denominator in (
-      (SHARE_OF_HIGH, CLEAN_SHARE, high_energy, energy),
-      (RMS, CLEAN_RMS, energy, pixels),
+    # The quantity of changes, the same of clean images, and the arguments of their statistic.
+    for of_changes, of_clean, fields in (
+      (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
+      (RMS, CLEAN_RMS, (energy, pixels)),
     ):
-      fields = {IMAGES: (numerator, denominator)}
-      by_view = Outcomes.from_fields(changed, fields, views, clusters=clusters)
-      yield self.means(clean, by_view, where=is_clean)
-      yield self.means(changed, by_view.combined(('corruption',), known_mean), ('corruption',))
-      yield self.means(changed, by_view, ('corruption', 'severity'))
-    amplitudes = records.table('measure/rings').astype(float)  # [N, V, rings]
-    scaled = {IMAGES: (amplitudes, scale)}  # the statistic multiplies the two
+      by_view = Outcomes.from_fields(of_changes, {IMAGES: fields}, views, clusters=clusters)
+      yield self.means(of_clean, by_view, where=is_clean)
+      yield self.means(of_changes, by_view.combined(('corruption',), known_mean), ('corruption',))
+      yield self.means(of_changes, by_view, ('corruption', 'severity'))
+    amplitudes = {IMAGES: records.table('measure/rings').astype(float) * scale}  # [N, V, rings]
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes.from_fields(RADIAL, scaled, ring_views, clusters=clusters)
+    by_ring = Outcomes.from_fields(RADIAL, amplitudes, ring_views, clusters=clusters)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)
@@ -294,29 +301,27 @@ def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataF
 def _with_slots(rows: Rows) -> Rows:
   """Returns stored rows with their clean images, and a column that keeps sums over rows separate.
 
-  The rows of one stored corruption and severity are a part. Sums are recorded for each shard of at
-  most 512 consecutive rows (`MOST_ROWS`), but needed for each part. The column is one-hot, float32
-  [B, S], with S the largest number of parts that a shard can hold; a row of part number p has its 1
-  at p modulo S.
+  A part is the rows of one stored corruption and severity, which are consecutive. Its mean spectrum
+  is needed, but sums over rows are recorded by shard, at most 512 consecutive rows (`MOST_ROWS`),
+  which may be of several parts. A shard therefore has S sums, its slots, with S the largest number
+  of parts in a shard. The rows of part number p are summed in slot p modulo S, so that the parts in
+  a shard have different slots. The column is the slot of each row as one-hot, float32 [B, S].
   """
-  num_parts: int = rows.description['parts']
-  num_base = rows.num_examples // num_parts
-  first_rows = rows.at(np.arange(num_parts) * num_base).without_images()  # of each part
-  parts_in_order = parts_in(first_rows['corruption'], first_rows['severity'])
-  number = {part: k for k, part in enumerate(parts_in_order)}
-  # The rows of a shard fill ⌈MOST_ROWS / num_base⌉ parts, and one more if they begin within a part.
-  most_parts = -(-MOST_ROWS // num_base) + 1
-  slots = np.eye(min(num_parts, most_parts), dtype=np.float32)
+  number_of_part = {tuple(part): number for number, part in enumerate(parts_of_rows(rows))}
+  num_parts = len(number_of_part)
+  part_size = rows.num_examples // num_parts
+  # The rows of a shard are in ⌈MOST_ROWS / part_size⌉ parts, or one more if the first is cut.
+  num_slots = min(num_parts, -(-MOST_ROWS // part_size) + 1)
 
-  def column(batch: Batch) -> np.ndarray:
-    """Returns the slot of each row of a batch, in which its spectrum is summed, as one-hot.
+  def one_hot_slots(batch: Batch) -> np.ndarray:
+    """Returns the slot of each row of a batch, in which its spectrum is summed, [B, S]."""
+    slots = []
+    for part in parts_in(batch['corruption'], batch['severity']):
+      number = number_of_part.get(part, 0)  # padding is in no part, and is not summed
+      slots.append(number % num_slots)
+    return np.eye(num_slots, dtype=np.float32)[slots]
 
-    The result is float32 [B, slots]; rows of one stored corruption and severity share a slot.
-    """
-    parts = parts_in(batch['corruption'], batch['severity'])  # of each row; padding has none
-    return slots[[number.get(part, 0) % len(slots) for part in parts]]
-
-  return with_column(with_clean_images(rows), SLOTS, column, {})
+  return with_column(with_clean_images(rows), SLOTS, one_hot_slots, {})
 
 
 def _high_in_words(results: Results) -> str:
@@ -328,23 +333,28 @@ def _high_in_words(results: Results) -> str:
 def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:
   """Returns the sums of the spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1].
 
-  A part is the rows of one stored corruption and severity. A shard of records, a block of rows,
-  has S sums, its slots. Part number p, in the order of the rows, is in slot p modulo S.
+  A part is the rows of one stored corruption and severity. A shard of records, a block of
+  consecutive rows, has S sums. The rows of part number p, counted in the order of the rows, are in
+  the sum number p modulo S, see `_with_slots`. The sums of a part in all shards are added.
+
+  Args:
+    records: the records of stored images.
+    parts: the P corruptions and severities.
 
   Raises:
     InputError: a shard has rows of more than S parts.
   """
-  numbers: dict[tuple[int, int], int] = {}  # of each part, in the order of the rows
+  numbers: dict[tuple[int, int], int] = {}  # {part: its number}
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
-    [slots] = shard['total/spectrum']  # [slots, H, W // 2 + 1], of the only view
+    (sums,) = shard['total/spectrum']  # [S, H, W // 2 + 1], of the only view
     in_block = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
-    if len(in_block) > len(slots):
+    if len(in_block) > len(sums):
       raise InputError(
         f'a block of config.batch_size={records.layout.block_rows} rows holds {len(in_block)} '
         f'corruptions and severities: set it to at most {MOST_ROWS}, and use another workdir.'
       )
     for part in in_block:
       number = numbers.setdefault(part, len(numbers))  # a new part gets the next number
-      totals[part] = totals.get(part, 0) + slots[number % len(slots)]
+      totals[part] = totals.get(part, 0) + sums[number % len(sums)]
   return np.stack([totals[part] for part in (CLEAN_PART, *parts)])

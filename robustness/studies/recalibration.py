@@ -22,6 +22,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import are_distinct, setting
 from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
+from robustness.corruptions.views import CLEAN
 from robustness.estimates import calibration, prediction_sets, scaling
 from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
 from robustness.estimates.facets import Facet
@@ -176,19 +177,18 @@ class Recalibration(StoredOrMade):
     and thresholds of prediction sets are first fitted on the images held out.
     """
     recorded.require_distinct()
-    is_clean = recorded.views.corruption.isna().to_numpy()
-    clean_view = int(np.flatnonzero(is_clean)[0])
-    # The facets of the views. The clean view gets severity 0, and `views` a facet to average all
-    # corrupted views by.
-    by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
-    views = by_severity.assign(view=np.where(is_clean, 'clean', 'corrupted'))
+    # The facets by which `GROUPS` averages views: the clean view gets severity 0 and view 'clean'.
+    views = recorded.views.assign(
+      severity=recorded.views.severity.fillna(0).astype(int),
+      view=np.where(recorded.views.corruption.isna(), 'clean', 'corrupted'),
+    )
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
     # By label of the classifier: the fit, and the values [n, V, F] and classes [n] of the n images
     # that are measured, with F values as in `_fields`.
     fits, values, labels = {}, {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      fits[label] = self._fit(evaluation, clean_view, fitting, deciding)
+      fits[label] = self._fit(evaluation, fitting, deciding)
       values[label] = records.values(fits[label].measured)[measured]
       labels[label] = _single_labels(records.column('label'))[measured]
     for label, fitted in fits.items():
@@ -196,25 +196,40 @@ class Recalibration(StoredOrMade):
         temperature = 1 / float(fitted.scalings[scaling.TEMPERATURE].weight)
         estimate = Estimate.without_interval(temperature, n=len(fitting))
         yield table_of_rows([estimate_row(label, '', FITTED, {}, estimate, self.confidence)])
-    draws = Draws.generate(len(measured), self.resamples, SEED)
+    resamples = Draws.generate(len(measured), self.resamples, SEED)
     for name in (scaling.NONE, *self.scalings):
-      fields = self._fields_of(values, name, SCALING_FIELDS)
-      facets = {'scaling': name}
-      losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
-      right = Outcomes.from_fields(RIGHT, fields, views)
-      for by in GROUPS:
-        likelihood = self.means(LIKELIHOOD, losses, by, facets=facets)
-        likelihood['note'] = [fits[label].note(name) for label in likelihood.classifier]
-        yield likelihood
-        yield self.means(RIGHT, right, by, facets=facets)
-      yield self._calibration(fields, views, draws, facets)
+      fields = self._select_fields(values, name, SCALING_FIELDS)
+      notes = {label: fitted.note(name) for label, fitted in fits.items()}
+      yield from self._likelihoods(name, fields, views, notes)
+      yield self._calibration(name, fields, views, resamples)
     for name in self.scores:
-      # Whether each image that decides the threshold is within it, [classifiers, images].
-      decided = np.stack([fitted.decided[name] for fitted in fits.values()]).astype(float)
-      fields_at_ends = [self._fields_of(values, name, SET_FIELDS, end) for end in ENDS]
-      yield from self._coverage_and_size(name, fields_at_ends, views, decided)
-      at_threshold = fields_at_ends[0]
-      yield from self._coverage_gaps(at_threshold, labels, by_severity.assign(score=name))
+      is_in_set = np.stack([fitted.is_in_set[name] for fitted in fits.values()])
+      fields_at_ends = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
+      yield from self._coverage_and_size(name, fields_at_ends, views, is_in_set.astype(float))
+      at_threshold, *_ = fields_at_ends
+      facets = views.drop(columns='view').assign(score=name)
+      yield from self._coverage_gaps(at_threshold, labels, facets)
+
+  def _likelihoods(
+    self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]
+  ) -> Iterator[pd.DataFrame]:
+    """Yields negative log-likelihoods and accuracies with one scaling.
+
+    They are of all corrupted views together, by severity, by corruption, and by both.
+
+    Args:
+      name: name of the scaling.
+      fields: {classifier: {'nll' or 'right': values [N, V]}}.
+      views: facets of the views.
+      notes: {classifier: note on its likelihoods}.
+    """
+    losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
+    right = Outcomes.from_fields(RIGHT, fields, views)
+    facets = {'scaling': name}
+    for by in GROUPS:
+      likelihood = self.means(LIKELIHOOD, losses, by, facets=facets)
+      yield likelihood.assign(note=likelihood.classifier.map(notes))
+      yield self.means(RIGHT, right, by, facets=facets)
 
   def _coverage_gaps(
     self, fields: Fields, labels: Mapping[str, np.ndarray], views: pd.DataFrame
@@ -237,7 +252,7 @@ class Recalibration(StoredOrMade):
       yield self.arrays(BY_CLASS, label, views, mean_gap, n=len(sizes))
 
   def _coverage_and_size(
-    self, score: str, fields_at_ends: Sequence[Fields], views: pd.DataFrame, decided: np.ndarray
+    self, score: str, fields_at_ends: Sequence[Fields], views: pd.DataFrame, is_in_set: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields coverage and size of the prediction sets of a score.
 
@@ -249,11 +264,11 @@ class Recalibration(StoredOrMade):
       fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at the threshold q, and at
         the low and high end of its interval.
       views: facets of the views.
-      decided: bool [M, n], for M classifiers, whether the true class of each of the n held-out
-        images that decide q has a score of at most q.
+      is_in_set: float [M, n], for M classifiers, 1 if the true class of a held-out image is in its
+        prediction set, else 0, for the n images that decide q.
     """
-    # Between the decisions of each classifier and of the first one, for intervals of differences.
-    correlations = [_correlation(decided[0], of_classifier) for of_classifier in decided]
+    # The intervals of differences from the first classifier need how both vary together.
+    correlations = [_correlation(is_in_set[0], of_classifier) for of_classifier in is_in_set]
     for by in GROUPS:
       for quantity in (COVERED, SIZE):
         measured = []  # tables of estimates at q, and at the low and high end of its interval
@@ -262,7 +277,7 @@ class Recalibration(StoredOrMade):
           measured.append(self.means(quantity, outcomes, by, facets={'score': score}))
         at_q, *at_ends = measured
         ends = [estimates.value.to_numpy() for estimates in at_ends]
-        yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
+        yield prediction_sets.with_threshold_uncertainty(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures. Captions of figures of coverage state 1 − α.
@@ -286,20 +301,18 @@ class Recalibration(StoredOrMade):
     fields = [(field, name) for name in (scaling.NONE, *self.scalings) for field in SCALING_FIELDS]
     return fields + [(field, name) for name in self.scores for field in set_fields]
 
-  def _fields_of(
+  def _select_fields(
     self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
   ) -> dict[str, dict[str, np.ndarray]]:
-    """Returns {classifier: {field: values [N, V]}} of one scaling or score.
-
-    For the name 'aps', field 'covered' and end '_low' it has under 'covered' the values that
-    `_fields` lists as ('covered_low', 'aps').
+    """Selects the values of one scaling or score, {classifier: {field: values [N, V]}}.
 
     Args:
       measured: {classifier: values [N, V, F] in the order of `_fields`}.
       name: name of the scaling or score.
       fields: names of the fields: 'nll', 'confidence' and 'right' of a scaling, or 'covered' and
         'size' of a score.
-      end: for a score, '' at the threshold, '_low' or '_high' at an end of its interval.
+      end: for a score, '' selects values at the threshold, '_low' or '_high' at an end of the
+        interval of the threshold.
     """
     indices = {field: self._fields.index((field + end, name)) for field in fields}
     return {
@@ -336,14 +349,13 @@ class Recalibration(StoredOrMade):
     fitting, deciding, measured = np.split(order, (num_fitting, num_held_out))
     return np.sort(fitting), np.sort(deciding), np.sort(measured)
 
-  def _fit(
-    self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
-  ) -> _Fitted:
+  def _fit(self, evaluation: Evaluation, fitting: np.ndarray, deciding: np.ndarray) -> _Fitted:
     """Returns a classifier's scalings of logits, and the thresholds of its prediction sets.
+
+    Both are fitted to clean images.
 
     Args:
       evaluation: the records of the classifier.
-      clean: the index of the clean view.
       fitting: indices of the images that scalings are fitted to.
       deciding: indices of the images whose scores determine the thresholds.
 
@@ -351,7 +363,7 @@ class Recalibration(StoredOrMade):
       InputError: the classifier cannot predict the class of some images.
     """
     records = evaluation.records
-    logits, labels = records.column(LOGITS, clean), _single_labels(records.column('label'))
+    logits, labels = records.column(LOGITS, CLEAN), _single_labels(records.column('label'))
     can_predict = np.isfinite(logits).all(0)  # the logits of missing classes are −∞
     if not can_predict[labels].all():
       raise InputError(
@@ -359,8 +371,8 @@ class Recalibration(StoredOrMade):
         'measure it on images of the classes that it has.'
       )
     fitting_logits = logits[fitting][:, can_predict]
-    # The index of each class when the classes that cannot be predicted are left out, as in 0, 1, 1,
-    # 2 if class 2 is.
+    # The index of each class without the classes that cannot be predicted: 0, 1, 1, 2 for classes 0
+    # to 3 if class 2 cannot.
     index_among_predictable = can_predict.cumsum() - 1
     fitting_labels = index_among_predictable[labels[fitting]]
     scalings = {scaling.NONE: scaling.Scaling()}
@@ -368,27 +380,28 @@ class Recalibration(StoredOrMade):
       scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
     absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))  # classes without an image
     uniform = np.random.default_rng(SEED).random(len(labels))
-    # `fitted` has no thresholds yet: these follow from scores, which need the scalings.
-    fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, thresholds={})
-    thresholds, decided = {}, {}
+    fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels)
+    # Thresholds follow from scores, which are computed with the scalings.
     for name, scores in fitted.prediction_set_scores(logits[deciding], uniform[deciding]).items():
       true_scores = np.take_along_axis(scores, labels[deciding][:, None], 1)[:, 0]
-      thresholds[name] = prediction_sets.threshold(true_scores, self.alpha, self.confidence)
-      decided[name] = true_scores <= thresholds[name].q
-    return dataclasses.replace(fitted, thresholds=thresholds, decided=decided)
+      threshold = prediction_sets.threshold(true_scores, self.alpha, self.confidence)
+      fitted.thresholds[name] = threshold
+      fitted.is_in_set[name] = true_scores <= threshold.q
+    return fitted
 
   def _calibration(
-    self, fields: Fields, views: pd.DataFrame, draws: Draws, facets: Mapping[str, object]
+    self, name: str, fields: Fields, views: pd.DataFrame, resamples: Draws
   ) -> pd.DataFrame:
-    """Returns expected calibration errors, and differences from the first classifier.
+    """Returns expected calibration errors with one scaling, and differences between classifiers.
 
-    They are of all corrupted views together, by severity, by corruption, and by both.
+    They are of all corrupted views together, by severity, by corruption, and by both. Differences
+    are from the first classifier.
 
     Args:
-      fields: {classifier: {'nll', 'confidence' or 'right': values [N, V]}} of one scaling.
+      name: name of the scaling.
+      fields: {classifier: {'confidence' or 'right': values [N, V]}}.
       views: facets of the views.
-      draws: bootstrap samples of the images.
-      facets: {facet: value} of the estimates.
+      resamples: bootstrap samples of the images.
     """
     rows: list[Row] = []
     right = Outcomes.from_fields(RIGHT, fields, views)
@@ -398,19 +411,19 @@ class Recalibration(StoredOrMade):
     for label, is_right in right.values.items():
       # Both arrays are [N, V], and are taken view by view.
       scores_by_view = [
-        calibration.scores(Predictions.sort(confidence, hits), draws, self.bins)
+        calibration.scores(Predictions.sort(confidence, hits), resamples, self.bins)
         for confidence, hits in zip(fields[label]['confidence'].T, is_right.T, strict=True)
       ]
       for number, group in enumerate(groups):
         scores = Scores.mean([scores_by_view[view] for view in group.views])
-        all_facets = {**facets, **group.facets}
+        facets = {'scaling': name, **group.facets}
         estimate = scores.estimate(ECE.name, self.confidence)
-        rows.append(estimate_row(label, '', ECE, all_facets, estimate, self.confidence))
+        rows.append(estimate_row(label, '', ECE, facets, estimate, self.confidence))
         if label == first:
           first_scores.append(scores)
         else:
           estimate = scores.minus(first_scores[number], ECE.name, self.confidence)
-          rows.append(estimate_row(label, first, ECE, all_facets, estimate, self.confidence))
+          rows.append(estimate_row(label, first, ECE, facets, estimate, self.confidence))
     return table_of_rows(rows)
 
 
@@ -429,8 +442,8 @@ class _Fitted:
     uniform: the random number in [0, 1) of every image, for randomised scores, [N].
     labels: int [N], classes of all images.
     thresholds: {score: its threshold q}; the prediction set has the classes that score at most q.
-    decided: {score: bool [n]}, whether the true class scores at most q, for the images that decide
-      thresholds.
+    is_in_set: {score: bool [n]}, whether the prediction set has the true class, for the images that
+      decide thresholds.
   """
 
   study: Recalibration
@@ -439,13 +452,13 @@ class _Fitted:
   absent: int
   uniform: np.ndarray
   labels: np.ndarray
-  thresholds: Mapping[str, prediction_sets.Threshold]
-  decided: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  thresholds: dict[str, prediction_sets.Threshold] = dataclasses.field(default_factory=dict)
+  is_in_set: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
-    """Returns a note if a scaling has parameters for classes without an image to fit, else ''.
+    """Returns a note if the scaling `name` has parameters that no image was fitted to, else ''.
 
-    Of the scalings by `name`, 'vector' and 'matrix' have parameters for each class.
+    'vector' and 'matrix' have parameters for each class, and some classes may have no image.
     """
     has_unfitted = self.absent and name in (scaling.VECTOR, scaling.MATRIX)
     return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''

@@ -19,7 +19,7 @@ import pandas as pd
 from robustness.core.errors import KEYS, InputError, nearest, or_column
 from robustness.core.rows import Rows, composed_unicode
 from robustness.estimates.means import means, published_row, table_of_rows
-from robustness.estimates.of_means import rows_unless_equal
+from robustness.estimates.of_means import drop_zero_width_intervals
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
@@ -135,7 +135,7 @@ class ShapeBias(Study):
     answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
     biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
     differences = biases[biases.versus != ''].copy()  # of two classifiers
-    yield rows_unless_equal(differences)
+    yield drop_zero_width_intervals(differences)
 
   def _published_rows(self) -> Iterator[pd.DataFrame]:
     """Yields the published shape biases and shares of decided answers, which have no intervals.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -29,7 +29,7 @@ from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
-from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
+from robustness.estimates.of_means import bootstrap, drop_zero_width_interval, units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
 from robustness.evaluation.records import RecordsReader, SelectedRows
@@ -148,7 +148,7 @@ class SiScore(Study):
   def design(self) -> designs.Design:
     """The levels (areas, angles and places), and the share of an object that must be visible.
 
-    Scenes with less of the object inside the image do not count.
+    Scenes with less of the object's rectangle inside the image do not count in estimates.
     """
     if self.factor == GRID:
       design = designs.grid(self.cells, self.areas[0])
@@ -158,7 +158,7 @@ class SiScore(Study):
       design = designs.published(self.factor)
     if self.min_inside >= 0:
       return dataclasses.replace(design, min_inside=self.min_inside)
-    if self.stored and designs.is_centred(design):
+    if self.stored and designs.is_centred(design):  # published sets have only scenes that count
       return dataclasses.replace(design, min_inside=0.0)
     return design
 
@@ -203,8 +203,8 @@ class SiScore(Study):
     criterion = f'scenes with {min_inside:g} of the object inside count'
     if min_inside == 0:
       criterion = 'all count'
-    settings = {'area': 'areas', 'angle': 'angles', 'x': 'xs', 'y': 'ys'}  # {factor: its setting}
-    levels = {settings[factor]: _span_words(x) for factor, x in self.design.factors.items()}
+    # The settings of the factors are named in the plural: `areas`, `angles`, `xs` and `ys`.
+    levels = {f'{factor}s': _span_words(x) for factor, x in self.design.factors.items()}
     levels['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
     if self.stored:
       levels = dict.fromkeys((*levels, 'measure'), 'as stored')
@@ -214,7 +214,7 @@ class SiScore(Study):
     """Returns why accuracies are not comparable with published ones, as a list of phrases.
 
     Scenes that are composed here have other objects and backgrounds than the published ones. Stored
-    scenes are the published ones if there are as many.
+    scenes are taken for the published ones if their number is a published number of scenes.
     """
     if not self.stored:
       return ['scenes are composed here of other objects and backgrounds']
@@ -275,10 +275,10 @@ class SiScore(Study):
     return Pairs(by_pair, design, table, is_visible=fraction > 0)
 
   def _are_counted(self, fraction: np.ndarray) -> np.ndarray:
-    """Returns whether scenes count in estimates, bool [...]: enough of the object is in the image.
+    """Returns whether scenes count in estimates, bool [...], given how much of objects is inside.
 
-    `fraction` [...] is the share of each object inside the image. It is enough from
-    `design.min_inside` on, compared in single precision, in which shares are stored.
+    A scene counts if `fraction` [...], the share of its object inside the image, is at least
+    `design.min_inside`. Both are compared in single precision, in which shares are stored.
     """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
@@ -305,26 +305,26 @@ class SiScore(Study):
   def _check_stored(self, rows: Rows) -> None:
     """Raises InputError unless rows have the columns of stored scenes, and the factor varies.
 
-    500 of the rows are read. The factor must vary among them if another factor does, unless it is a
-    grid or a cross.
+    500 of the rows are read. If the setting `factor` is 'size', 'location' or 'rotation', and any
+    of the three varies among these rows, then the factor of the setting must vary.
     """
     sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
     columns = rows.at(sample).without_images()
     if missing := [name for name in designs.COLUMNS if name not in columns]:
       raise InputError(
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
-        f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
+        f'{KEYS.data.source:--}=si_score' + or_column(missing[0])  # `:--` writes a key as a flag
       )
     designs.tabulate(columns, self.design.name, self.design.side)  # refuses invalid numbers
-    varied = {  # the factors with several values in the sample
+    varying = {  # the factors with several values in the sample
       factor
       for factor, names in designs.FACTOR_COLUMNS.items()
       if any(np.ptp(columns[name]) for name in names)
     }
     is_one_factor = self.factor in designs.FACTOR_COLUMNS  # not a grid or a cross
-    if is_one_factor and varied and self.factor not in varied:
+    if is_one_factor and varying and self.factor not in varying:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
-      raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
+      raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varying))}.')
 
   def _no_scene(self) -> InputError:
     """Returns the error that says that no scene counts."""
@@ -380,87 +380,103 @@ class SiScore(Study):
     if not counted.any():
       raise self._no_scene()
     ranks = {label: {'rank': of_label.records.table('rank')} for label, of_label in pairs.items()}
-    published = Outcomes.from_fields(
+    right = Outcomes.from_fields(
       SCENE_ACCURACY,
       ranks,
       designs.levels_of(first.design),
       counted=dict.fromkeys(ranks, counted),
       clusters=first.table.units,
     )
-    class_names = {**dict(enumerate(NAMES)), **CLASS_NAMES}  # {index in ImageNet: name}
-    stored_names = first.records.identity.get('classes', ()) if self.stored else ()
-    if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
-      class_names = dict(enumerate(stored_names))
-    classes = first.records.column('label' if self.stored else 'imagenet_class')
-    estimates = list(self._estimates(published, classes, class_names))
+    estimates = list(self._estimates(right))
+    estimates += self._estimates_by_class(right, first.records)
     keys = designs.FACTOR_COLUMNS[designs.LOCATION]  # the facets of a location, x and y
-    varies_place = designs.LOCATION in designs.varying_factors(published.views)
+    varies_place = designs.LOCATION in designs.varying_factors(right.views)
     if varies_place and (first.is_visible & ~counted).any():
-      visible = dataclasses.replace(published, counted=dict.fromkeys(ranks, first.is_visible))
+      visible = dataclasses.replace(right, counted=dict.fromkeys(ranks, first.is_visible))
       estimates.append(self.means(ACCURACY_OF_ALL, visible, keys))
       estimates.append(self.means(NORMALISED_OF_ALL, visible, keys, by_group=True))
     return Findings(estimates=estimates)
 
-  def _estimates(
-    self, published: Outcomes, classes: np.ndarray, class_names: Mapping[int, str]
-  ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies over all scenes that count, by level, by factor and by class of object.
+  def _estimates_by_class(self, right: Outcomes, records: RecordsReader) -> Iterator[pd.DataFrame]:
+    """Yields the accuracy on the scenes of each class of objects.
 
-    All but the last are also yielded for a balanced mix: scenes of the same pairs at every level.
-    Normalised accuracies, as shares of the largest one, are included.
+    Classes are ImageNet's, with SI-Score's names where it has some; stored scenes may have others.
 
     Args:
-      published: whether each classifier is right, for P pairs of object and background at L levels,
+      right: whether each classifier is right, for P pairs of object and background at L levels.
+      records: records with a row for each pair.
+    """
+    names = {**dict(enumerate(NAMES)), **CLASS_NAMES}
+    stored_names = records.identity.get('classes', ()) if self.stored else ()
+    if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
+      names = dict(enumerate(stored_names))
+    classes = records.column('label' if self.stored else 'imagenet_class')
+    for index in np.unique(classes).tolist():
+      facets = {'class': names[index]}
+      yield self.means(SCENE_ACCURACY, right.of_rows(classes == index), facets=facets)
+
+  def _estimates(self, right: Outcomes) -> Iterator[pd.DataFrame]:
+    """Yields accuracies over all scenes that count, by level and by factor.
+
+    Each is also yielded for a balanced mix, in which the same pairs of object and background count
+    at every level. Normalised accuracies are shares of the largest accuracy of a factor.
+
+    Args:
+      right: whether each classifier is right, for P pairs of object and background at L levels,
         and which scenes count.
-      classes: int [P], the class of each pair.
-      class_names: names of the classes by number.
     """
     # {factor: its facets}, such as location: (y, x)
-    factors = designs.varying_factors(published.views)
-    yield self.means(SCENE_ACCURACY, published)
-    balanced = self._balanced_outcomes(published)
+    factors = designs.varying_factors(right.views)
+    yield self.means(SCENE_ACCURACY, right)
+    balanced = self._balanced_outcomes(right)
     if _counted_scenes(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
       yield table_of_rows(
-        [_gap_row(published, balanced, label, self.confidence) for label in published.labels]
+        [_gap_row(right, balanced, label, self.confidence) for label in right.labels]
       )
     by_level = tuple(key for keys in factors.values() for key in keys)  # the facets of all factors
     if by_level:
-      yield self.means(SCENE_ACCURACY, published, by_level, test=True)
+      yield self.means(SCENE_ACCURACY, right, by_level, test=True)
       yield self.means(BALANCED_ACCURACY, balanced, by_level, paired=False)
     for factor, keys in factors.items():
       if len(factors) > 1:  # with a single factor, these are the estimates by level
-        yield self.means(SCENE_ACCURACY, published, keys, test=True)
-        by_factor = self._balanced_outcomes(published, factor)
+        yield self.means(SCENE_ACCURACY, right, keys, test=True)
+        by_factor = self._balanced_outcomes(right, factor)
         yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
-      has_enough = _has_enough_scenes(published, keys) if factor == designs.LOCATION else None
-      if has_enough is None or has_enough.any():
-        yield self.means(NORMALISED_ACCURACY, published, keys, where=has_enough, by_group=True)
-    for index in np.unique(classes).tolist():
-      facets = {'class': class_names[index]}
-      yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
+      is_normalised = np.ones(len(right.views), bool)  # the levels with a normalised accuracy
+      if factor == designs.LOCATION:
+        is_normalised = _has_enough_scenes(right, keys)
+      if is_normalised.any():
+        yield self.means(NORMALISED_ACCURACY, right, keys, where=is_normalised, by_group=True)
 
-  def _balanced_outcomes(self, published: Outcomes, factor: str = '') -> Outcomes:
+  def _balanced_outcomes(self, right: Outcomes, factor: str = '') -> Outcomes:
     """Returns the outcomes in which only the scenes of a balanced mix count.
 
-    The mix has the same pairs of object and background at every value of the factor; levels that
-    differ in other factors only are pooled. Without a factor, the mix has the same pairs at every
-    angle if angles vary, and else at every level. A pair that is too large to be rotated at one
-    size can thus still count at other sizes.
+    The mix has the same pairs of object and background at every value of a factor. Levels that
+    differ only in other factors are pooled: at each value of the other factors a pair counts at all
+    values of the factor, or at none. A pair that is too large to be rotated at one size can thus
+    still count at other sizes.
+
+    Args:
+      right: the outcomes of P pairs at L levels.
+      factor: 'size', 'location' or 'rotation'; '' takes 'rotation' if angles vary, and otherwise
+        all factors, so that the mix has the same pairs at every level.
     """
-    levels, counted = published.views, _counted_scenes(published)
+    levels, counted = right.views, _counted_scenes(right)
     factors = designs.varying_factors(levels)
-    min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
     if not factor and designs.ROTATION in factors:
       factor = designs.ROTATION
-    # The facets that are compared (all facets of a level without a factor), and all others.
-    compared_keys = designs.FACTOR_COLUMNS.get(factor, designs.LEVEL)
+    compared_keys = designs.FACTOR_COLUMNS.get(factor, designs.LEVEL)  # all facets for no factor
     pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
-    # Numbers of the levels, [L], equal where the facets have equal values.
-    groups = designs.group_levels(levels, compared_keys)
-    strata = designs.group_levels(levels, pooled_keys)
-    is_balanced = counted & designs.select_balanced(counted, groups, strata, min_share)
-    return dataclasses.replace(published, counted=dict.fromkeys(published.labels, is_balanced))
+    # In the corners of an image few objects are inside: such places would leave few pairs.
+    min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
+    is_balanced = designs.select_balanced(
+      counted,
+      groups=designs.group_levels(levels, compared_keys),
+      strata=designs.group_levels(levels, pooled_keys),
+      share=min_share,
+    )
+    return dataclasses.replace(right, counted=dict.fromkeys(right.labels, is_balanced))
 
   def _visible_fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
     """Returns the share of each object inside the image at every level, float32 [P, L].
@@ -508,33 +524,34 @@ def _counted_scenes(outcomes: Outcomes) -> np.ndarray:
 
 
 def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
-  """Returns whether enough scenes count at each level, bool [L].
+  """Returns for each level whether at least 90 % of the scenes in its group count, bool [L].
 
-  Levels with equal values of `keys`, such as x and y, are one group. At least 90 % of the scenes of
-  a group must count (`MIN_SHARE_OF_PAIRS`). Otherwise a corner that few objects reach could have
-  the largest accuracy by chance.
+  Levels with equal values of `keys`, such as x and y, are one group. A scene counts if enough of
+  its object is inside the image. Otherwise a corner that few objects reach could have the largest
+  accuracy by chance.
   """
-  group = designs.group_levels(outcomes.views, keys)
+  group = designs.group_levels(outcomes.views, keys)  # of each level
   counted = _counted_scenes(outcomes)
-  # Whole numbers are divided once, so that a share of exactly 90 % is not rounded to less.
-  share = np.bincount(group, counted.sum(0)) / (len(counted) * np.bincount(group))
-  # The share is by group; the index `group` repeats it for the levels of each group.
-  return (share >= MIN_SHARE_OF_PAIRS)[group]
+  num_counted = np.bincount(group, counted.sum(0))  # the scenes of each group that count
+  num_scenes = np.bincount(group) * len(counted)
+  has_enough = num_counted / num_scenes >= MIN_SHARE_OF_PAIRS
+  return has_enough[group]
 
 
-def _gap_row(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
-  """Returns a row of results: a classifier's accuracy on all scenes minus that on a balanced mix.
+def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
+  """Returns a row of results: accuracy on all scenes minus accuracy on a balanced mix of scenes.
 
   The difference is averaged over levels. Its interval is a bootstrap over objects.
 
   Args:
-    published: whether each scene is right, for all scenes that count.
-    balanced: the same for the balanced mix, which has the same objects at every level.
-    label: label of the classifier.
+    right: whether classifiers are right in each scene, with all scenes that count.
+    balanced: the same, with only the scenes of pairs that count at every level; see
+      `_balanced_outcomes`.
+    label: label of the classifier that the row is of.
     confidence: confidence of the interval, in (0, 1).
   """
-  levels = list(published.groups(designs.LEVEL))  # each level is a group of one view
-  published_units = units_of_classifier(published, label, levels)
+  levels = list(right.groups(designs.LEVEL))  # each level is a group of one view
+  units = units_of_classifier(right, label, levels)
   balanced_units = units_of_classifier(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
@@ -543,12 +560,12 @@ def _gap_row(published: Outcomes, balanced: Outcomes, label: str, confidence: fl
     It is averaged over the levels at which both are defined. `weights` [B, K] says how often a
     bootstrap sample has each of the K objects.
     """
-    return known_mean(published_units.means(weights) - balanced_units.means(weights))
+    return known_mean(units.means(weights) - balanced_units.means(weights))
 
-  (estimate,) = bootstrap(gap, published_units, confidence)
-  # Of the same scenes it is 0 by definition.
-  if not np.array_equal(_counted_scenes(published), _counted_scenes(balanced)):
-    estimate = unless_equal(estimate)
+  (estimate,) = bootstrap(gap, units, confidence)
+  # If the same scenes count in both, the gap is 0 by definition, with the interval [0, 0].
+  if not np.array_equal(_counted_scenes(right), _counted_scenes(balanced)):
+    estimate = drop_zero_width_interval(estimate)
   return estimate_row(label, '', GAP, {}, estimate, confidence)
 
 

@@ -67,9 +67,9 @@ instead.
 """
 Measured = tuple[Quantity, Mapping[str, object], Estimate]
 """A quantity, the facets {name: value} of an estimate, and the estimate."""
-Terms = Sequence[tuple[Mapping[str, object], Sequence[int]]]
-"""Facets of estimates, each with the environments (columns of the shares) that are averaged
-over.
+Averages = Sequence[tuple[Mapping[str, object], Sequence[int]]]
+"""Pairs: the facets of an estimate, and the environments, or levels, that it is averaged over, as
+indices of columns of `EnvironmentShares`.
 """
 
 
@@ -215,7 +215,7 @@ class Systematic(Study):
     """Returns the names of the M environments without the clean one, for example 'snow'.
 
     For stored images they are read from `data`, the description of the rows. InputError is raised
-    if it has none.
+    if the description has none.
     """
     if self.source == GENERATED:
       return tuple(map(part_name, self.environments))
@@ -316,7 +316,8 @@ class Systematic(Study):
   def quantities(self) -> tuple[Quantity, ...]:
     """The quantities that are estimated; their words name the baseline by its label.
 
-    ρ is a ratio by the formula 'clipped'. By 'printed' it is an amount, because it may be negative.
+    ρ is of the kind 'ratio' with the formula 'clipped', and an 'amount' with 'printed', because it
+    may then be negative.
     """
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
     rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]
@@ -379,31 +380,31 @@ class Systematic(Study):
       is_trained = _is_trained_on(facts['classifier'], self, names)
       measured = list(self._accuracies(by_environment[label], facts, is_trained))
       if is_trained:
-        notes = self._notes(evaluation, evaluations)
+        notes, baseline = self._notes(evaluation, evaluations), self._baseline_of(label)
         num_classes = len(facts['classes'])
         # First the mean over all environments, without facets, then each environment.
-        terms: Terms = [
-          ({}, range(1, len(names) + 1)),
-          *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
-        ]
-        baseline = self._baseline_of(label)
-        shares, baseline_shares = by_environment[label], by_environment.get(baseline)
-        measured += self._transfer(shares, baseline_shares, terms, notes, num_classes)
+        averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
+        averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
+        # The shares of the classifier, and of the baseline if there is one.
+        shares = by_environment[label], by_environment.get(baseline)
+        measured += self._rho_and_accuracies(*shares, averages, notes, num_classes)
         if by_level:
-          shares, baseline_shares = by_level[label], by_level.get(baseline)
-          level_terms = self._level_terms(names)
-          measured += self._transfer(shares, baseline_shares, level_terms, notes, num_classes)
-          measured += self._mean_rho(shares, baseline_shares, terms)
-      # `measured` has (quantity, facets, estimate) of each row; no classifier is subtracted.
-      yield table_of_rows(
-        [estimate_row(label, '', *arguments, self.confidence) for arguments in measured]
-      )
+          shares = by_level[label], by_level.get(baseline)
+          each_level = self._each_level(names)
+          measured += self._rho_and_accuracies(*shares, each_level, notes, num_classes)
+          measured += self._mean_rho(*shares, averages)
+      # No classifier is subtracted from another: `versus` is ''.
+      rows = [
+        estimate_row(label, '', quantity, facets, estimate, self.confidence)
+        for quantity, facets, estimate in measured
+      ]
+      yield table_of_rows(rows)
 
-  def _level_terms(self, names: Sequence[str]) -> Terms:
-    """Returns (facets, [column]) for each level of each environment.
+  def _each_level(self, names: Sequence[str]) -> Averages:
+    """Returns the facets and the column of every level of every environment, for single levels.
 
-    The facets are, for example, {environment: fog, severity: 1}, and the column is the
-    level's in shares with a column per level. `names` are the M environments without the clean one.
+    An entry is, for example, ({'environment': 'fog', 'severity': 1}, [0]): the level is column 0 of
+    shares by level, see `_shares`. `names` are the M environments without the clean one.
     """
     return [
       ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
@@ -438,28 +439,29 @@ class Systematic(Study):
         facets = {ENVIRONMENT: name, 'class': facts['classes'][index]}
         yield GRID_ACCURACY, facets, in_class.accuracy([k])
 
-  def _transfer(
+  def _rho_and_accuracies(
     self,
     shares: EnvironmentShares,
     baseline: EnvironmentShares | None,
-    terms: Terms,
+    averages: Averages,
     notes: Mapping[str, str],
     num_classes: int,
   ) -> Iterator[Measured]:
     """Yields ρ, the accuracies on seen and unseen classes, and the comparison with the baseline.
 
-    Each is yielded for every term, that is, for one environment or a mean over several. The note of
-    ρ warns that it says little if the accuracy on seen classes is not above chance, that is, if its
-    interval reaches down to 1/`num_classes`.
+    ρ is the gain in accuracy over the baseline on unseen classes, relative to the gain on seen
+    classes. Its note warns that it says little if the accuracy on seen classes is not above chance:
+    if the interval of this accuracy reaches down to 1/`num_classes`.
 
     Args:
-      shares: the right answers of the classifier, by image and environment.
+      shares: the right answers of the classifier, by image and environment (or level).
       baseline: the right answers of the baseline classifier; None if ρ subtracts no accuracy.
-      terms: (facets of the estimates, columns of `shares` that they average over) of each term.
-      notes: {environment: further note of ρ}, see `_notes`; the key '' is the mean over all.
+      averages: the facets of each estimate, and the columns of `shares` that it averages over.
+      notes: {environment: further note of ρ in it}, see `_notes`; the key '' has the note of the
+        mean over all environments.
       num_classes: number of classes.
     """
-    for facets, columns in terms:
+    for facets, columns in averages:
       rho = self._rho(shares, columns, baseline)
       seen = shares.accuracy(columns, SEEN)
       notes_on_rho = [rho.note]
@@ -475,16 +477,16 @@ class Systematic(Study):
         yield BASELINE, facets, baseline.accuracy(columns)
 
   def _mean_rho(
-    self, shares: EnvironmentShares, baseline: EnvironmentShares | None, terms: Terms
+    self, shares: EnvironmentShares, baseline: EnvironmentShares | None, averages: Averages
   ) -> Iterator[Measured]:
-    """Yields the mean of ρ over the levels of the environments of each term.
+    """Yields means of ρ over all levels of one or several environments.
 
     Args:
       shares: shares of right answers of the classifier, with a column for each level.
       baseline: the same shares of the baseline; None if ρ subtracts no accuracy.
-      terms: (facets of an estimate, indices of the environments that it averages over).
+      averages: the facets of each mean, and the numbers k of its environments.
     """
-    for facets, environments in terms:
+    for facets, environments in averages:
       columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
       yield MEAN_RHO, facets, self._rho(shares, columns, baseline)
 
@@ -560,31 +562,31 @@ class Systematic(Study):
     """Returns the shares of right answers of each image by environment, the clean one first.
 
     A share is the mean over the levels of the environment. With `by_level`, there is a column for
-    each view instead, without the clean one.
+    each level instead, without the clean images.
     """
-    records = evaluation.records
+    records, noun = evaluation.records, 'levels' if by_level else 'environments'
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
     environment_of_view = np.array([0, *(k for k, _ in self._levels)])
-    # `columns` has the number of the environment of each column of `share`, and `trials` the number
-    # of views that the column is a mean of.
+    # Of each column of `share`: the number k of its environment, which is also the number of the
+    # class group that training showed there, and the number of views that it is a mean of.
     if by_level:
-      columns = environment_of_view[1:].tolist()
-      trials = [1] * len(columns)
+      environments = environment_of_view[1:]
+      num_views = np.ones_like(environments)
       share = right[:, 1:].astype(float)
     elif self.source == STORED:
-      columns = list(range(len(self._environments(records.identity['data']))))
-      trials = [1] * len(columns)
+      environments = np.arange(len(self._environments(records.identity['data'])))
+      num_views = np.ones_like(environments)
       # Stored images are in one environment each; they have NaN in the columns of all others.
-      is_shown = records.column(ENVIRONMENT)[:, None] == np.array(columns)
+      is_shown = records.column(ENVIRONMENT)[:, None] == environments
       share = np.where(is_shown, right, np.nan)
     else:
-      trials = np.bincount(environment_of_view).tolist()
-      columns = list(range(len(trials)))
-      share = np.stack([right[:, environment_of_view == k].mean(1) for k in columns], 1)
+      num_views = np.bincount(environment_of_view)
+      environments = np.arange(len(num_views))
+      share = np.stack([right[:, environment_of_view == k].mean(1) for k in environments], 1)
     label, group = records.column('label'), records.column(COLUMN)
+    trained, trials = environments.tolist(), num_views.tolist()
     return EnvironmentShares(
-      *(share, label, group, columns, trials, self.balance, self.confidence),
-      noun='levels' if by_level else 'environments',
+      share, label, group, trained, trials, self.balance, self.confidence, noun
     )
 
   @property

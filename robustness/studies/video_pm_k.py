@@ -105,25 +105,21 @@ OFFSET_ERROR = _drawn(
   'error',
   'error of the frame',
   better='lower',
-  statistic=lambda right: metrics.by_offset(
-    right, ~right.is_neighbor_right, ~right.is_anchor_right
-  ),
+  statistic=lambda right: right.by_offset(~right.is_neighbor_right, ~right.is_anchor_right),
 )
 TURNED = _drawn(
   'turned_wrong',
   'share of sets with a right anchor and a wrong frame so far from it',
   better='lower',
-  statistic=lambda right: metrics.by_offset(
-    right, right.mistakes, np.zeros_like(right.is_anchor_right)
-  ),
+  statistic=lambda right: right.by_offset(right.mistakes, np.zeros_like(right.is_anchor_right)),
 )
 CONDITIONAL = _drawn(
   'conditional_accuracy',
   'accuracy k frames from an anchor that is right',
   # `near`: indices, among all offsets of the sets, of the offsets that are estimated.
-  statistic=lambda right, near: metrics.by_offset(
-    right, right.is_neighbor_right, right.is_anchor_right
-  )[..., near],
+  statistic=lambda right, near: right.by_offset(right.is_neighbor_right, right.is_anchor_right)[
+    ..., near
+  ],
 )
 STATIC = _drawn(
   'accuracy_static',
@@ -143,7 +139,7 @@ Pixels are in [0, 1].
 """
 
 
-def _declare_within(name: str, measure: str, column: int) -> Quantity:
+def _share_within(name: str, measure: str, column: int) -> Quantity:
   """Returns the quantity for the share of frame pairs within each pixel distance 0, .01, ..., 1.
 
   Its statistic takes the ℓ∞ and root-mean-square distances [P, 2] of P pairs, and returns whether a
@@ -152,7 +148,7 @@ def _declare_within(name: str, measure: str, column: int) -> Quantity:
   Args:
     name: name of the quantity.
     measure: the distance in words.
-    column: which distance it is: 0 for ℓ∞, 1 for root mean square.
+    column: which of the two distances it is: 0 for ℓ∞, 1 for root mean square.
   """
 
   def is_within(distances: np.ndarray) -> np.ndarray:
@@ -164,24 +160,28 @@ def _declare_within(name: str, measure: str, column: int) -> Quantity:
   return Quantity(name, words, drawn=True, statistic=is_within)
 
 
-WITHIN = _declare_within('pairs_within', 'ℓ∞', column=0)
-WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', column=1)
+WITHIN = _share_within('pairs_within', 'ℓ∞', column=0)
+WITHIN_RMS = _share_within('pairs_within_rms', 'root mean square', column=1)
 
 
 def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
   """Returns the quantity for how much an accuracy changed by people's review of the sets.
 
+  It is a sum of four accuracies, each with the factor 1, −1 or 0: on anchors and pm-k before the
+  review, then on anchors and pm-k after it.
+
   Args:
     name: name of the quantity.
     words: the quantity in words.
-    signs: factors (s_1, s_2, s_3, s_4). The quantity is s_1·a + s_2·p + s_3·a' + s_4·p', where a is
-      the accuracy on anchors and p is pm-k before the review, and a' and p' are the same two after
-      the review.
+    signs: the factors of the four accuracies.
     size: largest absolute value of the change.
   """
-  # The function takes the means [..., 4] of a, p, a' and p', and the baseline's, which has no use.
-  declare = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
-  return declare(function=lambda means, _: means @ np.array(signs))
+
+  def change(accuracies: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """Returns the sum, [...], of `accuracies` [..., 4] with their signs; `baseline` is unused."""
+    return accuracies @ np.array(signs)
+
+  return Quantity(name, words, low=-size, high=size, statistic=np.asarray, function=change)
 
 
 # The signs are of: anchors before, pm-k before, anchors after, pm-k after the review.
@@ -221,6 +221,8 @@ AUTO = 'auto'
 class VideoPmK(study.ScoresPredictions):
   """A study of accuracy on neighboring video frames; attributes are its settings.
 
+  A neighbor set is an anchor, a labelled frame, with its neighbors, nearby frames of its video.
+
   Attributes:
     k: largest distance from the anchor in frames, at least 1. If no neighbor in the sets is so far
       away, the largest distance of a neighbor replaces k.
@@ -240,7 +242,8 @@ class VideoPmK(study.ScoresPredictions):
     frames: root folder of the frames' paths, to compute distances of frames as they are stored; ''
       computes them for the resized and cropped frames that the classifier gets.
     reviewed: folder of the sets that passed a review, if the data are the sets before it; '' for
-      none. Distances are then of all pairs, of the reviewed ones, and of mistakes on these.
+      none. Distances are then of all pairs, of the reviewed pairs, and of reviewed pairs with a
+      right anchor and a wrong neighbor.
   """
 
   title = 'Accuracy on the worst of neighboring video frames'
@@ -301,7 +304,7 @@ class VideoPmK(study.ScoresPredictions):
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]  # reviewed sets say so in their title
     paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': 'max'}
-    # the projection of the run counts too, unless the study computes another one
+    # with merge='' the records keep how the run merged the scores of fine classes
     merge = self.merge or records.identity['classifier'].get('merge', 'max')
     settings = {**vars(self), 'merge': merge}
     changed = [key for key in paper if settings[key] != paper[key]]
@@ -344,7 +347,7 @@ class VideoPmK(study.ScoresPredictions):
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
-    reachable = self._with_reachable_k(sets)  # this study, with such a k
+    reachable = self._with_reachable_k(sets)  # the study with the k that its estimates have
     if reachable.k < self.k:
       logging.warning(
         f'{KEYS.study.k} is {self.k}, but no neighbor is more than {reachable.k} frames from its '
@@ -389,8 +392,8 @@ class VideoPmK(study.ScoresPredictions):
     yield from self._accuracies(right)
     # `_accuracies` yields pm-k with the facet k. Reports state pm-k without facets first.
     yield self._means(PM_K, right, self._at_k, test=True)
-    yield from self._curves(right)
-    yield from self._by_offset(right)
+    yield from self._by_distance(right)
+    yield from self._errors_by_offset(right)
     if len(right.models) > 1:
       yield from self._across_classifiers(right)
     by_class = list(self._by_class(right, sets))
@@ -410,9 +413,9 @@ class VideoPmK(study.ScoresPredictions):
     """Yields the accuracies on the sets of each class; a set counts for each label of its
     anchor.
     """
-    labels = sets.labels[sets.anchors]
+    labels = sets.labels[sets.anchors]  # [A, labels], padded with −1
     for class_id in np.unique(labels[labels >= 0]).tolist():
-      anchors = np.flatnonzero((labels == class_id).any(1))  # sets count for each of their labels
+      anchors = np.flatnonzero((labels == class_id).any(1))
       facets = {'class': class_name(class_id, sets.class_names)}
       yield from self._accuracies(right.of_anchors(anchors), facets)
 
@@ -460,32 +463,30 @@ class VideoPmK(study.ScoresPredictions):
     outcomes = _outcomes_of_quantity(quantity, right, arguments, views, counted)
     return self.means(quantity, outcomes, tuple(views.columns), **options)
 
-  def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
-    """Yields the accuracies as functions of the distance from the anchor in frames.
+  def _by_distance(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
+    """Yields three accuracies as functions of the distance from the anchor in frames.
 
-    These are pm-0 to pm-(k − 1); pm-0 to pm-k of neighbors without the anchor; and the accuracy on
-    frames at exactly 1, 2, ..., k frames before or after an anchor that is classified correctly.
+    The first is pm-0 to pm-(k − 1), on the worst frame within each distance. The second is the same
+    up to pm-k without the anchor. The third, for distances 1 to k, is the accuracy on frames at
+    exactly this distance before or after an anchor that is classified correctly.
     """
     distances = range(self.k)
     yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
-    offsets = np.unique(np.append(right.offset, 0))  # frame numbers minus the anchor's
-    distance = np.abs(offsets)
+    distance = np.abs(right.offsets)
     is_near = (distance > 0) & (distance <= self.k)  # without 0, the anchor itself
     by_distance = np.argsort(distance, kind='stable')
     near = by_distance[is_near[by_distance]]  # indices of the near offsets, the nearest first
-    # Which sets count at each of these offsets: they have the frame, and the anchor is right.
-    counted = metrics.by_offset(
-      right, right.is_anchor_right[:, right.group], right.is_anchor_right
-    )[..., near]
+    # A set counts at an offset if it has a frame there and its anchor is right.
+    counted = right.is_anchor_right[..., None] & right.has_frame
     views = pd.DataFrame({'k': distance[near]})
-    # One classifier at a time, because the sets that count are others for each of them.
+    # One classifier at a time, because different sets count for each of them.
     for model, label in enumerate(right.models):
       alone = SetOutcomes.stacked({label: right.of_model(model)})
-      yield self._means(CONDITIONAL, alone, (near,), views, counted[model])
+      yield self._means(CONDITIONAL, alone, (near,), views, counted[model][:, near])
 
-  def _by_offset(
+  def _errors_by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields two error rates by the signed distance of a frame from the anchor.
@@ -498,22 +499,20 @@ class VideoPmK(study.ScoresPredictions):
     The paper's figure 5 has a "% adversarial" that it does not define. Its values, up to 8 %, fit
     `turned_wrong`.
     """
-    # Whether each set has a frame at each offset: True of all pairs and anchors, where they are.
-    every_pair, every_set = np.ones_like(right.group, bool), np.ones(right.num_anchors, bool)
-    has_frame = metrics.by_offset(right, every_pair, every_set)
-    views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
-    yield self._means(OFFSET_ERROR, right, (), views, has_frame, facets=facets)
-    turned = _outcomes_of_quantity(TURNED, right, (), views, has_frame)
+    views = pd.DataFrame({'offset': right.offsets})
+    yield self._means(OFFSET_ERROR, right, (), views, right.has_frame, facets=facets)
+    turned = _outcomes_of_quantity(TURNED, right, (), views, right.has_frame)
     yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
-    if len(right.models) > 1:
+    num_models = len(right.models)
+    if num_models > 1:
       # The sets of the first classifier, then the same sets of the second, and so on. The intervals
       # resample videos, so that a video's sets of all classifiers stay together.
-      repeated_sets = np.tile(np.arange(right.num_anchors), len(right.models))
+      videos = np.arange(right.num_anchors) if right.videos is None else right.videos
       together = dataclasses.replace(
         turned,
         values={EVERY_CLASSIFIER: np.concatenate([*turned.values.values()])},
-        counted={EVERY_CLASSIFIER: has_frame[repeated_sets]},
-        clusters=repeated_sets if right.videos is None else right.videos[repeated_sets],
+        counted={EVERY_CLASSIFIER: np.tile(right.has_frame, (num_models, 1))},
+        clusters=np.tile(videos, num_models),
       )
       yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
 
@@ -521,11 +520,12 @@ class VideoPmK(study.ScoresPredictions):
     """Yields estimates that need several classifiers.
 
     They are the accuracy of each classifier on one fixed frame of each set, the frame that most
-    classifiers have wrong; and for three or more classifiers the slope and intercept of pm-k over
-    the accuracy on anchors.
+    classifiers have wrong; and for three or more classifiers the slope and intercept of the line
+    that is fitted to them, pm-k over the accuracy on anchors.
     """
-    near = right.of_pairs(np.abs(right.offset) <= self.k)
-    yield self._means(STATIC, near, (metrics.static_pairs(near),))
+    within_k = right.of_pairs(np.abs(right.offset) <= self.k)  # without farther neighbors
+    hardest_pairs = metrics.static_pairs(within_k)  # anchor and fixed frame of each set
+    yield self._means(STATIC, within_k, (hardest_pairs,))
     anchor_accuracies = right.is_anchor_right.mean(1)
     # A line needs three classifiers that are not all equally accurate.
     if len(anchor_accuracies) >= 3 and np.ptp(anchor_accuracies) > 0:
@@ -562,9 +562,9 @@ class VideoPmK(study.ScoresPredictions):
     after = reachable._outcomes(predictions_after)
     for frames, right in ((UNREVIEWED, before), (REVIEWED, after)):
       yield from reachable._accuracies(right, {'frames': frames})
-      yield from reachable._by_offset(right, {'frames': frames})
-    # The four views: anchor and pm-k before the review, then anchor and pm-k after it. Only the
-    # reviewed sets count in the last two.
+      yield from reachable._errors_by_offset(right, {'frames': frames})
+    # The four accuracies that a change by review is a sum of (see `_review_change`) are four views:
+    # anchor and pm-k before the review, then after it. Only reviewed sets count in the last two.
     counted = np.zeros((len(sets.anchors), 4), bool)
     counted[:, :2] = True
     counted[reviewed_rows, 2:] = True
@@ -585,10 +585,7 @@ class VideoPmK(study.ScoresPredictions):
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
     """Yields the share of pairs of frames within each pixel distance, if `distances` is set.
 
-    It is figure 10 of the paper. Shares are of all pairs of anchor and neighbor, of the pairs that
-    passed the review if that is known, and of the mistakes of each classifier, wrong neighbors of
-    right anchors. Shares and the ends of their intervals never fall as the distance grows, and are
-    1 at the distance 1.
+    It is figure 10 of the paper; see `_distances`.
     """
     if self.distances:
       yield from self._distances(evaluations, rows)
@@ -598,28 +595,32 @@ class VideoPmK(study.ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields the share of pairs of anchor and neighbor within each pixel distance 0, .01, ..., 1.
 
-    There are shares of three subsets: all pairs; the pairs that passed the review; and, for each
-    classifier, its mistakes. Frames are read from the folder `frames`, or from `rows` if `frames`
-    is '' and there are rows.
+    There are shares of all pairs; of the pairs that passed the review, if there is a folder
+    `reviewed`; and of the mistakes of each classifier, pairs with a right anchor and a wrong
+    neighbor. Shares and the ends of their intervals never fall as the distance grows.
+
+    Args:
+      evaluations: the classifiers with their records.
+      rows: the rows that frames are read from unless the setting `frames` names a folder; None for
+        no rows.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
-    pairs = sets.pairs
     if self.frames or rows is None:
       image_of = metrics.stored_images(self.frames, sets.frames)
     else:
       image_of = metrics.row_images(rows)
     pair_distances = metrics.distances(image_of, sets)  # [P, 2], ℓ∞ and root mean square
-    every_pair = np.ones(len(pair_distances), bool)
-    subsets = {(study.IMAGES, 'all pairs'): every_pair}  # {(label, name of the subset): bool [P]}
-    # Mistakes in pairs that people rejected do not count.
-    has_passed = are_reviewed(sets, metadata.read(self.reviewed)) if self.reviewed else every_pair
+    has_passed = np.ones(len(pair_distances), bool)
+    # {(label, name of the subset): bool [P]}; `IMAGES` is the label of what no classifier decides
+    subsets = {(study.IMAGES, 'all pairs'): has_passed}
     if self.reviewed:
+      has_passed = are_reviewed(sets, metadata.read(self.reviewed))
       subsets[study.IMAGES, 'reviewed pairs'] = has_passed
-    outcomes_of_sets = self._outcomes(predictions)
-    for label, mistakes in zip(outcomes_of_sets.models, outcomes_of_sets.mistakes, strict=True):
-      subsets[label, 'mistakes'] = mistakes & has_passed
-    clusters = pairs.group if sets.videos is None else sets.videos[pairs.group]
+    right = self._outcomes(predictions)
+    for label, mistakes in zip(right.models, right.mistakes, strict=True):
+      subsets[label, 'mistakes'] = mistakes & has_passed  # not in pairs that people rejected
+    clusters = right.group if right.videos is None else right.videos[right.group]
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), is_in in subsets.items():
       fields = {label: pair_distances[is_in]}

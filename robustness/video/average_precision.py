@@ -24,7 +24,7 @@ import pandas as pd
 
 from robustness.core.settings import require
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import Units, bootstrap, unless_equal
+from robustness.estimates.of_means import Units, bootstrap, drop_zero_width_interval
 from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
@@ -342,5 +342,5 @@ def detection_pm_k(
   # videos are resampled; `bootstrap` reads only the number of videos and their numbers of sets
   units = Units(sets_per_video, sets_per_video, len(frames), images=images_per_video)
   estimates = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
-  anchor, worst, drop = map(unless_equal, estimates)
+  anchor, worst, drop = map(drop_zero_width_interval, estimates)
   return DetectionScores(anchor, worst, drop, frames, precision)

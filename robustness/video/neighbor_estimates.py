@@ -73,6 +73,31 @@ class SetOutcomes:
     """Whether a pair's anchor is predicted rightly and its neighbor wrongly, bool [..., P]."""
     return self.is_anchor_right[..., self.group] & ~self.is_neighbor_right
 
+  @property
+  def offsets(self) -> np.ndarray:
+    """The O distinct signed distances of frames from their anchors, ascending, including 0."""
+    return np.unique(np.append(self.offset, 0))
+
+  @property
+  def has_frame(self) -> np.ndarray:
+    """Whether each set has a frame at each of the O `offsets`, bool [A, O]."""
+    return self.by_offset(np.ones_like(self.group, bool), np.ones(self.num_anchors, bool))
+
+  def by_offset(self, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
+    """Arranges booleans of pairs and of anchors by signed distance from the anchor, in frames.
+
+    Args:
+      of_pairs: bool [..., P], a value for each pair.
+      of_anchors: bool [..., A], a value for each anchor, placed at offset 0.
+
+    Returns:
+      bool [..., A, O], for the O distances in `offsets`; False where a set has no frame.
+    """
+    table = np.zeros((*of_anchors.shape, len(self.offsets)), bool)
+    table[..., self.group, np.searchsorted(self.offsets, self.offset)] = of_pairs
+    table[..., np.searchsorted(self.offsets, 0)] = of_anchors
+    return table
+
   def of_model(self, index: int) -> SetOutcomes:
     """Returns the outcomes of the model at an index of the leading axis, without this axis."""
     anchor, neighbor = self.is_anchor_right[index], self.is_neighbor_right[index]
@@ -255,27 +280,6 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
     starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))  # first pair of each set
     least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
   return least
-
-
-def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
-  """Arranges booleans of pairs and of anchors by signed distance from the anchor, in frames.
-
-  Args:
-    outcomes: states the set (`group`) and the distance (`offset`) of each pair; its predictions are
-      not used.
-    of_pairs: bool [..., P], a value for each pair.
-    of_anchors: bool [..., A], a value for each anchor, placed at offset 0.
-
-  Returns:
-    bool [..., A, O]; the last axis has the O distinct offsets of all sets, ascending, including 0.
-    It is False where a set has no frame at an offset.
-  """
-  offsets, columns = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
-  column_of_pair, column_of_anchors = columns[:-1], columns[-1]  # the appended offset is 0
-  table = np.zeros((*of_anchors.shape, len(offsets)), bool)
-  table[..., outcomes.group, column_of_pair] = of_pairs
-  table[..., column_of_anchors] = of_anchors
-  return table
 
 
 def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, SetOutcomes]:

@@ -143,7 +143,7 @@ def test_the_static_set_has_the_pair_that_most_models_get_wrong():
 
 def test_outcomes_by_offset_have_a_row_for_each_anchor_and_a_column_for_each_offset():
   outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, 2, 1)])
-  table = metrics.by_offset(outcomes, outcomes.is_neighbor_right, outcomes.is_anchor_right)
+  table = outcomes.by_offset(outcomes.is_neighbor_right, outcomes.is_anchor_right)
   assert table.tolist() == [[False, True, True], [False, False, True]]
 
 
