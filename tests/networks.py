@@ -60,7 +60,7 @@ def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> Net
   """Returns what `config.classifier.initial_weights` loads for a training."""
   kind = resolve_section(ClassifierSettings(name=name, train=True, initial_weights=weights))
   assert isinstance(kind, TrainedHere)
-  read = kind.initial(shape)
+  read = kind.read_initial_weights(shape)
   assert read is not None
   return read
 

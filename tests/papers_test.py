@@ -174,7 +174,7 @@ def unmeasured():
     names = names if is_published else images.class_names
     variables, scaling = architecture.variables(len(names), shape), entry or architecture
     weights = NetworkWeights('', variables, names, scaling.mean, scaling.std, shape)
-    return kind.with_shapes(label, weights, precision)
+    return kind.traced_classifier(label, weights, precision)
 
   def wrap_once(module, variables, *, name, **options):
     key = repr((module, jax.tree.leaves(variables), options))

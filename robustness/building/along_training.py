@@ -31,8 +31,8 @@ the name of a study, and the results of all steps in TASK/."""
 class AlongTraining:
   """The function `(step, variables)` that measures studies with the weights of a training step.
 
-  It does nothing for a step that was measured with the same weights before. Weights differ if a
-  training that had no checkpoint yet begins again with other settings or devices.
+  A step that was already measured with the same weights is not measured again. A step has other
+  weights if the training began a second time, because the first one had stored no checkpoint yet.
 
   Attributes:
     classifier: the network that is trained; its variables are replaced by the step's variables.
@@ -94,11 +94,11 @@ def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]
     num_facets = table[facets_of(table)].notna().sum(axis=1)
     tables.append(with_facet(table[num_facets <= 1], STEP.name, step))
   _, first = results_by_step[0]  # all steps have the same study, settings and data
-  # the description of each classifier at its last step, which replaces those of earlier steps
-  described = {c['label']: c for _, results in results_by_step for c in results.classifiers}
+  # a classifier's description at a later step replaces its description at an earlier step
+  descriptions = {c['label']: c for _, results in results_by_step for c in results.classifiers}
   return dataclasses.replace(
     first,
-    classifiers=list(described.values()),
+    classifiers=list(descriptions.values()),
     arrays={},
     table=assemble(tables),
     quantities=tuple(dataclasses.replace(q, facets=(*q.facets, STEP)) for q in first.quantities),

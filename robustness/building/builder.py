@@ -20,7 +20,7 @@ from robustness.classifiers import ClassifierKind, Images
 from robustness.classifiers.network import Network, NetworkWeights
 from robustness.classifiers.published_weights import PublishedWeights
 from robustness.classifiers.trained_here import TrainedHere
-from robustness.config.experiment import Experiment
+from robustness.config.experiment import Experiment, Measurement
 from robustness.core import random_keys
 from robustness.core.errors import KEYS, InputError, SettingError, renaming_section
 from robustness.core.rows import Rows, identity_of
@@ -82,10 +82,11 @@ class ClassifierBuilder:
     """
     built = dict(self.checked_classifiers)
     for label, trained in self.to_train().items():
-      initial = trained.initial(self.rows.image_shape)
+      initial = trained.read_initial_weights(self.rows.image_shape)
       with self._naming_section(label):
         variables = self.train(label, trained, initial)
       built[label] = self._with_trained_weights(label, trained, variables, initial)
+    # a probe is fitted to the features of a network that was trained above or has stored weights
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
         network = built[label] if recipe.is_trained_here else self._load(label)
@@ -128,28 +129,28 @@ class ClassifierBuilder:
     return planned
 
   def _check_training(self, label: str, recipe: TrainedHere, classifier: Classifier) -> None:
-    """Checks that a training could begin, and warns if it has the images that are measured.
+    """Raises InputError if a training cannot begin; warns if a task shows its training images.
 
     `label` is the label of `recipe`, and `classifier` its network with shapes in place of weights.
-
-    Raises:
-      InputError: a training could not begin.
     """
     for task in self.experiment.measurements.values():
       trained_on, measured = recipe.data, task.data
       if trained_on.source.shares_images(trained_on.split, measured.source, measured.split):
         logging.warning('%s is measured on the images that it is trained on', label)
     if not recipe.training.validation:
-      # The training will measure accuracy on these rows; their classes are checked now.
+      # The training will measure accuracy on these rows. Raises if the network lacks their classes.
       match_labels(self.rows, classifier)
     if not self._is_begun(label):  # a training that has begun passed these checks
-      training = self.training(recipe, recipe.initial(self.rows.image_shape))
+      training = self.training(recipe, recipe.read_initial_weights(self.rows.image_shape))
       training.check_layout(self.parallel(recipe.training))
       check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   @contextlib.contextmanager
   def _naming_section(self, label: str) -> Iterator[None]:
-    """A context in which errors name the config's section of the classifier `label`."""
+    """A context in which messages of errors name the keys that configure the classifier `label`.
+
+    For example, 'config.classifier.mean' becomes 'config.classifiers.a.mean' for the label 'a'.
+    """
     with contextlib.ExitStack() as stack:
       section = self.experiment.section_of_classifier(label)
       stack.enter_context(renaming_section('config.classifier', section))
@@ -159,48 +160,52 @@ class ClassifierBuilder:
       yield
 
   def _checked_classifier(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns the classifier of a recipe after checks that need no training.
+    """Returns the classifier of a recipe, without training it, if every task can measure it.
 
-    It takes the images and classes of every task of the run. If it is to be trained, its weights
-    are shapes.
+    If it is to be trained, its variables are the shapes of arrays.
+
+    Raises:
+      InputError: the recipe is not valid, or a task's images, classes or layers do not fit it.
     """
     precision = self.experiment.execution.precision
     recipe.check(label, self.rows.image_shape, precision)
     if precision != 'float32' and not isinstance(recipe, Network):
       logging.warning('%s computes as it does elsewhere, not in %s.', label, precision)
-    studies_and_rows = [
-      (task.study, self.opened.get(task.data, self.rows))
-      for task in self.experiment.measurements.values()
-    ]
+    tasks = self.experiment.measurements.values()
     has_published_classes = not (recipe.label_space or recipe.probe)
     if isinstance(recipe, PublishedWeights) and has_published_classes:
       # raises if classes do not fit, before the network is built, which takes longer
       imagenet = label_space.get(label_space.IMAGENET)
-      for _, rows in studies_and_rows:
-        label_space.align(rows, imagenet.class_names, imagenet.aliases, label)
+      for task in tasks:
+        label_space.align(self._rows_of(task), imagenet.class_names, imagenet.aliases, label)
     network = self._load(label)
     if recipe.probe:
       network = self._with_zero_probe(label, recipe, network)
     classifier = self._prepare_for_measurement(network, recipe)
-    for study, rows in studies_and_rows:
-      if study.needs_classifier:
-        check_fit(classifier, match_labels(rows, classifier), study.views(rows.image_shape))
-        classifier.select_layers(study.layers)
-    if recipe.probe:
+    for task in tasks:
+      if task.study.needs_classifier:
+        rows = match_labels(self._rows_of(task), classifier)
+        check_fit(classifier, rows, task.study.views(rows.image_shape))
+        classifier.select_layers(task.study.layers)  # raises if a layer is unknown
+    if recipe.probe:  # the network must take the training rows, which the probe is fitted to
       with renaming_section('config.data', self.experiment.section_of(recipe.data)):
         check_fit(network, self.open_rows(recipe), stored_view())
     return classifier
+
+  def _rows_of(self, task: Measurement) -> Rows:
+    """Returns the rows that a task is measured on."""
+    return self.opened.get(task.data, self.rows)
 
   def class_names(self, recipe: ClassifierKind) -> tuple[str, ...]:
     """Returns the class names of a recipe's training rows, which are its network's outputs."""
     return tuple(self.open_rows(recipe).class_names)
 
   def shown_in_training(self, recipe: ClassifierKind) -> Facts:
-    """Returns a description of the images that the training of a recipe shows, as JSON values.
+    """Returns a description of the images that a recipe's network is trained on, as JSON values.
 
-    It has what the recipe states: the split of the data, augmentations, attack and objective (see
-    `study.Recipes`). If the data have class groups, it also has the classes of each group and, if
-    the images are stored by environment, the names of the environments.
+    It has the settings of the recipe: the split of the data, augmentations, attack and objective
+    (see `study.Recipes`). If the data have class groups, it also has the classes of each group and,
+    if the images are stored by environment, the names of the environments.
     """
     facts, description = dict(recipe.shown_in_training), self.open_rows(recipe).description
     if 'class_groups' in description:
@@ -250,7 +255,7 @@ class ClassifierBuilder:
       parallel=self.parallel(recipe.training),
       writer=NO_WRITER if is_finished else self.writer(label),
       evaluate=self.accuracy(label, recipe),
-      measure=self._along_training(label, recipe),
+      measure=self._tasks_along_training(label, recipe),
       facts={
         **recipe.architecture_facts,
         'class_names': list(self.class_names(recipe)),
@@ -261,9 +266,10 @@ class ClassifierBuilder:
     )
 
   def training(self, recipe: TrainedHere, initial: NetworkWeights | None) -> Training:
-    """Returns the specification of a recipe's training, on the rows not held out for validation.
+    """Returns a `Training`: the network, rows and settings with which `loop.train` trains a recipe.
 
-    `initial` are the weights to begin with; None draws them at random.
+    The rows that validation holds out are left out. `initial` are the weights to begin with; None
+    draws them at random.
 
     Raises:
       InputError: training images have another shape than the evaluated ones, or the rows have more
@@ -284,7 +290,7 @@ class ClassifierBuilder:
     parallel = self.parallel(recipe.training)
     environment = find_environment(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
-    # draws the values of the column `balanced` equally often; None if there is no such column
+    # draws all values of the column `training.balanced` equally often; None without this setting
     sampler = balanced_sampler(recipe.training.balanced, rows, transforms, recipe.seed)
     training = Training(
       model=architecture.build(
@@ -302,14 +308,19 @@ class ClassifierBuilder:
     )
     if initial and initial.has_other_classes(rows.class_names):
       self._check_last_layer(recipe, training)
-    # Groups can be counted now if the rows store their column; `Training` checks the other columns.
-    not_stored, objective = ('label', *recipe.augment.added_columns), recipe.objective
-    if isinstance(objective, GroupObjective) and objective.column not in not_stored:
+    # Groups can be counted now if their column is stored with the rows. `Training` checks columns
+    # that are computed for each batch.
+    computed_columns, objective = ('label', *recipe.augment.added_columns), recipe.objective
+    if isinstance(objective, GroupObjective) and objective.column not in computed_columns:
       training.check_groups(columns_of(rows))
     return training
 
   def _check_last_layer(self, recipe: TrainedHere, training: Training) -> None:
-    """Raises SettingError if a network has no known last layer, which new classes need drawn."""
+    """Raises SettingError unless the network has a last layer called head.
+
+    It is called if a training has other classes than its initial weights: only a layer with this
+    name is drawn at random in place of the initial weights.
+    """
     if not any(jax.tree.leaves(is_in_head(training.state_shapes().params))):
       raise SettingError(
         KEYS.classifier.initial_weights,
@@ -320,10 +331,10 @@ class ClassifierBuilder:
         "nn.Dense(name='head'), or name the classes as the weights do.",
       )
 
-  def _along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
-    """Returns the function that measures the studies of `training.measure` along a training.
+  def _tasks_along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
+    """Returns the function that measures the tasks in `training.measure` at steps of the training.
 
-    It is None if the recipe names no studies there. `label` is the classifier's.
+    It is None if `training.measure` is empty. `label` is the label of `recipe`.
     """
     if not recipe.training.measure:
       return None
@@ -332,24 +343,24 @@ class ClassifierBuilder:
     return AlongTraining(classifier, self.along_tasks(recipe), execution, folder)
 
   def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
-    """Returns {name: (study, rows)} of the studies that `training.measure` of the recipe names."""
-    tasks, measurements = {}, self.experiment.measurements
+    """Returns {name: (study, rows)} of the tasks in the recipe's setting `training.measure`."""
+    tasks = {}
     for name in recipe.training.measure:
       # a single study is the task `SINGLE`, whatever the name of the study
-      task = measurements[SINGLE if self.experiment.is_single else name]
-      tasks[name] = task.study, self.opened.get(task.data, self.rows)
+      task = self.experiment.measurements[SINGLE if self.experiment.is_single else name]
+      tasks[name] = task.study, self._rows_of(task)
     return tasks
 
   def along_training(self) -> dict[str, Results]:
     """Returns {task: results} of the studies that were measured at steps of the trainings."""
-    steps_by_task: dict[str, dict[str, list[int]]] = {}
+    steps_by_task: dict[str, dict[str, list[int]]] = {}  # {task: {label: measured steps}}
     for label, recipe in self.to_train().items():
       fitted, _ = split_validation(self.open_rows(recipe), recipe.training.validation)
-      for name in recipe.training.measure:
+      for task in recipe.training.measure:
         steps = schedule.measured_steps(recipe.training, len(fitted))
-        steps_by_task.setdefault(name, {})[label] = steps
-    folder = self.directory.parent / along_training.FOLDER
-    return {name: along_training.join_steps(folder / name, s) for name, s in steps_by_task.items()}
+        steps_by_task.setdefault(task, {})[label] = steps
+    folder, join_steps = self.directory.parent / along_training.FOLDER, along_training.join_steps
+    return {task: join_steps(folder / task, steps) for task, steps in steps_by_task.items()}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
     """Returns the function that measures the accuracy of the weights during a training.
@@ -396,9 +407,10 @@ class ClassifierBuilder:
   def _with_trained_weights(
     self, label: str, recipe: TrainedHere, variables: Variables, initial: NetworkWeights | None
   ) -> Classifier:
-    """Returns the classifier with the trained `variables`, and facts of the training for results.
+    """Returns the classifier with the trained `variables`, and a provenance with their training.
 
-    If the recipe has a probe, the network itself is returned, to which `build` fits the probe.
+    If the recipe has a probe, the classifier predicts by the network's last layer, without a label
+    space or test-time adaptation: `build` first fits the probe to its features.
     """
     settings = recipe.training
     fitted, _ = split_validation(self.open_rows(recipe), settings.validation)
@@ -442,9 +454,9 @@ class ClassifierBuilder:
   def _with_fitted_probe(
     self, label: str, recipe: ClassifierKind, network: Classifier
   ) -> Classifier:
-    """Returns a network with a probe that predicts its classes, fitted to its features here.
+    """Returns a classifier with the layers of `network` and the logits of the recipe's probe.
 
-    The features of all training rows are computed once and recorded (`_record_features`).
+    The probe is fitted to the features that `network` has for the recipe's training rows.
     """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None
@@ -460,10 +472,10 @@ class ClassifierBuilder:
   def _record_features(
     self, probe: probes.Probe, rows: Rows, class_names: tuple[str, ...], network: Classifier
   ) -> Records:
-    """Returns records of the features that a probe of a network takes, for all rows.
+    """Returns records of the features of all rows: the output of layer `probe.layer` of `network`.
 
-    Probes of the same network, layer, rows and classes have the same folder, which is named by a
-    digest of these, so that the features are computed once.
+    The name of their folder is a digest of network, layer, rows and classes, so that probes for
+    which all four are equal share the records, and features are computed once.
     """
     runner = Evaluator(
       probes.features_of(network, probe.layer, class_names),
@@ -491,7 +503,7 @@ class ClassifierBuilder:
     return newest_step(self.directory / label) is not None
 
   def _prepare_for_measurement(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier mapped to the recipe's label space, with its test-time adaptation."""
+    """Returns a classifier with the label space and the test-time adaptation of its recipe."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)

@@ -25,7 +25,8 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
     rows: the rows of each task, by their settings.
 
   Returns:
-    {label of a classifier: description of the images that it is trained on in this run}.
+    {label of a classifier: description of its training images}. The description is {} for a
+    classifier that is not trained in this run.
 
   Raises:
     InputError: the rows or a training do not suit a study; the message names its section.
@@ -80,14 +81,13 @@ def check_classes(study: Study, classifiers: Sequence[Classifier], rows: Rows) -
 def check_measurable(
   experiment: Experiment, classifiers: Sequence[Classifier], rows: Mapping[DataSettings, Rows]
 ) -> None:
-  """Checks that every study can show its rows to every classifier.
+  """Checks that the compiled step of every study can be traced for its rows and classifiers.
 
-  One step of each study is traced on shapes, so that classifiers need not be trained yet. Each
-  classifier that adapts at test time is traced, since each has its own adaptation.
+  Classifiers need not be trained yet, because tracing takes only shapes. Of the classifiers without
+  test-time adaptation one is traced. All others are traced, since their adaptations may differ.
 
   Raises:
-    InputError: the views do not fit the rows or a classifier, or a classifier cannot adapt, as in
-      the evaluation.
+    InputError: the views do not fit the rows or a classifier, or a classifier cannot adapt.
   """
   for task in experiment.measurements.values():
     measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
@@ -103,17 +103,16 @@ def check_measurable(
 def check_step(
   study: Study, execution: Execution, classifiers: Sequence[Classifier], rows: Rows
 ) -> None:
-  """Checks that a study can be evaluated, by tracing one step of it on shapes.
+  """Checks that a study can be evaluated, by tracing its compiled step for one of the classifiers.
 
-  `execution` has the seed and the kind of parallelism. One classifier stands for all. If there are
-  classifiers that only the host can call, it is one of these, because they have no gradient and
-  thus most restrictions.
+  A classifier that only the host can call is preferred. It has no gradient, so that a step which
+  suits it suits all. `execution` has the seed and the kind of parallelism.
 
   Raises:
-    InputError: the views do not fit the rows or the classifier, as in the evaluation.
+    InputError: the views do not fit the rows or the classifier.
   """
   if classifiers and study.needs_classifier:
-    # True is the largest key: a classifier of the host, if there is one
+    # True, for a classifier on the host, is the larger key
     strictest = max(classifiers, key=lambda classifier: classifier.host_function is not None)
     matched, devices = match_labels(rows, strictest), parallel.create(execution.parallel)
     evaluator_for(execution, study, strictest, matched, devices).check(matched)

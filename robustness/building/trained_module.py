@@ -40,15 +40,14 @@ class ModuleFolder(CheckpointFolder):
   """A folder of checkpoints from the training of a user's module.
 
   Attributes:
-    module: an architecture that is the module, which is always given.
+    module: the module as an architecture.
   """
 
-  module: Architecture | None = None
+  module: Architecture = dataclasses.field(kw_only=True)
 
   @property
   def architecture(self) -> Architecture:
     """The module as an architecture."""
-    assert self.module is not None
     return self.module
 
 
@@ -57,12 +56,12 @@ class TrainedModule(TrainedHere):
   """A user's Linen module that is trained.
 
   Attributes:
-    module: the module, which is always given; None because earlier fields have defaults too.
+    module: the module.
     image_shape: height, width and channels of the images.
   """
 
-  module: nn.Module | None = None
-  image_shape: tuple[int, int, int] = (0, 0, 0)
+  module: nn.Module = dataclasses.field(kw_only=True)
+  image_shape: tuple[int, int, int] = dataclasses.field(kw_only=True)
 
   @property
   def architecture(self) -> Architecture:
@@ -72,7 +71,7 @@ class TrainedModule(TrainedHere):
 
   @functools.cached_property
   def initial_network(self) -> ModuleFolder | None:
-    """The folder `initial_weights`, from the training of a module with arrays of equal shapes."""
+    """The reader of the checkpoint folder `initial_weights`; None draws weights at random."""
     if not self.initial_weights:
       return None
     names = [field.name for field in dataclasses.fields(ClassifierSettings)]
@@ -84,14 +83,14 @@ class TrainedModule(TrainedHere):
   def architecture_facts(self) -> Facts:
     """The name of the network, and numbers that identify what the module computes.
 
-    They are logits of fixed images with fixed weights. Without them another module with variables
-    of the same shapes would resume from the checkpoints of this one.
+    The numbers are projections of its logits for fixed images and fixed variables. Without these
+    numbers a changed module could resume the training of the earlier one, if the shapes of their
+    variables are equal.
     """
-    assert self.module is not None
     random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)
 
     def draw(collection: str, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-      """Returns weights that keep the scale of their inputs; running averages are positive."""
+      """Returns random weights of variance 1 / (number of inputs), or statistics of at least .5."""
       values = random.normal(size=shape.shape) / np.sqrt(max(1, np.prod(shape.shape[:-1])))
       return (values if collection == 'params' else 0.5 + abs(values)).astype(shape.dtype)
 

@@ -116,17 +116,19 @@ class ClassifierSettings:
     """Raises InputError for a value that is not valid, alone or with the other values."""
     check_fields(self, 'config.classifier')
 
-    def rule(key: str, holds: bool, valid: str) -> None:
-      """Raises InputError for the value of `key` unless `holds`; `valid` says what it must be."""
-      require(holds, f'config.classifier.{key}', getattr(self, key), valid)
+    def require_key(key: str, is_valid: bool, valid: str) -> None:
+      """Raises InputError for the value of `key` unless `is_valid`; `valid` says what is valid."""
+      require(is_valid, f'config.classifier.{key}', getattr(self, key), valid)
 
-    valid = f"'' unless the network is trained here ({KEYS.classifier.train}=True, no "
-    valid += 'config.classifier.weights)'
-    rule('initial_weights', not self.initial_weights or self.is_trained_here, valid)
+    can_begin_with_weights = self.is_trained_here or not self.initial_weights
+    trained = f'{KEYS.classifier.train}=True, no config.classifier.weights'
+    valid = f"'' unless the network is trained here ({trained})"
+    require_key('initial_weights', can_begin_with_weights, valid)
     valid = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
-    rule('std', len(self.mean) == len(self.std), valid)
+    require_key('std', len(self.mean) == len(self.std), valid)
+    is_coarser = self.label_space not in ('', DATA)  # otherwise no classes are merged
     valid = f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the weights"
-    rule('merge', self.merge == 'max' or self.label_space not in ('', DATA), valid)
+    require_key('merge', is_coarser or self.merge == 'max', valid)
 
   @property
   def architecture(self) -> Architecture | None:
@@ -244,14 +246,19 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
 
 def resolve_section(section: ClassifierSettings, **changes: object) -> ClassifierKind:
-  """Returns a classifier's section as the dataclass of its kind, such as `TrainedHere`.
+  """Converts a classifier's section to the subclass of `ClassifierKind` that it describes.
 
-  The kind is the first that claims the section; kinds with `is_fallback` are asked last. Fields in
-  `changes` are replaced before.
+  For example, a section without weights becomes a `TrainedHere`. If `claims` is True for several
+  subclasses, one with `is_fallback` False is chosen.
+
+  Args:
+    section: the section.
+    **changes: {field: value in place of the section's value}.
   """
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}
   changed_section = ClassifierSettings(**values)
-  kinds = sorted(subclasses_in_package(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)
-  kind = next(kind for kind in kinds if kind.claims(changed_section))
+  kinds = subclasses_in_package(__name__, ClassifierKind)
+  claiming = [kind for kind in kinds if kind.claims(changed_section)]
+  kind = min(claiming, key=lambda kind: kind.is_fallback)  # False is below True
   return kind(**values)

@@ -23,10 +23,10 @@ class CheckpointFolder(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section's `weights` are a folder of checkpoints from a training.
+    """Returns whether the section names an architecture and a folder of a training's checkpoints.
 
-    The section must name an architecture, of this project or of a user's file. A folder with a
-    record, which says how images are prepared for published weights, is of another kind.
+    A folder that has been downloaded from a hub is a `WeightsFile`: it has a `record`, the file
+    that states how images are prepared for its weights.
     """
     is_folder = section.weights != '' and expanded(section.weights).is_dir()
     return is_folder and section.architecture is not None and section.record is None

@@ -55,28 +55,30 @@ class NetworkWeights:
   is_assumed: bool = False
 
   def has_other_classes(self, class_names: Sequence[str]) -> bool:
-    """Returns whether the weights state other classes than the given ones, or another order."""
+    """Returns whether the weights name their classes, but not as `class_names` in this order."""
     return bool(self.class_names) and not _are_same(self.class_names, class_names)
 
   def for_classes(self, class_names: Sequence[str]) -> Variables:
     """Returns the variables with which a training for the classes `class_names` begins.
 
-    They are all weights if the network's outputs are these classes in this order, up to synonyms: a
-    file of ImageNet may have 'tench' for 'n01440764'. Otherwise the last layer is left out, and the
-    training draws it at random.
+    These are all variables if the network's outputs are these classes in this order, up to
+    synonyms: a file of ImageNet may have 'tench' for 'n01440764'. Otherwise the last layer is left
+    out, and the training draws it at random.
 
-    Outputs without names are taken for ImageNet's classes if these include all of `class_names`,
-    and for `class_names` if not, as in an evaluation, provided that their number is equal.
+    If the weights do not name their classes, they are assumed to be ImageNet's if `class_names` are
+    WordNet identifiers of ImageNet, and otherwise `class_names`. The last layer is left out if the
+    network has another number of outputs.
     """
-    flat = traverse_util.flatten_dict(dict(self.variables))  # {(collection, layer, ...): array}
+    flat = traverse_util.flatten_dict(dict(self.variables))
+    # a path is (collection, *layer, name of the array)
     last_layer = {path: x for path, x in flat.items() if path[1:-1] in LAST_LAYERS}
     names = self.class_names
     if not names:
       imagenet = label_space.get(label_space.IMAGENET).class_names
-      possible = imagenet if label_space.is_imagenet(class_names) else tuple(class_names)
+      assumed = imagenet if label_space.is_imagenet(class_names) else tuple(class_names)
       # the last axis of every array of the last layer is the axis of the outputs
       num_outputs = {np.shape(x)[-1] for x in last_layer.values()}
-      names = possible if num_outputs == {len(possible)} else ()
+      names = assumed if num_outputs == {len(assumed)} else ()
     if _are_same(names, class_names):
       return dict(self.variables)
     other_layers = {path: value for path, value in flat.items() if path not in last_layer}
@@ -91,10 +93,7 @@ def _are_same(names: Sequence[str], others: Sequence[str]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Network(ClassifierKind):
-  """Base class of the kinds of classifiers that are a Flax network with weights.
-
-  The architecture is one of this project's, or is defined in a user's file.
-  """
+  """Base class of classifiers with a Flax architecture of this project or of a user's file."""
 
   @property
   def architecture(self) -> Architecture:
@@ -113,13 +112,15 @@ class Network(ClassifierKind):
 
   def classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
     """Returns the network with the weights `loaded` as a classifier of images in [0, 1]."""
-    return self.with_weights(self.with_shapes(label, loaded, precision), loaded, precision)
+    traced = self.traced_classifier(label, loaded, precision)
+    return self.with_weights(traced, loaded, precision)
 
-  def with_shapes(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
-    """Returns the network as a classifier, given its weights or only their shapes.
+  def traced_classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
+    """Returns a classifier of this network without provenance, before it can be evaluated.
 
-    The network is traced once, to find the names of its layers, which takes about a second. If its
-    classes are ImageNet's, the classifier also accepts their other names, such as WordNet ids.
+    `loaded.variables` may be only the shapes of arrays: tracing the network, which finds the names
+    of its layers and takes about a second, needs no values. `with_weights` completes the
+    classifier. If its classes are ImageNet's, their other names, such as WordNet ids, are accepted.
     """
     imagenet = label_space.get(label_space.IMAGENET)
     classifier = from_linen(
@@ -139,7 +140,13 @@ class Network(ClassifierKind):
   def with_weights(
     self, classifier: Classifier, loaded: NetworkWeights, precision: str
   ) -> Classifier:
-    """Returns a classifier from `with_shapes` with its weights, and their origin as provenance."""
+    """Returns a copy of `classifier` with the variables of `loaded` on the device, and provenance.
+
+    Args:
+      classifier: a result of `traced_classifier`.
+      loaded: the weights, with values.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
+    """
     variables = loaded.variables
     facts: Facts = {
       **self.architecture_facts,

@@ -21,12 +21,13 @@ class PublishedWeights(WeightsFile):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section's `weights` are published ones; it does not contact a hub.
+    """Returns whether the section selects published weights; it does not contact a hub.
 
-    They are then 'SOURCE:NAME', such as 'torchvision:resnet50.IMAGENET1K_V1', the name of the
-    file of such weights, or '' for an architecture with default weights.
+    `section.weights` can select them in three ways: by their name, such as
+    'torchvision:resnet50.IMAGENET1K_V1', by the path of a file that has the name of their file, or
+    by '' if the architecture has default weights.
     """
     if section.weights.partition(':')[0] in SOURCES:
       return section.architecture is not None
-    # weights with a record of the source LOCAL are a user's files
+    # a user's file may come with a description of its preprocessing too; its source is LOCAL
     return section.record is not None and section.record.source != LOCAL

@@ -41,17 +41,18 @@ _PACKAGES = {TIMM: 'timm', HF: 'transformers'}
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-  """The files and descriptions that a network is built from.
+  """The configuration of a network and the file with its weights, from which it is built.
 
   Attributes:
-    entry: the name of the weights and how images are prepared for them.
+    weights: the name of the weights and how images are prepared for them.
     file: the file with the weights; None if they are random.
-    facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
+    config: the configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
+      transformers.
   """
 
-  entry: Weights
+  weights: Weights
   file: pathlib.Path | None
-  facts: Facts
+  config: Facts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,7 @@ class _Built:
 
 @functools.lru_cache(maxsize=8)
 def _read_source(name: str, weights: str) -> _Source:
-  """Returns the files and descriptions of a network, which are read once and cached.
+  """Returns the weights file and the configuration of a network, which are read once and cached.
 
   `name` and `weights` are the values of the classifier's keys, such as 'timm:resnet50' and ''.
   """
@@ -85,9 +86,10 @@ def _read_source(name: str, weights: str) -> _Source:
 
 
 def _timm_source(name: str, identity: str, weights: str) -> _Source:
-  """Returns the files and descriptions of a network of timm, such as 'convnext_tiny.fb_in1k'.
+  """Returns the weights file and the configuration of timm's 'convnext_tiny.fb_in1k', for example.
 
-  Its description is timm's own `pretrained_cfg`, updated by a `config.json` next to the weights.
+  The configuration is the `pretrained_cfg` in timm's code. Its values are replaced by the values in
+  a `config.json` next to the weights, if there is one.
 
   Args:
     name: `timm:` and the identity, for messages.
@@ -105,11 +107,11 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
   if tag and not timm.models.is_model_pretrained(identity):
     tags = [tag for tag in timm.list_pretrained() if tag.startswith(f'{base}.')]
     raise InputError(f'{name} is no tag of {base} in timm: {nearest(identity, tags)}')
-  configuration = timm.get_pretrained_cfg(identity)
-  facts: Facts = configuration.to_dict() if configuration else {}
+  pretrained_cfg = timm.get_pretrained_cfg(identity)
+  config: Facts = pretrained_cfg.to_dict() if pretrained_cfg else {}
   path: pathlib.Path | None = None  # random weights
   if not weights:
-    repository = facts.get('hf_hub_id')
+    repository = config.get('hf_hub_id')
     if not repository:
       raise InputError(f'timm has no weights for {identity}: give weights=FILE or weights=random.')
     # both files are downloaded to one folder
@@ -117,20 +119,19 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
   elif weights != RANDOM:
     path = expanded(weights)
-  # the file `config.json` next to the weights; {} if there is none
-  folder = path if path is None or path.is_dir() else path.parent
-  record = folder / CONFIG_FILE if folder else None
-  stored = json_files.read(record) if record and record.is_file() else {}
+  # random weights have no `config.json`
+  record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
+  stored = preprocessing.read_if_present(record) if record else {}
   if stored.get('pretrained_cfg'):
     if (stated := stored.get('architecture', base)) != base:
       raise InputError(f'{record} is of {stated!r}: set {KEYS.classifier.name:--}={TIMM}:{stated}')
-    facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
-  preparation = preprocessing.fields_of_record(TIMM, facts, f'{record or name}: ')
-  return _stored_source(name, path, record, preparation, facts)
+    config = {**config, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
+  preparation = preprocessing.fields_of_record(TIMM, config, f'{record or name}: ')
+  return _stored_source(name, path, record, preparation, config)
 
 
 def _transformers_source(name: str, identity: str, weights: str) -> _Source:
-  """Returns the files and descriptions of a network in a repository or folder of transformers.
+  """Returns the weights file and the configuration of a repository or folder of transformers.
 
   Args:
     name: `hf:` and the identity, for messages.
@@ -153,34 +154,34 @@ def _transformers_source(name: str, identity: str, weights: str) -> _Source:
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
-  path: pathlib.Path | None = expanded(weights) if weights else folder
-  if weights == RANDOM:
-    path = None  # no file
+  random_or_file = None if weights == RANDOM else expanded(weights)
+  path = random_or_file if weights else folder
   record = folder / TRANSFORMERS_FILE
   preparation = preprocessing.fields_of_record(HF, json_files.read(record), f'{record}: ')
-  facts = json_files.read(folder / CONFIG_FILE)
-  return _stored_source(name, path, record, preparation, facts)
+  config = json_files.read(folder / CONFIG_FILE)
+  return _stored_source(name, path, record, preparation, config)
 
 
 def _stored_source(
-  name: str, path: pathlib.Path | None, record: pathlib.Path | None, fields: Facts, facts: Facts
+  name: str, path: pathlib.Path | None, record: pathlib.Path | None, fields: Facts, config: Facts
 ) -> _Source:
-  """Returns the files and descriptions of a network with weights in a file or folder.
+  """Returns the source of a network, given what `_timm_source` or `_transformers_source` read.
 
   Args:
     name: the name of the classifier.
     path: the file or folder with the weights; None if they are random.
-    record: the JSON file that states the preparation of images, if there is one.
-    fields: fields of `Weights` that describe the preparation, such as `mean`.
-    facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
+    record: the path of the JSON file that states the preparation of images; it may not exist.
+    fields: the fields of `Weights` that describe this preparation, such as `mean`.
+    config: the configuration of the network, see `_Source`.
   """
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
   folder, file_name = (str(file.parent), file.name) if file else ('', '')
   stated = {**fields, 'record': record.name if record and record.is_file() else ''}
-  entry = Weights(name, name, source=LOCAL, package=folder, file=file_name, **stated)
-  return _Source(entry, file, facts)
+  # the network has the name of the classifier
+  weights = Weights(name, name, source=LOCAL, package=folder, file=file_name, **stated)
+  return _Source(weights, file, config)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,22 +195,22 @@ class TorchLibrary(ClassifierKind):
 
   @functools.cached_property
   def record(self) -> Weights:
-    """The name of the weights, and how images are prepared for them.
+    """The description of the weights: their file, and how images are prepared for them.
 
     Raises:
       InputError: the name is unknown (the nearest are listed), a package is not installed, files
         are missing, or their preparation of images cannot be reproduced.
     """
-    return self._source.entry
+    return self._source.weights
 
   @functools.cached_property
   def _source(self) -> _Source:
-    """The files and descriptions of the network, with the config's normalisation if it has one."""
+    """The source of the network; the setting `mean` replaces the stated normalisation."""
     source = _read_source(self.name, self.weights)
     if not self.mean:
       return source
-    entry = dataclasses.replace(source.entry, mean=self.mean, std=self.std)
-    return dataclasses.replace(source, entry=entry)
+    weights = dataclasses.replace(source.weights, mean=self.mean, std=self.std)
+    return dataclasses.replace(source, weights=weights)
 
   @property
   def needs_mean(self) -> bool:
@@ -233,7 +234,7 @@ class TorchLibrary(ClassifierKind):
         linear map and the config has no probe.
     """
     source, data_classes = self._source, images.class_names
-    entry, side = source.entry, source.entry.input_size
+    weights, side = source.weights, source.weights.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
     is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
     imagenet_classes = label_space.get(label_space.IMAGENET).class_names
@@ -247,12 +248,12 @@ class TorchLibrary(ClassifierKind):
       except Exception as error:  # libraries fail in their own ways; the cause is quoted
         reason = (str(error).splitlines() or [''])[0]
         raise InputError(
-          f'{self.name} cannot be built with {entry.file or "random weights"} for images {shape}: '
-          f'{type(error).__name__}: {reason}'
+          f'{self.name} cannot be built with {weights.file or "random weights"} for images '
+          f'{shape}: {type(error).__name__}: {reason}'
         ) from error
     if built.is_headless and not self.probe:
       raise InputError(
-        f'{self.name}: {entry.file or "its record"} has no last linear map, so it gives features '
+        f'{self.name}: {weights.file or "its record"} has no last linear map, so it gives features '
         f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
       )
     names, aliases = self._class_names(built, data_classes)
@@ -260,9 +261,9 @@ class TorchLibrary(ClassifierKind):
     facts = {
       'architecture': self.name,
       'library': f'{package.__name__} {package.__version__}',
-      'weights': entry.file or f'random, seed {self.seed}',
-      'preprocessing': entry.preprocessing,
-      'licence': entry.licence,
+      'weights': weights.file or f'random, seed {self.seed}',
+      'preprocessing': weights.preprocessing,
+      'licence': weights.licence,
       **({'input_filter': self.input_filter.describe()} if self.input_filter else {}),
     }
     classifier = Classifier.from_torch(
@@ -270,8 +271,8 @@ class TorchLibrary(ClassifierKind):
       shape,
       names,
       name=label,
-      mean=entry.mean,
-      std=entry.std,
+      mean=weights.mean,
+      std=weights.std,
       head=built.head,
       provenance=facts,
       input_filter=self.input_filter,
@@ -316,29 +317,28 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
     input_shape: height, width and channels of the images.
     classes: the number of outputs if weights are random; otherwise the file decides.
   """
-  timm = _import_with_torch('timm', source.entry.name)
-  facts, file = source.facts, source.file
-  base, _, _ = source.entry.name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
-  heads = facts.get('classifier') or ''  # timm's name of the last linear map, or several names
+  name, config, file = source.weights.name, source.config, source.file
+  timm = _import_with_torch('timm', name)
+  base, _, _ = name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
+  heads = config.get('classifier') or ''  # timm's name of the last linear map, or several names
   head = heads if isinstance(heads, str) else heads[0]  # distilled networks have several
   if ours := catalog.of_timm_name(base):
-    logging.info('%s runs in PyTorch; %s is the same network in JAX', source.entry.name, ours)
-  if file and file.suffix == NPZ_SUFFIX:
-    classes = facts['num_classes']
+    logging.info('%s runs in PyTorch; %s is the same network in JAX', name, ours)
+  if file and file.suffix == NPZ_SUFFIX:  # its arrays have other names than timm's
+    classes = config['num_classes']
   elif file:
-    # the number of outputs is the length of the head's arrays, 0 if the file has no head
-    arrays, weight = read_arrays(file), f'{head}.weight'
-    classes = len(arrays.get(f'{head}.bias', arrays.get(weight, ())))
-  size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
-  stored = {'file': str(file), 'num_classes': classes} if file else None
-  # the second argument is `pretrained`: weights are read from the file
+    # the bias or the weight of the last linear map has a row for each output; 0 without both
+    arrays, weight_name = read_arrays(file), f'{head}.weight'
+    classes = len(arrays.get(f'{head}.bias', arrays.get(weight_name, ())))
+  size = {'img_size': input_shape[:2]} if config.get('fixed_input_size') else {}
+  overlay = {'file': str(file), 'num_classes': classes} if file else None
   module = timm.create_model(
-    base, bool(file), pretrained_cfg_overlay=stored, num_classes=classes, **size
+    base, pretrained=bool(file), pretrained_cfg_overlay=overlay, num_classes=classes, **size
   )
-  names = preprocessing.class_names(facts)
+  names = preprocessing.class_names(config)
   # the name of a set of classes other than ImageNet-1k, such as 'imagenet-12k'; None if unknown
-  subset = timm.data.infer_imagenet_subset(facts) if not names and classes != 1000 else None
-  if subset and classes == facts.get('num_classes'):
+  subset = timm.data.infer_imagenet_subset(config) if not names and classes != 1000 else None
+  if subset and classes == config.get('num_classes'):
     names = tuple(timm.data.ImageNetInfo(subset).label_names())
   is_headless = not classes  # the network then returns features
   outputs = classes or getattr(module, 'head_hidden_size', module.num_features)
@@ -358,7 +358,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   """
   import torch
 
-  transformers = _import_with_torch('transformers', source.entry.name)
+  transformers = _import_with_torch('transformers', source.weights.name)
 
   class Logits(torch.nn.Module):
     """A model of transformers that returns only the tensor of logits."""
@@ -370,17 +370,17 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
     def forward(self, images: torch.Tensor) -> torch.Tensor:
       return self.model(pixel_values=images).logits
 
-  file = source.file
   # without the dtype of the file: networks compute in float32
-  facts = {k: v for k, v in source.facts.items() if k not in ('torch_dtype', 'dtype')}
+  facts = {k: v for k, v in source.config.items() if k not in ('torch_dtype', 'dtype')}
   config = transformers.AutoConfig.for_model(**facts)
-  if not file:
+  if not source.file:
     config.num_labels = classes
   model = transformers.AutoModelForImageClassification.from_config(config)
   is_headless = False
-  if file:
-    model, is_headless = _with_stored_weights(model, config, file)
-  names = preprocessing.class_names(facts) if file else ()
+  if source.file:
+    model, is_headless = _with_stored_weights(model, config, source.file)
+  names = preprocessing.class_names(facts) if source.file else ()
+  # some models give their last linear map another name, which is not known
   head = 'model.classifier' if 'classifier' in dict(model.named_children()) else ''
   return _Built(Logits(model).eval(), head, config.num_labels, names, is_headless)
 

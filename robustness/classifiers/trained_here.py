@@ -60,7 +60,7 @@ class TrainedHere(Network):
 
   @property
   def resamples_positions(self) -> bool:
-    """Whether the training begins with position embeddings that may have to be resampled."""
+    """Whether `initial_weights` have position embeddings, made for images of one size."""
     return self.initial_network is not None and self.has_positions
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
@@ -96,37 +96,37 @@ class TrainedHere(Network):
     The classifier has the classes of the training images. Logs a warning if the training of the
     initial weights is unfinished or their normalisation is assumed.
     """
-    initial = self.initial(images.shape)
+    initial = self.read_initial_weights(images.shape)
     if self.initial_network and initial:
       self.initial_network.warn(label, initial)
     shapes = self.architecture.variables(len(images.class_names), images.shape)
     planned = self.weights_of_training(shapes, images, initial, facts={})
-    return self.with_shapes(label, planned, precision)
+    return self.traced_classifier(label, planned, precision)
 
-  def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
+  def read_initial_weights(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
     """Returns the weights that the training begins with, for images of a shape [H, W, C].
 
     They are read once. None stands for weights that are drawn at random.
     """
-    if self.initial_network and image_shape not in self._initial:
-      self._initial[image_shape] = self.initial_network.read(image_shape)
-    return self._initial.get(image_shape)
+    if self.initial_network and image_shape not in self._weights_by_shape:
+      self._weights_by_shape[image_shape] = self.initial_network.read(image_shape)
+    return self._weights_by_shape.get(image_shape)
 
   @functools.cached_property
-  def _initial(self) -> dict[tuple[int, int, int], NetworkWeights]:
-    """Cache of `initial` by the shape of images."""
+  def _weights_by_shape(self) -> dict[tuple[int, int, int], NetworkWeights]:
+    """Cache of `read_initial_weights`: {shape of images: weights}."""
     return {}
 
   def weights_of_training(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
-    """Returns the weights of this network with its class names, normalisation and facts.
+    """Returns `variables` with the class names, normalisation and provenance of this training.
 
     Args:
       variables: the arrays after the training, or their shapes if it is still to come.
-      images: the images of the training.
-      initial: the weights that the training begins with, from which the normalisation of images is
-        taken. None if it begins with random weights; the normalisation is then the architecture's.
+      images: the training images, which decide class names and image size.
+      initial: the weights that the training begins with, which decide the normalisation of images.
+        None if it begins with random weights; the architecture then decides.
       facts: further values about the training for results, such as its last step; {} before it.
     """
     normalisation = initial or self.architecture

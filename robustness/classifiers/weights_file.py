@@ -25,7 +25,7 @@ class WeightsFile(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section has `weights`; kinds that are no fallback are asked first."""
+    """Returns whether the section has `weights`."""
     return bool(section.weights)
 
   @property
@@ -44,14 +44,14 @@ class WeightsFile(StoredNetwork):
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
-    """The file with the weights. That of a published name is downloaded.
+    """The file with the weights, which is downloaded if `weights` are the name of published ones.
 
     Raises:
       InputError: `weights` is written like 'torchvision:resnet50.IMAGENET1K_V1', but is neither a
         published name nor a file. Other missing files raise when they are read.
     """
     path = expanded(self.weights)
-    if self.record and not path.is_file():  # published weights, which the record describes
+    if self.record and not path.is_file():  # a published name, or a folder with a weights file
       return hub.fetch(self.record)
     if ':' in self.weights and not path.exists():  # written like a published name
       valid = nearest(self.weights, catalog.WEIGHTS)
@@ -75,27 +75,26 @@ class WeightsFile(StoredNetwork):
     """
     candidates = self._possible_classes(images.class_names)
     names = candidates[0]
-    # whether the file decides how many outputs there are, and which list of names fits
-    is_count_open = self.probe is not None or len(candidates) > 1 or not names
     shape = images.shape if images.has_set_size else self._input_shape
-    loaded = self._read(shape, None if is_count_open else len(names))
-    if is_count_open:
-      variables = loaded.variables
-      if self.probe:
-        variables = weights.with_head(self.architecture, variables, loaded.input_shape)
-      elif 'head' not in variables['params']:
+    # `_read` checks the number of outputs if only one is possible
+    is_known = self.probe is None and len(candidates) == 1 and bool(names)
+    loaded = self._read(shape, len(names) if is_known else None)
+    variables = loaded.variables
+    if self.probe:
+      variables = weights.with_head(self.architecture, variables, loaded.input_shape)
+    if not is_known:
+      if 'head' not in variables['params']:
         raise InputError(
           f'{self.fetched.path} has no last linear map, so it gives features and no classes: set '
           f"{KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
         )
       # the last axis of every array of the last layer is the axis of the outputs
-      count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      # the first list with a name for each output, or else '0', '1', ...
-      fitting = [classes for classes in candidates if len(classes) == count]
-      names = fitting[0] if fitting else tuple(map(str, range(count)))
-      loaded = dataclasses.replace(loaded, variables=variables)
+      num_outputs = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
+      numbers = tuple(map(str, range(num_outputs)))
+      names = next((names for names in candidates if len(names) == num_outputs), numbers)
     self.warn(label, loaded)
-    return self.classifier(label, dataclasses.replace(loaded, class_names=names), precision)
+    named = dataclasses.replace(loaded, variables=variables, class_names=names)
+    return self.classifier(label, named, precision)
 
   @property
   def _input_shape(self) -> tuple[int, int, int]:
@@ -106,11 +105,11 @@ class WeightsFile(StoredNetwork):
     return height, width, channels
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Returns lists of class names; `load` takes the first with as many names as there are outputs.
+    """Returns the lists of class names that the outputs may have, the most likely list first.
 
-    There is one list: the one that the file states, else ImageNet's classes if they include the
-    data's classes, else the data's classes. In the last case ImageNet's classes are a second list
-    if the classifier's setting `label_space` projects predictions onto another label space.
+    If the file states no class names, its classes are ImageNet's if `data_classes` are WordNet
+    identifiers of ImageNet, and otherwise `data_classes`. The setting `label_space` adds ImageNet's
+    classes as a second list, because predictions are projected from these.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:
@@ -135,7 +134,7 @@ class WeightsFile(StoredNetwork):
     )
     record, project = self.record, notes.get('normalised_as', '')
     facts: Facts = {'weights': path.name}
-    normalisation: Weights | Architecture | Scheme | WeightsFile  # an object with `mean` and `std`
+    normalisation: Weights | Architecture | Scheme | WeightsFile  # `mean` and `std` are its fields
     if record:
       normalisation = record
       facts = {'weights': record.name, 'file': path.name, 'revision': revision}

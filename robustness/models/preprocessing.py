@@ -67,7 +67,7 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
         fields = {**_check_fields(_fields_of_metadata(record)), 'record': 'its metadata'}
         return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
-  records = {name: _read(folder / name) for name in _READERS}
+  records = {name: read_if_present(folder / name) for name in _READERS}
   for name, read in _READERS.items():
     facts = records[name]
     is_of_transformers = name == CONFIG_FILE and 'pretrained_cfg' not in facts  # and no record
@@ -153,7 +153,7 @@ def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
     return _check_fields(read(record or _DEFAULTS))
 
 
-def _read(file: pathlib.Path) -> Facts:
+def read_if_present(file: pathlib.Path) -> Facts:
   """Returns the content of a JSON file, or {} if the file is missing."""
   return json_files.read(file) if file.is_file() else {}
 

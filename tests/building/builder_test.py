@@ -238,7 +238,7 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architect
       assert tunings.checked_classifiers
   assuming = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
   assert assuming == ['usual', 'begun']
-  initial = [recipe.initial((28, 28, 1)) for recipe in tunings.to_train().values()]
+  initial = [recipe.read_initial_weights((28, 28, 1)) for recipe in tunings.to_train().values()]
   assert [classifier and classifier.mean for classifier in initial] == [(-0.5,), usual.mean]
   facts = [classifier.provenance for classifier in (stated, assumed)]
   assert [f['preprocessing']['mean'] for f in facts] == [[-0.5], list(usual.mean)]

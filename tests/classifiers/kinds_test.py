@@ -71,7 +71,7 @@ def test_a_new_file_adds_a_kind_for_evaluation_and_training(tmp_path):
   start = {'name': 'small_cnn', 'train': True, 'initial_weights': 'constant:3'}
   kind = experiment.from_config({**config, 'classifier': start}).classifiers['small_cnn']
   assert isinstance(kind, TrainedHere)
-  initial = kind.initial((28, 28, 1))
+  initial = kind.read_initial_weights((28, 28, 1))
   assert initial is not None and initial.name == 'constant:3'
 
 
