@@ -3,8 +3,11 @@
 A stream is the sequence of images that the classifier adapts to: the rows of one view, or of one
 stored corruption and severity. It is one shard of records. Its rows are shown in a random order,
 which depends on seed, study and example ids only, in batches of the adaptation's size, on one
-device. Classes come one after the other with `order='label_shift'`. Records store the rows in the
-usual order.
+device. Records store the rows in the usual order.
+
+With `order='label_shift'` a stream shows one class after the other. Some adaptations first observe
+clean images, such as EATA for its Fisher information, and these must be of all classes. The batches
+of a stream are then preceded by warm-up batches, which have the same rows in a random order.
 """
 
 import dataclasses
@@ -73,7 +76,7 @@ class AdaptingEvaluator(Evaluator):
     return Layout(num_rows, len(self.views), block_rows=self.stream_rows, chunk_views=1)
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the number of rows in a batch, at most the rows of a stream."""
+    """Returns the number of rows in a batch: the adaptation's batch size, or a shorter stream."""
     return min(self._adaptation.batch_size, layout.block_rows)
 
   def shards(
@@ -81,9 +84,10 @@ class AdaptingEvaluator(Evaluator):
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (number of the row block, number of the view chunk, shard) for the shards in `table`.
 
-    `table` is {block: chunks}; None yields all shards. If the classifier is never reset between
-    streams, its state depends on all earlier streams. All shards are then computed in order, up to
-    the last one of the table, and only the shards of the table are yielded.
+    `table` is {number of the block: numbers of its chunks}; None yields all shards. If the
+    classifier is never reset between streams, its state depends on all earlier streams. All shards
+    are then computed in order, up to the last one of the table, and only the shards of the table
+    are yielded.
     """
     if not table or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
@@ -97,9 +101,10 @@ class AdaptingEvaluator(Evaluator):
         break
 
   def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
-    """See `Evaluator.trace`; it also traces the adaptation to a batch of as many rows as it takes.
+    """Traces how one batch of the adaptation's batch size is predicted and adapted to, for `check`.
 
-    Zeros stand for the weights of a classifier that is still to be trained.
+    For the arguments see `Evaluator.trace`. Only names, shapes and types of `batch` are used. Zeros
+    stand for the weights of a classifier that is still to be trained.
     """
     network, adaptation = self._network, self._adaptation
     num_rows = self.step_rows(self.layout(self.stream_rows))
@@ -110,7 +115,7 @@ class AdaptingEvaluator(Evaluator):
     state = adaptation.begin(weights, network.linen_layers(), network.num_classes)
 
     def adapt(variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
-      """Returns what is recorded of the batch, and the state after it."""
+      """Returns the recorded fields of the batch, and the adaptation's state after it."""
       if adaptation.num_clean_images:
         state = self._observe_stored(variables, state, batch, chunk)
       return self._adapt(variables, state, batch, chunk)
@@ -121,25 +126,26 @@ class AdaptingEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Predicts a stream of batches in one view, and adapts to each batch in turn.
+    """Predicts the batches of a stream in one view, and adapts to each batch in turn.
 
     The adaptation starts again from its initial state, with the trained weights, at every batch if
     it is episodic, at every stream if it is not continual, and otherwise only once.
 
     Args:
       variables: the classifier's weights on the devices.
-      step_batches: the batches of the stream, after those of mixed classes, see `_step_batches`.
+      step_batches: the batches of the stream, preceded by any warm-up batches (`_step_batches`).
       views: id and parameters of the view, with an axis of length 1.
       state: (initial state, state after the previous stream); None before the first stream.
 
     Returns:
-      The recorded fields of each batch, {field: [rows, 1, ...]}, and the pair for the next stream.
+      The recorded fields of each batch of the stream, {field: [rows, 1, ...]}; and (initial state,
+      state after this stream), to be passed as `state` for the next stream.
     """
     views = self.parallel.replicate(views)
-    # `_step_batches` yields the mixed batches first, no more than the stream itself has
-    num_mixed = min(self._num_mixed(step_batches[0]['mask'].size), len(step_batches) // 2)
-    mixed, stream = step_batches[:num_mixed], step_batches[num_mixed:]
-    initial, state = state or (self._initial(variables, mixed or stream, views), None)
+    # there are no more warm-up batches than batches in the stream, thus at most half of all batches
+    num_warm_up = min(self._num_warm_up(step_batches[0]['mask'].size), len(step_batches) // 2)
+    warm_up, stream = step_batches[:num_warm_up], step_batches[num_warm_up:]
+    initial, state = state or (self._initial(variables, warm_up or stream, views), None)
     outputs, adaptation = [], self._adaptation
     for number, batch in enumerate(stream):
       is_new_stream = number == 0 and not adaptation.is_continual
@@ -150,19 +156,20 @@ class AdaptingEvaluator(Evaluator):
     return outputs, (initial, state)
 
   def _initial(self, variables: PyTree, batches: Sequence[Arrays], views: PyTree) -> PyTree:
-    """Returns the state of the adaptation before the first batch, on the device.
+    """Returns the state of the adaptation before it adapts to the first batch, on the device.
 
-    An adaptation with `num_clean_images` first observes at least this number of stored images, in
-    whole batches.
+    An adaptation with `num_clean_images`, such as EATA, first observes about this number of images
+    without predicting them: one batch after another until it has seen that number.
 
     Args:
       variables: the classifier's trained weights.
-      batches: batches with classes mixed, as many as there are or as it observes.
+      batches: batches of stored images of all classes; fewer than needed are all observed.
       views: id and parameters of the only view, with a first axis of length 1.
     """
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
-    state, num_observed = self.parallel.replicate(state), 0
+    state = self.parallel.replicate(state)
+    num_observed = 0
     for batch in batches:
       if num_observed < adaptation.num_clean_images:
         state = self.observation(variables, state, batch, views)
@@ -171,14 +178,14 @@ class AdaptingEvaluator(Evaluator):
 
   @functools.cached_property
   def observation(self) -> Compiled:
-    """The compiled step that observes stored images, `_observe_stored`.
+    """The compiled `_observe_stored`, which shows clean images to the adaptation.
 
     It is (variables, state, batch, chunk of one view) -> state.
     """
     return self.parallel.compile(self._observe_stored, _PLACEMENT, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
-    """Returns the adaptation's state after it has observed a batch of stored images.
+    """Returns the state of the adaptation after `Adaptation.observe` saw a batch of stored images.
 
     Args:
       variables: the classifier's weights.
@@ -242,14 +249,14 @@ class AdaptingEvaluator(Evaluator):
     fields = {**measured, **self._predictions(batch, logits, outputs, clean={})}
     return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
 
-  def _num_mixed(self, batch_rows: int) -> int:
-    """Returns how many batches of mixed classes precede a stream, for batches of `batch_rows` rows.
+  def _num_warm_up(self, batch_rows: int) -> int:
+    """Returns the number of batches of `batch_rows` rows that hold the adaptation's clean images.
 
-    There are none if the stream itself has a random order. If it shows class after class, the
-    adaptation first observes `num_clean_images` of all classes.
+    It is 0 if the stream has a random order: its first batches are then of all classes, and the
+    adaptation observes these.
     """
-    is_mixed = self._adaptation.order == 'random'
-    return 0 if is_mixed else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up
+    is_random = self._adaptation.order == 'random'
+    return 0 if is_random else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up
 
   def _checked(self, result: Result, num_rows: int) -> Result:
     """Returns what the adaptation returned for a batch of `num_rows` rows, with logits float32.
@@ -281,33 +288,32 @@ class AdaptingEvaluator(Evaluator):
     key = jax.random.fold_in(self.key, ORDER)
 
     def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:
-      """Returns 32 random bits for each of the first n `numbers`, uint32 [n]; the rest are padding.
-
-      The bits depend on `key` and the number.
-      """
-      keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers[:num_rows]))
+      """Returns 32 random bits for each of n numbers, uint32 [n], equal for equal numbers."""
+      keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers))
       return np.asarray(jax.vmap(jax.random.bits)(keys))
 
-    sort_keys = [bits(key, batch['example_id'])]
+    sort_keys = [bits(key, batch['example_id'][:num_rows])]  # without padding
     if order == 'label_shift':
-      first_label = batch['label'].reshape(len(batch['label']), -1)[:, 0]
+      first_label = batch['label'].reshape(len(batch['label']), -1)[:num_rows, 0]
       class_bits = bits(jax.random.fold_in(key, CLASSES), first_label)  # equal within a class
-      sort_keys += [first_label[:num_rows], class_bits]
+      sort_keys += [first_label, class_bits]
     # `lexsort` sorts by its last key, and equal values by the key before: by the random bits of the
     # class, by the class (two may have the same bits), by the random bits of the row
     return np.lexsort(sort_keys)
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the batches of a stream, with rows in the order in which they are shown.
+    """Yields the batches of a stream, in the order in which they are shown.
 
-    With the order 'label_shift', class after class, batches in a random order come first: as many
-    as the adaptation observes before it predicts (`_num_mixed`), or fewer if the stream is shorter.
+    Warm-up batches of clean images, which the adaptation only observes, come first if the stream
+    shows class after class: the first `_num_warm_up` batches, or all, of the same rows in a random
+    order.
     """
-    in_order = functools.partial(super()._step_batches, layout)
-    if num_mixed := self._num_mixed(self.step_rows(layout)):
-      mixed = _reordered(batch, self._order(layout, batch, 'random'))
-      yield from itertools.islice(in_order(mixed), num_mixed)
-    yield from in_order(_reordered(batch, self._order(layout, batch, self._adaptation.order)))
+    if num_warm_up := self._num_warm_up(self.step_rows(layout)):
+      random_order = self._order(layout, batch, 'random')
+      shuffled = super()._step_batches(layout, _reordered(batch, random_order))
+      yield from itertools.islice(shuffled, num_warm_up)
+    order = self._order(layout, batch, self._adaptation.order)
+    yield from super()._step_batches(layout, _reordered(batch, order))
 
   def _collect(
     self,

@@ -64,18 +64,17 @@ def findings(
   for evaluation in evaluations:
     label, records = evaluation.label, evaluation.records
     names = in_words(records.identity.get('classes', ()))
-    table = study.by_row(records, image_shape)
-    row_tally = Tally.of(records.shards(), records.column('label'), table)
+    views_of_rows = study.by_row(records, image_shape)
+    row_tally = Tally.of(records.shards(), records.column('label'), views_of_rows)
     by_image, views = study.by_image(records, image_shape)
     image_tally = row_tally
-    if by_image is not records:
+    if by_image is not records:  # several rows are versions of one image
       image_tally = Tally.of(by_image.shards(), by_image.column('label'), views)
     accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
     class_lines += most_affected(label, image_tally, names, views.names)
     damaged = most_damaged(row_tally)
-    image_lines += [
-      [label, *line] for line in _image_lines(records, table, row_tally, damaged, names)
-    ]
+    lines = _image_lines(records, views_of_rows, row_tally, damaged, names)
+    image_lines += [[label, *line] for line in lines]
     rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
   columns = list(class_lines[0]) if class_lines else []  # the keys of a line
   tables = {
@@ -170,31 +169,32 @@ def class_accuracies(
     confidence: confidence level of the intervals.
     units: int [N], equal for images that depend on one another; None if all are independent.
   """
-  for number, members in _images_by_class(tally):
-    facets, num_views = {'class': class_name(number, names)}, tally.num_views[members]
-    # (quantity, share of the views in which each image is right, number of views of each image)
-    accuracies = [(ACCURACY, 1 - tally.num_wrong[members] / num_views, num_views)]
+  for number, images in _images_by_class(tally):
+    facets, num_views = {'class': class_name(number, names)}, tally.num_views[images]
+    right_shares = 1 - tally.num_wrong[images] / num_views  # of the views of each image
+    # (quantity, share of views in which each image is right, number of views of each image)
+    accuracies = [(ACCURACY, right_shares, num_views)]
     if tally.clean is not None:
-      shares_when_clean = tally.clean[members].astype(float)  # 0 or 1, as there is one such view
-      accuracies.append((CLEAN_ACCURACY, shares_when_clean, np.ones(len(members))))
-    # number of the unit of each image, 0, 1, ...
-    _, unit = np.unique(members if units is None else units[members], return_inverse=True)
-    num_images_of_unit = np.bincount(unit).astype(float)
+      is_right = tally.clean[images].astype(float)  # in one view, so that a share is 0 or 1
+      accuracies.append((CLEAN_ACCURACY, is_right, np.ones(len(images))))
+    # index of the unit of each image, 0, 1, ...
+    _, unit = np.unique(images if units is None else units[images], return_inverse=True)
+    images_per_unit = np.bincount(unit).astype(float)
     for quantity, shares, num_trials in accuracies:
-      total = np.bincount(unit, shares)  # sum of the shares of the images of each unit
-      sums = Sums(total, num_images_of_unit, n=len(members), trials=float(num_trials.sum()))
-      share = share_in_clusters(sums, confidence)
-      yield estimate_row(label, '', quantity, facets, share, confidence)
+      total_per_unit = np.bincount(unit, shares)
+      sums = Sums(total_per_unit, images_per_unit, len(images), trials=float(num_trials.sum()))
+      mean_share = share_in_clusters(sums, confidence)
+      yield estimate_row(label, '', quantity, facets, mean_share, confidence)
 
 
 def most_affected(
   label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
 ) -> list[dict[str, object]]:
-  """Returns lines {column: value} of the table of the most affected classes.
+  """Returns lines {column: value} of the table of the `MOST_CLASSES` most affected classes.
 
-  These are the `MOST_CLASSES` classes that lose most accuracy relative to the clean view, or the
-  least accurate ones if there is no clean view. A line names the view in which the
-  class has the lowest accuracy, if there are several views besides the clean one.
+  They are the classes that lose most accuracy relative to the clean view, or the least accurate
+  ones if there is no clean view. If there are several other views, a line names the one in which
+  the class has the lowest accuracy.
 
   Args:
     label: label of the classifier.
@@ -203,22 +203,21 @@ def most_affected(
     views: names of the views.
   """
   lines, sort_values = [], []
-  num_counted_views = len(views) - (tally.clean is not None)
-  for number, members in _images_by_class(tally):
-    accuracy = float((1 - tally.num_wrong[members] / tally.num_views[members]).mean())
-    name, images = class_name(number, names), len(members)
-    line: dict[str, object] = {'classifier': label, 'class': name, 'images': images}
+  num_views_but_clean = len(views) - (tally.clean is not None)
+  for number, images in _images_by_class(tally):
+    num_wrong, num_views = tally.num_wrong[images], tally.num_views[images]
+    accuracy, name = float((1 - num_wrong / num_views).mean()), class_name(number, names)
+    line: dict[str, object] = {'classifier': label, 'class': name, 'images': len(images)}
     if tally.clean is None:
       line['accuracy'] = accuracy
       sort_values.append(accuracy)
     else:
-      clean = float(tally.clean[members].mean())
+      clean = float(tally.clean[images].mean())
       lost = round(clean - accuracy, 9) + 0.0  # without rounding errors; + 0.0 makes 0.0 of −0.0
       line |= {'accuracy when clean': clean, 'accuracy lost': lost}
       sort_values.append(-lost)
-    line['views wrong'] = int(tally.num_wrong[members].sum())
-    line['of'] = int(tally.num_views[members].sum())
-    if num_counted_views > 1:
+    line |= {'views wrong': int(num_wrong.sum()), 'of': int(num_views.sum())}
+    if num_views_but_clean > 1:
       line['least accurate in'] = _least_accurate_view(tally, number, views)
     line['most often taken for'], line['times'] = 'none', 0
     mistakes = tally.mistakes[tally.mistakes[:, 0] == number]  # label, prediction, times

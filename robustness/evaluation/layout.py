@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 SHARD_IMAGES, HOST_SHARD_IMAGES = 32768, 1024
 """Images of 32 × 32 pixels in a shard by default, and in a shard of a network that runs outside of
-JAX: it may be slow, and progress is shown and work saved only after whole shards."""
+JAX, which may be slow: progress is shown and work saved only after whole shards."""
 MAX_DEFAULT_SHARDS = 4096
 """Most files of a table of records with the default sizes of shards."""
 STAGED_ROWS = 128
-"""Most rows of a shard of views with `stages`, such as AutoAttack. A killed run loses the shard of
-these views that it is in; fewer rows would not fill a tile of `in_turn` on an accelerator."""
+"""Most rows of a shard of views with `Views.stages`, such as AutoAttack. A killed run loses the
+shard that it computes, which takes long; fewer rows would use an accelerator badly."""
 LARGE_IMAGE_PIXELS = 128**2
 """Smallest number of pixels of an image for which a batch exceeds the cache of a CPU core."""
 
@@ -101,41 +101,39 @@ def default_layout(
   batch_size: int = 0,
   views_per_step: int = 0,
 ) -> Layout:
-  """Returns the layout of a table of `num_rows` rows × `num_views` views.
+  """Returns how a table of `num_rows` rows × `num_views` views is cut into shards, one file each.
 
   Args:
     num_rows: number of rows of the table.
     num_views: number of views of the table.
-    pixels: height × width of a shown image.
-    is_staged: whether the views have `stages`.
+    pixels: height × width of the images that the network takes.
+    is_staged: whether the views are slow and computed in steps (`Views.stages`), as AutoAttack.
     is_on_host: whether the network runs outside of JAX.
-    batch_size: rows of a shard. 0 selects at most 64 for large images; for other images, at most
-      512, or `STAGED_ROWS` if the views have `stages`.
-    views_per_step: views of a shard; 0 takes enough for about `SHARD_IMAGES` images of 32 × 32
-      pixels, or for the same number of pixels in larger images, and for `HOST_SHARD_IMAGES` if
-      the network runs outside of JAX. Shards are larger if there would be more than
-      `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
+    batch_size: rows of a shard. 0 chooses: at most 64 for large images (`LARGE_IMAGE_PIXELS`), else
+      at most 512, or `STAGED_ROWS` with `is_staged`.
+    views_per_step: views of a shard. 0 chooses: a shard then has about as many pixels as
+      `SHARD_IMAGES` images of 32 × 32, or as `HOST_SHARD_IMAGES` with `is_on_host`. It has more if
+      there would otherwise be over `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
   """
   max_rows, row_multiple = (STAGED_ROWS if is_staged else 512), 1
   if pixels >= LARGE_IMAGE_PIXELS:
     # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
     max_rows, row_multiple = 64, 8
   block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
-  images_of_32 = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # of 32 × 32 pixels
-  images = images_of_32 * 32**2 // max(32**2, pixels)  # the same number of pixels in larger images
-  # with fewer images in a shard there would be more than `MAX_DEFAULT_SHARDS` shards
-  min_images = num_rows * num_views // MAX_DEFAULT_SHARDS
-  max_views = max(1, max(images, min_images) // block_rows)
+  small_images = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # images of 32 × 32 pixels
+  shard_images = small_images * 32**2 // max(32**2, pixels)  # with the same number of pixels
+  min_shard_images = num_rows * num_views // MAX_DEFAULT_SHARDS
+  max_views = max(shard_images, min_shard_images) // block_rows
   chunk_views = views_per_step or even_part_size(num_views, max_views)
   return Layout(num_rows, num_views, block_rows, min(chunk_views, num_views))
 
 
 def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
-  """Returns the size of the parts if `total` rows or views are cut into parts of equal size.
+  """Returns the size of the parts if `total` rows or views are cut into equal parts.
 
   There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 are two
   parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
-  8 it is 56, and the last part has 44 rows.
+  8 it is 56, and the last part has 44 rows. `largest` = 0 counts as 1.
   """
   num_parts = -(-total // max(1, largest))  # rounded up, as is the size
   return -(-total // (num_parts * multiple)) * multiple

@@ -6,15 +6,12 @@ devices. A total is therefore a sum of integers: each value is rounded to a mult
 the two sums exactly as float64.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.evaluation.records import MAX_TIE_RANK, TIE_RANKS, TOTAL
-from robustness.evaluation.views import Observe, Views
+from robustness.evaluation.records import MAX_TIE_RANK, TIE_RANKS
 
 FINITE = 'finite'
 """Field of a prediction, bool [B]: whether the logits have no NaN and no +inf."""
@@ -26,37 +23,6 @@ LARGEST = 2.0**11
 """Upper bound, excluded, of values that are summed: value / `RESOLUTION` must fit int32."""
 MAX_ROWS_PER_DEVICE = 2**15
 """Largest number of rows for which int32 sums of the lower 16 bits do not overflow."""
-
-
-def observe(
-  views: Views, rows: Mapping[str, jax.Array], images: jax.Array, arguments: tuple[object, ...]
-) -> dict[str, jax.Array]:
-  """Applies the functions `measure` and `total` of views to the rows of one device in one view.
-
-  Args:
-    views: the views of the study, with functions `(row, image, *arguments) -> {name: value}`.
-    rows: columns of the stored rows, [B, ...].
-    images: the rows in the view, [B, H, W, C].
-    arguments: the arguments of these functions after `row` and `image`: the parameters of the view
-      and, if the views use the classifier, the function from images to logits.
-
-  Returns:
-    `measure/<name>` [B, ...] for the values of `measure`, and `total/<name>` int32 [1, 3, ...] for
-    the sums of the values of `total` over the rows, in the integers of `split_sum`.
-  """
-
-  def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
-    """Returns what a function of one row returns for all rows, {name: [B, ...]}; {} for None."""
-    if function is None:
-      return {}
-    return jax.vmap(lambda row, image: function(row, image, *arguments))(dict(rows), images)
-
-  totals = by_row(views.total)
-  measures = by_row(views.measure)
-  return {
-    **{f'{MEASURE}{name}': values for name, values in measures.items()},
-    **{f'{TOTAL}{name}': split_sum(values, rows['mask']) for name, values in totals.items()},
-  }
 
 
 def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:

@@ -158,23 +158,23 @@ class Recorded:
 
     For sequential evaluations the outcomes also state which rows were shown in which views.
     """
-    rounds = {e.label: e.rounds for e in self.evaluations if e.rounds}
-    if not rounds:
+    sequential = {e.label: e.rounds for e in self.evaluations if e.rounds}
+    if not sequential:
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
       return Outcomes(values, self.views, clusters=self.clusters, statistic=statistic)
-    # the rows of all rounds, of the classifier with the most rounds
-    num_rows = max(sum(r.layout.num_rows for r in records.rounds) for records in rounds.values())
+    # a classifier may have fewer rounds than another, and all get the same number of rows
+    num_rows = max(int(records.shown.max()) for records in sequential.values())
     values, is_shown = {}, {}
-    for label, records in rounds.items():
+    for label, records in sequential.items():
       values[label], is_shown[label] = _values_of_rounds(records, statistic, num_rows)
-    design = next(iter(rounds.values())).design  # all classifiers have the same design
+    design = next(iter(sequential.values())).design  # the same for all classifiers
     return Outcomes(values, self.views, is_shown, design=design, statistic=statistic)
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns the number of the original image that each row is a version of, such as a corruption.
+  """Returns a number for each row, [N], equal for rows that are versions of the same image.
 
-  The numbers are [N]; None if no two rows are versions of the same image.
+  The rows may be corruptions of an image, for example. None if no two rows are versions of one.
   """
   if BASE not in records.read(0, 0).arrays:  # the column with these numbers
     return None

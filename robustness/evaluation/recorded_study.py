@@ -34,9 +34,9 @@ class RecordedStudy(Study):
 
   Attributes:
     name: the name of the study in the results.
-    stated: name, settings and facts of the study in the results (`Study.describe`).
-    recorded: the settings and facts that decide what records hold (`Study.recording`), as the
-      records state them.
+    stated: what results.json states of the study: its name, settings and facts (`Study.describe`).
+    recorded: what the header of the records states of it: the settings and facts that change
+      records (`Study.recording`).
     half_width: half width of the interval of the error, as a fraction, at which a view needed no
       more rows; 0 if all rows were shown.
     num_views: number of views in the records; the views are called 'view 0', 'view 1', ...
@@ -54,23 +54,21 @@ class RecordedStudy(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings and facts that decide what records hold, such as severities.
-
-    They are read from the records, not from the user's file.
-    """
+    """The settings and facts that change records, such as severities, from the records' header."""
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether the results may be of records with these values of `Study.recording`.
+    """Returns whether results of this study may have been computed from certain records.
 
-    They may be if they state all of the values; they also state further ones.
+    `recorded` are the settings in the header of the records. Each must have the same value in the
+    results; settings that are in the results alone do not matter.
     """
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> Self:
-    """Returns a copy of the study for records with this identity and number of views.
+    """Returns the study with the settings and the number of views of its records.
 
-    `identity` is `RecordsReader.identity`; its value 'study' becomes `recorded`.
+    `identity` is `RecordsReader.identity`; its entry 'study' has the settings.
     """
     return dataclasses.replace(self, recorded=identity.get('study', {}), num_views=num_views)
 
@@ -127,13 +125,13 @@ def study_of_results(
 
 
 def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
-  """Returns the section `study` with a `RecordedReference` in place of each reference FILE.py:NAME.
+  """Returns the section `study` with its references FILE.py:NAME made safe: no file is run.
 
-  It has the name and digest of the file from the results, so that the file is not run. References
-  are entries of lists, such as corruptions; those of files that the results lack stay unchanged.
+  A reference in a list, such as the list of corruptions, becomes a `RecordedReference`, which has
+  the file's name and digest from the results. It is unchanged if the results lack the file.
 
   Args:
-    section: the section.
+    section: the section `study` of the config of the run.
     stated: name, settings and files of the study in the results, see `Study.describe`.
   """
   files = stated.get('files')  # {NAME: {'file': ..., 'file_sha256': ...}}
@@ -152,18 +150,21 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
 
 
 def without_facts(section: Facts) -> dict[str, PlainValue]:
-  """Returns `config.study` without the facts that workdirs of `measure` had in it in the past."""
+  """Returns the section `study` of a workdir without keys that are no settings.
+
+  Earlier versions of `measure` wrote facts about the study into this section.
+  """
   return {key: value for key, value in section.items() if key not in ('frost', 'pictures', 'files')}
 
 
 def with_current_keys(study: type[Study], section: Facts) -> Facts:
-  """Returns `config.study` in the form of this version, for a section in an earlier form.
+  """Returns a section `study` that an earlier version wrote in the form of this version.
 
   `study` is the class of the study, which defines the conversion (`Study.from_earlier`). A section
   with missing keys or values of other types is returned unchanged.
   """
   try:
-    with registry.files_refused():
+    with registry.files_refused():  # no Python file that the section names is run
       return study.from_earlier(section)
   except (KeyError, TypeError):
     return section

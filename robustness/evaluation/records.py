@@ -75,10 +75,10 @@ class Shard:
       * Columns of the rows: `example_id` [n], `label` [n] or [n, L] (padded with -1),
         `image_digest` uint32 [n], and further columns of the data, such as `severity` [n].
       * Predictions [n, v]: `prediction` int32; `probability` float32 of the true class;
-        `confidence` float32, the probability of the predicted class; and the number of classes
-        ranked before the true class, 0 if it is right, which differ for classes of equal score:
-        `rank` int32 as the prediction ranks them, `rank/first` int16 with the true class before
-        them, and `rank/last` int16 with the true class after them.
+        `confidence` float32, the probability of the predicted class; and `rank` int32, the number
+        of classes ranked before the true class, 0 if the prediction is right.
+      * The rank with another order of classes that have the same score as the true class, int16
+        [n, v]: `rank/first` with the true class before all of them, `rank/last` after all of them.
       * What the study requested, such as `layer_change/stage1` float32 [n, v] or `output/logits`
         float32 [n, v, classes].
       * `total/<name>` float64 [v, ...], sums over the n rows.
@@ -148,7 +148,7 @@ class RecordsReader(abc.ABC):
     return values
 
   def table(self, name: str) -> np.ndarray:
-    """Returns one field of all rows in all views, [N, V, ...], in memory."""
+    """Returns the values of the field `name` for all rows in all views, [N, V, ...], in memory."""
     return self.values(operator.itemgetter(name))
 
   def total(self, name: str) -> np.ndarray:
@@ -201,8 +201,8 @@ class Records(RecordsReader):
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(directory / HEADER, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header: Facts = existing or header
-    self._kept: dict[tuple[int, int], Shard] = {}  # shards by (block, chunk)
-    self._room = MAX_BYTES_KEPT
+    self._cache: dict[tuple[int, int], Shard] = {}  # the first shards read, by (block, chunk)
+    self._cache_bytes = 0
     self.identity = dict(self._header['identity'])
 
   @classmethod
@@ -249,8 +249,8 @@ class Records(RecordsReader):
     save = np.savez_compressed if compress else np.savez
     save(content, allow_pickle=False, **sealed)
     write_atomically(self.path(block, chunk), content.getvalue())
-    self._kept.clear()
-    self._room = MAX_BYTES_KEPT
+    self._cache.clear()  # it may have the content of an earlier file
+    self._cache_bytes = 0
 
   def read(self, block: int, chunk: int) -> Shard:
     """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
@@ -260,8 +260,8 @@ class Records(RecordsReader):
     Raises:
       InputError: its file is missing, damaged, altered, or from another place or other records.
     """
-    if (block, chunk) in self._kept:
-      return self._kept[block, chunk]
+    if (block, chunk) in self._cache:
+      return self._cache[block, chunk]
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
@@ -279,18 +279,18 @@ class Records(RecordsReader):
         'again: only this shard is computed again.'
       ) from error
     shard = Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
-    size = sum(array.nbytes for array in arrays.values())
-    if size <= self._room:
-      self._room -= size
-      self._kept[block, chunk] = shard
+    num_bytes = sum(array.nbytes for array in arrays.values())
+    if self._cache_bytes + num_bytes <= MAX_BYTES_KEPT:
+      self._cache[block, chunk] = shard
+      self._cache_bytes += num_bytes
     return shard
 
 
 class SelectedRows(RecordsReader):
   """Records of some rows of other records, as one block.
 
-  Two runs are compared on the rows that both have. Or rows that are stored versions of an image,
-  such as its corruptions, become the views of one row.
+  It has two uses. Two runs are compared on the rows that both have. And rows that are versions of
+  one image, as the corrupted images of ImageNet-C, become one row in several views.
   """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
@@ -341,10 +341,7 @@ class SelectedRows(RecordsReader):
 
 
 class SelectedViews(RecordsReader):
-  """Records of all rows in some of the views of other records.
-
-  All selected views are in one chunk, so that a block of rows is a single shard.
-  """
+  """Records of all rows in some of the views of other records; these views form one chunk."""
 
   def __init__(self, records: RecordsReader, views: Sequence[int]):
     """Selects the views of complete records at the positions `views`."""
@@ -354,7 +351,10 @@ class SelectedViews(RecordsReader):
     self.layout = dataclasses.replace(records.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns all selected views, the only chunk, of a block of rows, without pictures."""
+    """Returns the records of a block of rows in all selected views, without pictures.
+
+    `chunk` must be 0, as all selected views form one chunk.
+    """
     shards = [self._records.read(block, c) for c in range(self._records.layout.num_chunks)]
     arrays = {k: v for k, v in shards[0].arrays.items() if not k.startswith(PICTURE)}
     for name in filter(is_per_view, arrays):  # columns are the same in all chunks of views
@@ -370,11 +370,10 @@ def is_per_view(name: str) -> bool:
 
 
 def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
-  """Returns the header of a directory whose records can be continued with `header`, or None.
+  """Returns the header of a directory if it is equal to `header` up to `TOLERANCES`, or else None.
 
-  They can be continued if the two headers are equal up to `TOLERANCES`. The existing one is then
-  kept, because the seals of the shards contain its digest. None means that a new header may be
-  written: there is none yet, or a different one without shards.
+  An equal header stays as it is, because every shard states the digest of the header. None means
+  that a new header may be written: there is none yet, or a different one without shards.
 
   Raises:
     InputError: the directory has another format, or shards with a different header.

@@ -39,12 +39,12 @@ class SequentialRecords:
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
-    """Makes records without rounds; the next round evaluates all `num_views` views."""
+    """Starts with no finished round; the first one shall have all `num_views` views."""
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []
-    self._wrong = np.zeros(num_views, np.int64)  # number of misclassified rows of each view
     self.shown = np.zeros(num_views, np.int64)
+    self._num_wrong = np.zeros(num_views, np.int64)  # misclassified rows among those shown, by view
     self.next_views = np.arange(num_views)
 
   @classmethod
@@ -88,18 +88,18 @@ class SequentialRecords:
   def add(self, records: Records) -> None:
     """Adds the complete records of the next round, and determines the views of the round after it.
 
-    A round shows further rows in the views with an error that is not estimated precisely enough
-    yet; the design decides which these are, and after how many rounds the evaluation ends.
+    The round after it has the views in which the interval of the error is still too wide, unless
+    the design allows no further round.
     """
     views = self.next_views  # int [v]
     self.rounds.append(records)
     self.views.append(views)
     is_wrong = records.values(lambda shard: shard['rank'] > 0)  # [rows, v]
-    self._wrong[views] += is_wrong.sum(0)
+    self._num_wrong[views] += is_wrong.sum(0)
     self.shown[views] += records.layout.num_rows
-    is_finished = self.design.finished(self._wrong[views], self.shown[views])
-    max_rounds = self.design.looks
-    self.next_views = views[~is_finished] if len(self.rounds) < max_rounds else views[:0]
+    is_finished = self.design.finished(self._num_wrong[views], self.shown[views])
+    is_last_round = len(self.rounds) == self.design.looks
+    self.next_views = views[:0] if is_last_round else views[~is_finished]
 
   @property
   def num_full_rounds(self) -> int:
@@ -131,13 +131,13 @@ class CommonRows(RecordsReader):
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the rows of round `block` in a chunk of views.
+    """Returns the records of all rows of round number `block` in a chunk of views.
 
-    The rows come from all blocks that the round is recorded in, concatenated. Arrays that are
-    sums over rows are summed over these blocks.
+    The records of a round may have several blocks of rows, which are concatenated here. Sums over
+    rows (`total/`) are added.
     """
     round_records = self._rounds[block]
-    num_blocks = round_records.layout.num_blocks  # of the records of the round
+    num_blocks = round_records.layout.num_blocks
     shards = [round_records.read(block_of_round, chunk) for block_of_round in range(num_blocks)]
     arrays = {}
     for name in shards[0].arrays:

@@ -5,6 +5,7 @@ A row is a stored image with its label, and a view is one way of showing it, suc
 the step for all of them in all views, checks what it returns, and writes it as shards of records.
 """
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -68,7 +69,7 @@ class Evaluator(Step):
   """Computes the records of a classifier: its predictions for all rows in all views.
 
   Attributes:
-    phase: name of the stage of the run, for the line of progress.
+    phase: what the line of progress calls the work, such as the name of the study.
     rows_at_once: rows in one step on each device. 0 takes up to 64 on a CPU (8 if images have at
       least `LARGE_IMAGE_PIXELS`) and 512 on accelerators. Records depend neither on it nor on
       `views_at_once`.
@@ -110,8 +111,8 @@ class Evaluator(Step):
       parameters={name: values[positions] for name, values in self.views.parameters.items()},
     )
     evaluator = dataclasses.replace(self, views=views)
-    # `run` and `prepared` are cached properties, which take their value from `__dict__`
-    evaluator.__dict__.update(run=self.run, prepared=self.prepared)
+    # the cached properties `run` and `prepared` of the new object get the programs of this one
+    vars(evaluator).update(run=self.run, prepared=self.prepared)
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
@@ -187,15 +188,15 @@ class Evaluator(Step):
       share: {number of the row block: numbers of the view chunks that this process computes}.
     """
     layout, is_first = records.layout, True
-    columns_of_all = columns_in_memory(rows)
+    columns_of_all_rows = columns_in_memory(rows)
     for block in range(layout.num_blocks):
       present = layout.first_present(missing.get(block, ()))
-      if present is None:
+      if present is None:  # the block has no shard yet
         continue
       recorded = records.read(block, present).arrays
-      columns = {name: values[layout.rows(block)] for name, values in columns_of_all.items()}
+      columns = {name: values[layout.rows(block)] for name, values in columns_of_all_rows.items()}
       if is_first or (share[block] and rows.may_have_changed(records.begun, layout.rows(block))):
-        batch = next(rows.batches(layout.block_rows, [block], stored=True))
+        batch = next(rows.batches(layout.block_rows, [block], stored=True))  # decodes the images
         arrays = {k: x for k, x in _host_columns(batch).items() if isinstance(x, np.ndarray)}
         columns |= {name: x[: layout.num_rows_of(block)] for name, x in arrays.items()}
       shared = {name: values for name, values in columns.items() if name in recorded}
@@ -238,9 +239,9 @@ class Evaluator(Step):
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (number of the row block, number of the view chunk, shard) for blocks on the devices.
 
-    A shard has the records of a block of rows in a chunk of views. The devices compute a shard
-    while the host collects the one before it, which is yielded late by one shard. Views with
-    `stages` take long, so that their shards are yielded at once.
+    A shard has the records of a block of rows in a chunk of views. A shard is yielded when the
+    devices have started to compute the next one, so that they are busy while the host collects it.
+    Shards of views with `Views.stages`, which take long, are yielded when they are complete.
 
     Args:
       blocks: rows on the devices.
@@ -253,22 +254,21 @@ class Evaluator(Step):
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
     state = None  # see `run_chunk`
-    unread = None  # columns, chunk and outputs of the shard that the devices are computing
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
+    # (columns, chunk, outputs) of the shards that the devices compute, the oldest first
+    pending: collections.deque[tuple[Batch, int, list[Fields]]] = collections.deque()
+    max_pending = 0 if self.views.stages else 1
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for block in blocks:
         chunks = table[block.columns['block']] if table else range(layout.num_chunks)
         for chunk in chunks:
           views = self._chunk_of_views(layout, chunk)
           outputs, state = self.run_chunk(variables, block.step_batches, views, state)
-          if unread is not None:
-            yield self._collect(layout, mistakes, *unread)
-          unread = (block.columns, chunk, outputs)
-          if self.views.stages:
-            yield self._collect(layout, mistakes, *unread)
-            unread = None
-      if unread is not None:
-        yield self._collect(layout, mistakes, *unread)
+          pending.append((block.columns, chunk, outputs))
+          if len(pending) > max_pending:
+            yield self._collect(layout, mistakes, *pending.popleft())
+      for shard in pending:
+        yield self._collect(layout, mistakes, *shard)
 
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
@@ -307,7 +307,13 @@ class Evaluator(Step):
     traced.trace(variables, prepared, first_view)
 
   def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
-    """Traces on shapes how the rows of a batch are shown in a view, for `check`."""
+    """Traces how a batch is shown in a view without computing images, so that errors are raised.
+
+    Args:
+      variables: the classifier's weights, or their shapes; None without a classifier.
+      batch: columns [B, ...]; only their shapes and types matter.
+      view: id and parameters of the view.
+    """
     jax.eval_shape(without_global_draws(self.show), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
@@ -357,10 +363,10 @@ class Evaluator(Step):
     num_rows, num_views = rows.stop - rows.start, views.stop - views.start
     steps = [self.parallel.gather(step) for step in fields_by_step]
     fields = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
-    # Totals and the worst mistakes (confidence and image of each row, if pictures are stored) are
-    # taken out of `fields`, because they have other axes than [rows, views].
+    # Totals and the most confident mistakes (confidence and image of each row, if pictures are
+    # stored) are taken out of `fields`, because they have other axes than [rows, views].
     totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
-    worst = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
+    pictured = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
     arrays = {name: _storable(values[:num_rows, :num_views]) for name, values in fields.items()}
     if self.classifier:
       self._check_outputs(arrays, batch['example_id'], views.start)
@@ -376,8 +382,8 @@ class Evaluator(Step):
       # columns with more axes are images, such as the object of a scene
       if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:num_rows]
-    if mistakes and worst:
-      arrays |= mistakes.add(Shard(rows, views, arrays), *worst)
+    if mistakes and pictured:
+      arrays |= mistakes.add(Shard(rows, views, arrays), *pictured)
     return batch['block'], chunk, Shard(rows, views, arrays)
 
   def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:

@@ -1,4 +1,8 @@
-"""The evaluation of views that take many steps, such as AutoAttack, with progress between steps."""
+"""The evaluation of views that run many attacks, such as AutoAttack, with progress between them.
+
+A step is a run of one attack on a batch, a call of one compiled program. The state of a batch has
+the results so far: adversarial images, and whether each is still classified correctly.
+"""
 
 import dataclasses
 import functools
@@ -23,10 +27,10 @@ HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class StagedEvaluator(Evaluator):
-  """An `Evaluator` for views that take many steps, such as AutoAttack, with progress between steps.
+  """An `Evaluator` for views with `Views.stages`, such as AutoAttack, which it computes in steps.
 
-  A batch is shown in a view after the steps of the view (`Views.stages`). The steps end early when
-  no row of the batch is classified correctly any more.
+  A terminal shows progress after each step. The steps of a view end early when no row of the batch
+  is classified correctly any more.
   """
 
   def with_views(self, positions: np.ndarray) -> Self:
@@ -44,32 +48,32 @@ class StagedEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Computes the shard of a block of rows in a chunk of views, after the steps of the views.
+    """Computes the shard of a block of rows in a chunk of views.
 
-    Arguments and results are the same as in `Evaluator.run_chunk`. For each batch, the steps of
-    every view are taken first. Then the batch is shown in all views, with the states after the
-    steps as columns 'staged/0/NAME', 'staged/1/NAME', ..., and the number of a view's state as its
-    parameter 'staged' (`STAGED`).
+    For each batch, the steps of one view after the other are taken. Then `Views.show` makes the
+    images of all views from the last state of each: the batch has state number k as columns
+    'staged/k/NAME', and the view that it belongs to has the parameter 'staged' = k (`STAGED`).
+    Arguments and results are the same as in `Evaluator.run_chunk`.
     """
     ids, parameters = views
-    # the index of each view in the chunk, without repeats of the last view, which fill the chunk
-    _, first_indices = np.unique(ids, return_index=True)
+    # index of each view in the chunk; repeats of the last view, which fill the chunk, are left out
+    _, view_indices = np.unique(ids, return_index=True)
     outputs = []
     for batch in step_batches:
-      initial = self._program('begin')(variables, batch)
-      states: list[Arrays] = []  # of the views that have steps
-      state_numbers = np.zeros(len(ids), np.int32)  # of each view, the index of its state
-      for index in sorted(first_indices):
+      initial_state = self._program('begin')(variables, batch)
+      last_states: list[Arrays] = []  # of each view that has steps
+      state_numbers = np.zeros(len(ids), np.int32)  # index in `last_states`, for each view
+      for index in sorted(view_indices):
         view_parameters = {name: values[index] for name, values in parameters.items()}
         if steps := self._stages.steps(view_parameters, self._network.num_classes):
-          state_numbers[ids == ids[index]] = len(states)  # of the view and its repeats
+          state_numbers[ids == ids[index]] = len(last_states)  # also for repeats of the view
           view = ids[index], view_parameters
-          states.append(self._after_steps(variables, batch, view, steps, initial))
-      # without steps in any view, `initial` is passed, so that the columns always exist
+          last_states.append(self._after_steps(variables, batch, view, steps, initial_state))
+      # the compiled step needs the columns even if no view of the chunk has steps
       columns = {
         f'{STAGED}/{number}/{name}': values
-        for number, view_state in enumerate(states or [initial])
-        for name, values in view_state.items()
+        for number, last_state in enumerate(last_states or [initial_state])
+        for name, values in last_state.items()
       }
       chunk = ids, {**parameters, STAGED: state_numbers}
       outputs.append(self.run(variables, {**batch, **columns}, chunk))
@@ -83,22 +87,23 @@ class StagedEvaluator(Evaluator):
     steps: Sequence[tuple[str, Hashable, int]],
     state: Arrays,
   ) -> Arrays:
-    """Returns the state of a batch after the steps of a view.
+    """Returns the state of a batch after the steps of a view, such as the attacks of AutoAttack.
 
     Args:
       variables: the classifier's weights.
       batch: columns [B, ...] on the devices.
       view: id and parameters of the view.
-      steps: (name, program, run) of each step, from `Stages.steps`.
-      state: the state before the first step.
+      steps: (name in the progress, which program to call, number of the run) of each step, from
+        `Stages.steps`.
+      state: the state before the first step, {name: [B, ...]}.
     """
-    on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
+    view_on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
     for name, program, run in steps:
-      if not num_right:
+      if not num_right:  # every image is misclassified already
         break
       with part_of_step(f'{name}, {plural(num_right, "image")} still right'):
-        number = self.parallel.replicate(np.int32(run))
-        state = self._program(program)(variables, batch, state, on_devices, number)
+        run_on_devices = self.parallel.replicate(np.int32(run))
+        state = self._program(program)(variables, batch, state, view_on_devices, run_on_devices)
         num_right = self._num_right(state)
     return state
 
@@ -108,14 +113,15 @@ class StagedEvaluator(Evaluator):
 
   @functools.cached_property
   def _programs(self) -> dict[Hashable, Compiled]:
-    """{program: its compiled function}, which `_program` fills."""
+    """{value that identifies a program: its compiled function}, which `_program` fills."""
     return {}
 
   def _program(self, program: Hashable) -> Compiled:
-    """Returns the compiled function of a program; it is compiled once.
+    """Returns the compiled `_begin`, or the compiled `_advance` for one attack; each compiles once.
 
-    `program` is 'begin' for the function `_begin`. Every other value, such as one attack of
-    AutoAttack, is the argument `program` of `_advance`, which is constant in the compiled function.
+    Args:
+      program: 'begin' for `_begin`; any other value, such as (0, 2) for the third attack of the
+        first ensemble, is the first argument of `_advance`, a constant of the compiled function.
     """
     if program not in self._programs:
       # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)
@@ -128,14 +134,14 @@ class StagedEvaluator(Evaluator):
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
-    """Returns the state of a batch of B rows before the first step of the views, {name: [B, ...]}.
+    """Returns the state of a batch of B rows before the first attack, {name: [B, ...]}.
 
-    For attacks it has the adversarial images and whether they are still classified correctly.
-    `variables` are the classifier's weights, and `batch` has the columns of the rows.
+    It has the images as they are and whether they are classified correctly. `variables` are the
+    classifier's weights, and `batch` has the columns of the rows.
     """
 
     def begin_on_device(rows: Arrays, variables: PyTree) -> Arrays:
-      """Returns the state of the rows of one device."""
+      """Returns the state before the first attack of one device's b rows, {name: [b, ...]}."""
       return self._stages.begin(rows, functools.partial(self._logits, variables))
 
     # each device gets its share of the rows, the first argument, and all variables
@@ -150,21 +156,21 @@ class StagedEvaluator(Evaluator):
     view: View,
     run: jax.Array,
   ) -> Arrays:
-    """Returns the state of a batch in a view after one more step.
+    """Returns the state of a batch of B rows in a view after one more run of an attack.
 
     Args:
-      program: the computation of the step, such as one attack of AutoAttack.
+      program: which attack runs; `Stages.steps` defines the values.
       variables: the classifier's weights.
-      batch: columns [B, ...].
-      state: {name: [B, ...]} before the step.
+      batch: columns of the rows, {name: [B, ...]}.
+      state: the state before the run, {name: [B, ...]}.
       view: id and parameters of the view.
-      run: integer argument of the program, such as the number of a restart.
+      run: number of the run, such as of a restart of the attack, int32 scalar.
     """
 
     def advance_on_device(
       rows_and_state: Mapping[str, Arrays], variables: PyTree, view: View, run: jax.Array
     ) -> Arrays:
-      """Returns the new state of the rows of one device."""
+      """Returns the state after the run of one device's b rows, {name: [b, ...]}."""
       rows, state = rows_and_state['rows'], rows_and_state['state']
       view_id, parameters = view
       keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))

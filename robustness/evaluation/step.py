@@ -20,10 +20,11 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.fit import resize_to_input
-from robustness.evaluation.measurements import MEASURE, observe, summarise
-from robustness.evaluation.stored_pictures import Best, add_view, no_mistakes
+from robustness.evaluation.measurements import MEASURE, split_sum, summarise
+from robustness.evaluation.records import TOTAL
+from robustness.evaluation.stored_pictures import Mistakes, add_view, no_mistakes
 from robustness.evaluation.study import IMAGES
-from robustness.evaluation.views import Arrays, Views, ViewTable, view_key
+from robustness.evaluation.views import Arrays, Observe, Views, ViewTable, view_key
 from robustness.models.callables import are_distributions
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
@@ -42,7 +43,8 @@ DISTRIBUTION = 'distribution'
 FINITE_IMAGE = 'finite_image'
 """Field of a step, bool [rows, views]: whether all pixels of the shown image are finite."""
 MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
-"""Fields of a step, [rows] and [rows, H, W, C]: confidence and picture of the worst mistake."""
+"""Fields of a step, [rows] and [rows, H, W, C]: confidence and image of each row's most confident
+mistake."""
 MAX_VIEWS_AT_ONCE = 4
 """Most views in one batch on an accelerator. The rate is 1.04 to 1.25 times the rate of one view at
 a time on an NVIDIA H200 (docs/records/benchmarks.md)."""
@@ -148,7 +150,7 @@ class Step:
 
   @functools.cached_property
   def compiled(self) -> Compiled:
-    """The step `(variables, batch, (view ids, view parameters)) -> {field: [rows, views]}`."""
+    """The compiled `step`: (variables, batch, chunk of views) -> {field: [rows, views, ...]}."""
     return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   def step(self, variables: PyTree, batch: Arrays, chunk: View) -> Fields:
@@ -162,38 +164,38 @@ class Step:
       chunk: ids [views] and parameters {name: [views, ...]} of the views.
 
     Returns:
-      {field: [rows, views, ...]}. Totals are [devices, views, 3, ...], sums of `split_sum`. With
-      `pictured` there are also confidence and image of each row's worst mistake, `MISTAKE` [rows]
-      and `MISTAKEN_IMAGE` [rows, H, W, C].
+      {field: [rows, views, ...]}. A sum over rows, `total/NAME`, is [devices, views, 3, ...], with
+      the three integers of `split_sum`. With `pictured` there are also confidence and image of
+      each row's most confident mistake, `MISTAKE` [rows] and `MISTAKEN_IMAGE` [rows, H, W, C].
     """
     batch = with_scaled_image(batch)
     # `apply` returns (logits, {layer: output}); `clean` are the outputs for the stored images
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
-    def one_view(view: View) -> Shown:
-      """Returns the images of all rows in a view, and {field: [rows, ...]}."""
-      images, measured = self.show(variables, batch, view)
+    def show_and_predict(view: View) -> Shown:
+      """Returns the images of all rows in a view, and the recorded {field: [rows, ...]}."""
+      images, fields = self.show(variables, batch, view)
       if self.classifier:
         logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
-        measured |= self._predictions(batch, logits, outputs, clean)
-      return images, measured
+        fields |= self._predictions(batch, logits, outputs, clean)
+      return images, fields
 
-    def add_next_view(best: Best, view: View) -> tuple[Best, Fields]:
-      """Returns each row's most confident mistake after one more view, and the view's fields."""
-      images, measured = one_view(view)
-      return add_view(best, images, measured), measured
+    def add_next_view(mistakes: Mistakes, view: View) -> tuple[Mistakes, Fields]:
+      """Returns the most confident mistakes in all views up to this one, and the view's fields."""
+      images, fields = show_and_predict(view)
+      return add_view(mistakes, images, fields), fields
 
     pictures = {}
     if self.pictured:
-      best, by_view = jax.lax.scan(add_next_view, no_mistakes(batch['image']), chunk)
-      confidence, image = best
+      mistakes, by_view = jax.lax.scan(add_next_view, no_mistakes(batch['image']), chunk)
+      confidence, image = mistakes
       pictures = {MISTAKE: confidence, MISTAKEN_IMAGE: image}
     else:
       ids, _ = chunk
       group_size = self._group_size(len(ids))
-      batch_size = group_size if group_size > 1 else None  # None is a loop without `vmap`
-      # without the images, the first of the two values of `one_view`
-      by_view = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
+      batch_size = group_size if group_size > 1 else None  # None loops without `vmap`
+      # [1] selects the fields: images are not returned
+      by_view = jax.lax.map(lambda view: show_and_predict(view)[1], chunk, batch_size=batch_size)
     # `scan` and `map` return [views, rows, ...]; the result is [rows, views, ...]
     return {name: jnp.moveaxis(values, 0, 1) for name, values in by_view.items()} | pictures
 
@@ -251,13 +253,14 @@ class Step:
   def _reduce_logits(self) -> Compiled:
     """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
 
-    def reduce(logits: jax.Array, label: jax.Array) -> Fields:
-      """Returns the fields of one view from its logits [B, classes] and the labels."""
+    def reduce_view(logits: jax.Array, label: jax.Array) -> Fields:
+      """Returns the fields of one view, {field: [B, ...]}, from its logits [B, classes]."""
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 
-    # over axis 1 of the logits, the views, with the same labels
-    return self.parallel.compile(jax.vmap(reduce, (1, None), 1), (BATCH, BATCH), BATCH)
+    # the views are axis 1 of the logits and of the results; the labels are the same for all views
+    reduce = jax.vmap(reduce_view, in_axes=(1, None), out_axes=1)
+    return self.parallel.compile(reduce, (BATCH, BATCH), BATCH)
 
   def _call_host_function(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
     """Returns the logits [B, classes] of the function on the host for images of one view.
@@ -321,16 +324,31 @@ class Step:
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> Fields:
-    """Returns what the views measure on the rows of one device in one view, {field: values}.
+    """Returns the results of `Views.measure` and `Views.total` for one device's rows in one view.
 
     Args:
       rows_and_images: {'rows': columns [B, ...], 'images': the rows in the view [B, H, W, C]}.
       variables: the classifier's weights; None without a classifier.
       parameters: the parameters of the view.
+
+    Returns:
+      `measure/<name>` [B, ...], values of each row; and `total/<name>` int32 [1, 3, ...], sums over
+      the rows, each split into the three integers of `split_sum`.
     """
-    # of `Views.measure` and `Views.total`, after the row and its image
-    arguments = (parameters, *self._logits_argument(variables))
-    return observe(self.views, **rows_and_images, arguments=arguments)
+    rows, images = rows_and_images['rows'], rows_and_images['images']
+    arguments = (parameters, *self._logits_argument(variables))  # after the row and its image
+
+    def by_row(function: Observe | None) -> Arrays:
+      """Returns what a function of one row returns for all rows, {name: [B, ...]}; {} for None."""
+      if function is None:
+        return {}
+      return jax.vmap(lambda row, image: function(row, image, *arguments))(dict(rows), images)
+
+    totals, measures = by_row(self.views.total), by_row(self.views.measure)
+    return {
+      **{f'{MEASURE}{name}': values for name, values in measures.items()},
+      **{f'{TOTAL}{name}': split_sum(values, rows['mask']) for name, values in totals.items()},
+    }
 
   def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
     """Returns the argument `logits` of the views' functions, in a tuple.
@@ -354,10 +372,10 @@ class Step:
     return image
 
   def _show_together(self, rows: Arrays, variables: PyTree, view: View) -> Shown:
-    """Returns the images [B, H, W, C] of a device's rows in a view, and {name: value [B, ...]}.
+    """Returns the images [B, H, W, C] of one device's rows in a view, and what `show` measures.
 
-    The values are what the view measures. It is for views with `Views.together`, where one call of
-    `Views.show` shows all rows.
+    It calls `Views.show` once for all B rows, for views with `Views.together`; the measured values
+    are {name: [B, ...]}.
     """
     view_id, parameters = view
     keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))

@@ -15,34 +15,34 @@ from robustness.evaluation.failures import Tally, most_damaged
 from robustness.evaluation.records import CONFIDENCE, PICTURE, RecordsReader, Shard
 from robustness.evaluation.views import Arrays, ViewTable
 
-Best = tuple[jax.Array, jax.Array]
-"""The most confident mistake of each row in the views so far: its confidence, float32 [B], or −1 if
-there is none, and the image in that view, uint8 [B, H, W, C]."""
+Mistakes = tuple[jax.Array, jax.Array]
+"""The most confident mistake of each of B rows in some views: its confidence, float32 [B], or −1 if
+there is none, and the image in the view of the mistake, uint8 [B, H, W, C]."""
 
 
-def no_mistakes(images: jax.Array) -> Best:
-  """Returns the mistakes of B rows before the first view, in the form that `add_view` takes.
+def no_mistakes(images: jax.Array) -> Mistakes:
+  """Returns the mistakes of B rows in no views, to which `add_view` adds views.
 
   They are confidences of −1, float32 [B], and black images in the shape of `images`, uint8.
   """
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 
 
-def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
-  """Returns each row's most confident mistake after one more view, in the form of `best`.
+def add_view(mistakes: Mistakes, images: jax.Array, fields: Arrays) -> Mistakes:
+  """Returns each row's most confident mistake in the views of `mistakes` and one more view.
 
   Args:
-    best: each row's most confident mistake in the views before: its confidence, float32 [B], −1 if
-      there is none, and the image in its view, uint8 [B, H, W, C].
-    images: the rows in the view, [B, H, W, C].
-    fields: `rank` and `confidence` of the rows in the view, [B] each.
+    mistakes: each row's most confident mistake in the views so far.
+    images: the rows in the next view, [B, H, W, C].
+    fields: `rank` and `confidence` of the predictions in the next view, [B] each.
   """
-  confidence, pictures = best
-  view_confidence = jnp.where(fields['rank'] > 0, fields[CONFIDENCE].astype(jnp.float32), -1.0)
-  is_better = view_confidence > confidence
+  confidence, pictures = mistakes
+  is_wrong = fields['rank'] > 0  # the true class is not the first one
+  view_confidence = jnp.where(is_wrong, fields[CONFIDENCE].astype(jnp.float32), -1.0)
+  is_higher = view_confidence > confidence
   view_pictures = jnp.rint(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)
-  best_pictures = jnp.where(is_better[:, None, None, None], view_pictures, pictures)
-  return jnp.where(is_better, view_confidence, confidence), best_pictures
+  new_pictures = jnp.where(is_higher[:, None, None, None], view_pictures, pictures)
+  return jnp.where(is_higher, view_confidence, confidence), new_pictures
 
 
 class MistakesOfBlock:
@@ -53,17 +53,17 @@ class MistakesOfBlock:
   """
 
   def __init__(self, table: ViewTable):
-    """Starts without any shard; `table` describes all views of the study."""
+    """Collects nothing yet; `table` describes all views of the study."""
     self._table = table
-    self._shards: list[Shard] = []
-    # of the most confident mistake of each row so far, see `add`; empty before the first shard
+    self._shards: list[Shard] = []  # of one block, for views 0, 1, ... without a gap
+    # confidence and image of each row's most confident mistake in `_shards`, as in `Mistakes`
     self._confidence, self._pictures = np.zeros(0), np.zeros(0)
 
   def add(self, shard: Shard, confidence: np.ndarray, images: np.ndarray) -> dict[str, np.ndarray]:
-    """Adds the next chunk of views of a block.
+    """Adds the next chunk of views of a block, and returns the block's pictures after the last one.
 
-    A chunk that starts at view 0 begins a new block. If chunks are missing in between, because
-    their shards were recorded by an earlier run, no pictures of the block are stored.
+    A chunk that starts at view 0 begins a new block. If a chunk of the block is left out, because
+    an earlier run recorded it, no pictures of the block are stored.
 
     Args:
       shard: the recorded fields of the block in the chunk.
@@ -71,8 +71,8 @@ class MistakesOfBlock:
       images: uint8 [n, H, W, C], each row in the view of this mistake.
 
     Returns:
-      {field: array} of the pictures to store, of the `most_damaged` rows, if the shard is the
-      last of its block and all chunks before it were added; else {}.
+      The pictures of the `most_damaged` rows, as fields of the shard that start with `PICTURE`; {}
+      before the last chunk of the block, or if a chunk was left out.
     """
     if shard.views.start == 0:
       self._shards, self._confidence, self._pictures = [], confidence, images
@@ -80,8 +80,8 @@ class MistakesOfBlock:
       self._shards = []
       return {}
     else:
-      is_better = confidence > self._confidence
-      self._pictures = np.where(is_better[:, None, None, None], images, self._pictures)
+      is_higher = confidence > self._confidence
+      self._pictures = np.where(is_higher[:, None, None, None], images, self._pictures)
       self._confidence = np.maximum(confidence, self._confidence)
     self._shards.append(shard)
     if shard.views.stop < len(self._table.names):
@@ -103,12 +103,15 @@ class MistakesOfBlock:
 
 
 def stored_picture(records: RecordsReader, row: int, view: int) -> np.ndarray | None:
-  """Returns the stored picture of a row in a view, uint8 [H, W, C]; None where there is none."""
+  """Returns the picture of a row in a view, uint8 [H, W, C]; None if the records do not have it.
+
+  The last shard of each block of rows has the pictures of K rows, each in one view, or none.
+  """
   layout = records.layout
-  last_chunk = layout.num_chunks - 1  # its shard has the pictures of a block of rows
-  shard = records.read(row // layout.block_rows, last_chunk)
+  shard = records.read(row // layout.block_rows, layout.num_chunks - 1)
   if f'{PICTURE}image' not in shard.arrays:
     return None
-  example = shard['example_id'][row - shard.rows.start]
-  matches = (shard[f'{PICTURE}example_id'] == example) & (shard[f'{PICTURE}view'] == view)
-  return shard[f'{PICTURE}image'][matches.argmax()] if matches.any() else None
+  example_id = shard['example_id'][row - shard.rows.start]
+  is_row, is_view = shard[f'{PICTURE}example_id'] == example_id, shard[f'{PICTURE}view'] == view
+  pictures = shard[f'{PICTURE}image'][is_row & is_view]  # one or none of the K pictures
+  return pictures[0] if len(pictures) else None

@@ -281,8 +281,8 @@ class Study(Part):
   def check_classes(self, rows: Rows) -> None:
     """Raises InputError if the settings name a class of which no image is measured.
 
-    It is called before anything is measured. `rows` have the labels and class names of a classifier
-    to measure, which may be of a coarser label space than those of the data.
+    It is called before anything is measured. The labels of `rows` are classes of the classifier
+    that will be measured, which may be coarser than the data's, such as 'dog' for all breeds.
     """
 
   def _num_needed_in_words(self, num_images: int) -> str:
@@ -307,16 +307,18 @@ class Study(Part):
     return output
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, and the groups of views that are averaged over.
+    """Returns the names of the views, and the groups of views that results are averaged over.
 
-    A group is, for example, the five severities of a corruption.
+    By default a view is named by its parameters, such as 'fy=-2, fx=5', and a single view 'as
+    stored'; for the groups see `ViewTable.of`. A study may have others, such as all severities of a
+    corruption.
     """
     views = self.views(image_shape)
     names = [views.values(i) for i in range(len(views))]
     return ViewTable.of(names if len(views) > 1 else ['as stored'])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of views for records with the rows as they are stored.
+    """Returns the table of the views of records, in which every stored image is a row.
 
     By default it is `view_table`, in which `units` states the rows that are versions of the same
     image, so that intervals do not treat them as independent. For images that are stored corrupted,
@@ -327,11 +329,11 @@ class Study(Part):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records with one row for each image, and the table of their views.
+    """Returns the records with one row for each original image, and the table of their views.
 
-    By default these are the records unchanged, and `by_row`. Records of a set such as ImageNet-C
-    have a row for each corrupted version of an image. Its study overrides this method: the versions
-    of an image become the views of one row, as in a study that corrupts the images itself.
+    By default every row is an image, and (`records`, `self.by_row(...)`) is returned. A set such as
+    ImageNet-C has a row for each corrupted version of an image. Its study overrides this method, so
+    that the versions of an image become the views of one row, as if the study had corrupted it.
     """
     return records, self.by_row(records, image_shape)
 
@@ -397,9 +399,11 @@ class Study(Part):
     return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields tables of estimates, which together are the results.
+    """Yields tables of estimates from the records, to be joined to the table of results.
 
-    They are made by `means`, `arrays` or other functions of `robustness.estimates`.
+    Each has a row per estimate (`robustness.estimates.table`) and is made by `self.means`,
+    `self.arrays` or functions of `robustness.estimates`. A study that overrides `reduce` needs
+    none.
     """
     return ()
 
@@ -461,9 +465,10 @@ class StudiesTrainings(Protocol):
     """Whether `training_findings` needs the training rows of classifiers that this run trains."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns estimates and tables of what evaluated and training rows share, such as images.
+    """Returns estimates and tables that compare the evaluated rows with training rows.
 
-    `training` is {label of the classifier: its training rows}.
+    They may count the images that are in both, for example. `training` is {label of the classifier:
+    its training rows}.
     """
 
 

@@ -34,19 +34,22 @@ DRAWS = 'draws'
 
 
 STAGED = 'staged'
-"""Prefix of columns, and name of a parameter of views. Columns `staged/<i>/<name>` of the rows hold
-the state after the stages of the i-th view with stages, and the parameter of this view is i."""
+"""Prefix of columns of rows, and name of a parameter of views, for views with `Views.stages`. State
+number k, the results of all steps of one view, is in the columns `staged/<k>/<name>`, and the view
+has the parameter `staged` = k."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-  """Long computations for views in steps, which the host starts one by one to show progress.
+  """A long computation for views, such as AutoAttack, cut into steps to show progress between them.
+
+  A step is one call of a compiled program, such as a restart of one of AutoAttack's attacks.
 
   Attributes:
     steps: function `(view, classes) -> [(name, program, run)]` that lists the steps of a view, from
       its parameters and the classifier's number of classes; [] for a view without steps. `name` is
-      shown to the user. `program` says what the step computes, such as (number of an attack, number
-      of its stage), and `run` numbers the steps with the same program, such as restarts.
+      shown to the user. `program` says what the step computes, such as (index of the ensemble,
+      index of an attack in it), and `run` numbers the steps of one program, such as restarts.
     begin: pure function `(rows, logits) -> state`, {name: [B, ...]}, before the first step.
       `state['is_right']`, bool [B], says which rows need further steps.
     advance: pure function `(program, keys, rows, view, logits, state, run) -> state` that takes one
@@ -59,17 +62,21 @@ class Stages:
 
 
 def state_after_stages(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
-  """Returns the state of B rows after the stages of a view, {name: [B, ...]}; {} without stages.
+  """Returns what the steps of `Views.stages` computed for a view of B rows, {name: [B, ...]}.
 
-  The evaluator numbers the views with stages. The rows have the state of view number n in columns
-  'staged/n/NAME', and `view['staged']` is the number of the view.
+  It is for `Views.show`, for example to read the images that AutoAttack found. The result is {} if
+  no steps were taken, as for a single image in a report.
+
+  Args:
+    rows: columns [B, ...]; 'staged/k/NAME' (`STAGED`) are the arrays of state number k.
+    view: parameters of the view; 'staged' is the number of its state.
   """
-  states: dict[str, list[jax.Array]] = {}  # of each name, the values of all views in order
+  arrays_by_name: dict[str, list[jax.Array]] = {}  # the array of each state, in order
   for column, values in rows.items():
     if column.startswith(f'{STAGED}/'):
-      _, _, name = column.split('/', 2)
-      states.setdefault(name, []).append(values)
-  return {name: jnp.stack(values)[view[STAGED]] for name, values in states.items()}
+      _, _number, name = column.split('/', 2)
+      arrays_by_name.setdefault(name, []).append(values)
+  return {name: jnp.stack(arrays)[view[STAGED]] for name, arrays in arrays_by_name.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,13 +95,13 @@ class Views:
       instead of the id, so that views with equal values use the same random numbers. A column
       'draws' of the rows takes precedence over both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
-    together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], as
-      an attack that spends no steps on rows that are misclassified already. It then returns images
-      [B, H, W, C] and {name: [B, ...]}, which are recorded as `measure/<name>`. It requires
+    together: whether `show` takes all B rows of a device at once, keys [B] and columns [B, ...]. It
+      then returns images [B, H, W, C], and {name: [B, ...]}, which are recorded as
+      `measure/<name>`. Attacks need this to skip rows that are misclassified already. It requires
       `uses_classifier`.
-    stages: long computations before `show`, which the host takes step by step; it requires
-      `together`. `show` gets their results by calling `state_after_stages(rows, view)`. If that is
-      {}, as for a single image in a report, `show` does all work itself. None for views without
+    stages: a long computation before `show`, such as AutoAttack, in steps with progress between
+      them; it requires `together`. `show` reads the results by `state_after_stages(rows, view)`. If
+      these are {}, as for a single image in a report, `show` computes everything itself. None: no
       steps.
     image_shape: height, width and channels of shown images if they differ from the rows'; the
       runner then resizes them to the classifier's input. A study without a classifier always sets
@@ -244,9 +251,10 @@ class ViewTable:
     return self.facets.get(name, {'view': name})
 
   def counted_in(self, shard: Shard) -> np.ndarray:
-    """Returns whether each of n rows counts in the results of each of a shard's v views, [n, v].
+    """Returns whether a row counts in a view, bool [n, v], for a shard of n rows and v views.
 
-    No row counts in the clean view if there are other views, which the results are about.
+    If there are other views than the clean one, results are about these, and no row counts in the
+    clean view.
     """
     counted = np.ones(shard['rank'].shape, bool)
     if self.counted is not None:
