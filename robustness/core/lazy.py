@@ -13,13 +13,13 @@ def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
       a subpackage.
   """
 
-  def get(name: str) -> object:
+  def import_attribute(name: str) -> object:
     """Returns the attribute `name` of the package; raises AttributeError if it has none."""
     if name not in modules:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
-    if not modules[name]:  # the attribute is a module of the package
+    if not modules[name]:  # a subpackage
       return importlib.import_module(f'{package}.{name}')
     module = importlib.import_module(f'{package}.{modules[name]}')
     return vars(module).get(name, module)  # the module itself if it has no such attribute
 
-  return get
+  return import_attribute

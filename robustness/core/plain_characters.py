@@ -68,10 +68,10 @@ def _write(write: Callable[[str], int], escape: Callable[[str], str], text: str)
 
 
 def _escaped_unless_bar(text: str) -> str:
-  """Returns a text with control characters escaped, except cursor moves of a progress bar.
+  """Returns a text for stderr with control characters escaped, except those that redraw a bar.
 
-  A text is taken for a progress bar if it begins with a carriage return, or consists only of moves
-  up a line. Moves up a line, and carriage returns at both ends of a text, are then not escaped.
+  `tqdm` redraws a progress bar by writing a text that begins, and may end, with a carriage return.
+  To reach another bar it writes a text of moves up a line only.
   """
   move_up = '\x1b[A'
   if not text.replace(move_up, ''):

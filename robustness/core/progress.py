@@ -152,9 +152,9 @@ class Progress:
       initial: amount that is done already, which does not count for the rate.
     """
     self._total, self._label, self._unit = total, label, unit
-    self._initial = self._done = self._done_after_first = initial
+    self._initial = self._done = self._done_after_first_step = initial
     self._start = self._last_line = time.monotonic()
-    self._end_of_first: float | None = None  # the time at which the first step ended
+    self._end_of_first_step: float | None = None  # a time; None while the first step runs
     self._values, self._other_work, self._write_line = '', '', _line_writer()
     self._bar: tqdm | None = None
     is_unfinished = initial < total
@@ -171,11 +171,10 @@ class Progress:
   def advance(self, amount: int) -> None:
     """Counts `amount` more units of work as done, and updates the bar or logs a line."""
     self._done += amount
-    is_first_step = self._end_of_first is None
+    is_first_step = self._end_of_first_step is None
     if self._bar is not None:
-      if is_first_step:  # the bar has said 'compiling …'
-        # `_values` is the end of a line, such as '; loss 0.3'
-        self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
+      if is_first_step:  # replaces 'compiling …'
+        self._bar.set_postfix_str(self._values, refresh=False)
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
@@ -184,9 +183,9 @@ class Progress:
       else:
         speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
       share = 100 * self._done / max(self._total, 1)
-      self._write_line('%s (%.0f %%), %s%s', self._head(), share, speed, self._values)
+      self._write_line('%s (%.0f %%), %s', self._head(), share, self._with_values(speed))
     if is_first_step:
-      self._end_of_first, self._done_after_first = time.monotonic(), self._done
+      self._end_of_first_step, self._done_after_first_step = time.monotonic(), self._done
 
   @contextlib.contextmanager
   def other_work(self, name: str) -> Iterator[None]:
@@ -200,8 +199,8 @@ class Progress:
         self._bar.set_postfix_str(f'{name} …')
       yield
     self._other_work = ''
-    if self._bar is not None:  # `_values` is the end of a line, such as '; loss 0.3'
-      self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
+    if self._bar is not None:
+      self._bar.set_postfix_str(self._values, refresh=False)
 
   def _show_waiting(self, seconds: float) -> None:
     """Shows that the work continues although no step has ended; it is called at intervals.
@@ -213,11 +212,11 @@ class Progress:
     * later, a line states the progress after every `SLOW_BEAT_SECONDS` without a line.
     """
     if self._bar is not None:
-      if self._end_of_first is None or self._other_work:
+      if self._end_of_first_step is None or self._other_work:
         self._bar.refresh()
     elif self._other_work:
       return
-    elif self._end_of_first is None:
+    elif self._end_of_first_step is None:
       self._write_line('%s: the first step, which compiles, has taken %.0f s', self._label, seconds)
     elif time.monotonic() - self._last_line >= SLOW_BEAT_SECONDS:
       self._last_line = time.monotonic()
@@ -225,15 +224,14 @@ class Progress:
 
   def show(self, values: Mapping[str, float]) -> None:
     """Sets {name: number}, such as a training's loss, to print at the end of every later line."""
-    numbers = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
-    self._values = f'; {numbers}' if numbers else ''
+    self._values = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
     if self._bar is not None:
-      self._bar.set_postfix_str(numbers, refresh=False)
+      self._bar.set_postfix_str(self._values, refresh=False)
 
   @property
   def rate(self) -> float:
     """Units of work per second since the end of the first step; before, since the start."""
-    start, done = self._end_of_first, self._done_after_first
+    start, done = self._end_of_first_step, self._done_after_first_step
     if start is None or done == self._done:  # no step has ended after the first
       start, done = self._start, self._initial
     return (self._done - done) / max(time.monotonic() - start, 1e-9)
@@ -255,9 +253,9 @@ class Progress:
       before = f' ({self._initial} before)' if self._initial else ''
       seconds = time.monotonic() - self._start
       # the rate leaves out the first step, which compiles, if there were later steps
-      has_later_steps = self._end_of_first is not None and self._done_after_first < self._done
-      speed = self._speed() + ('' if has_later_steps else ' with compilation')
-      self._write_line('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._values)
+      has_later_steps = self._done_after_first_step < self._done
+      speed = self._with_values(self._speed() + ('' if has_later_steps else ' with compilation'))
+      self._write_line('%s%s in %.1f s, %s', self._head(), before, seconds, speed)
 
   def _head(self) -> str:
     """Returns the label and the number of finished units, such as 'fog: 20/100 images'."""
@@ -266,6 +264,10 @@ class Progress:
   def _speed(self) -> str:
     """Returns the rate in words, such as '12.5 images/s'."""
     return f'{self.rate:.4g} {self._unit}/s'
+
+  def _with_values(self, speed: str) -> str:
+    """Returns the end of a line: the speed and the values of `show`, '12.5 images/s; loss 0.3'."""
+    return f'{speed}; {self._values}' if self._values else speed
 
   def __enter__(self) -> Self:
     """Returns itself, and makes it the innermost open progress, which `part_of_step` uses.

@@ -109,13 +109,17 @@ def _global_states() -> tuple[object, ...]:
 def _place_of_draw(
   function: Callable[..., object], arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> str:
-  """Returns the user's function that changes a global generator in a call; '' if there is none."""
+  """Returns the first user's function that draws from a global generator in a call of `function`.
+
+  The result names the function and its file; it is '' if no user's function draws.
+  """
   states, places, is_of_user = _global_states(), list[str](), functools.cache(is_users)
 
-  def observe(frame: FrameType, event: str, _: object) -> None:
-    """Notes a user's function that changed the states since it, or one that it called, was entered.
+  def note_draws(frame: FrameType, event: str, _: object) -> None:
+    """Adds a user's function that returns to `places` if it has drawn.
 
-    Python calls this at every call and return.
+    Python calls this at every call and return of a function. What changed since the last call or
+    return of any user's function was changed by the function that returns now.
     """
     nonlocal states
     if event not in ('call', 'return') or not is_of_user(frame.f_code.co_filename):
@@ -125,8 +129,8 @@ def _place_of_draw(
       places.append(f'{frame.f_code.co_qualname} in {frame.f_code.co_filename}')
 
   profile = sys.getprofile()
-  with _RETRACED(object()):  # otherwise functions that are jitted themselves are not called again
-    sys.setprofile(observe)
+  with _RETRACED(object()):  # a new value: functions that are jitted themselves are traced again
+    sys.setprofile(note_draws)
     try:
       function(*arguments, **keywords)
     finally:

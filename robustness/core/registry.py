@@ -57,7 +57,7 @@ class RecordedReference(str):
 
   @classmethod
   def with_file(cls, reference: str, file: Mapping[str, str]) -> Self:
-    """Returns the text `reference`, FILE.py:NAME, with `file` as its attribute of this name."""
+    """Returns the reference FILE.py:NAME with what the results state about the file."""
     recorded = cls(reference)
     recorded.file = file
     return recorded
@@ -180,8 +180,8 @@ def are_distinct_and_some(values: Sequence[object]) -> bool:
   return bool(values) and are_distinct(values)
 
 
-def have_own_names(parts: Sequence[type[Part]]) -> bool:
-  """Returns whether different classes of parts have different names, which their settings need."""
+def have_distinct_names(parts: Sequence[type[Part]]) -> bool:
+  """Returns whether no two different classes have the same name, the key of their settings."""
   return len({part.name for part in parts}) == len({*parts})
 
 
@@ -235,7 +235,7 @@ P = TypeVar('P', bound=Part)
 
 @dataclasses.dataclass(frozen=True)
 class Registry(Generic[P]):
-  """All components of one kind, such as augmentations, which a config selects by name; its parts.
+  """All parts of one kind, such as all augmentations; a config selects parts by name.
 
   Attributes:
     package: package with the modules of the parts, for example 'robustness.augment', or a single
@@ -318,7 +318,7 @@ class Registry(Generic[P]):
       InputError: a key of the section or of a subsection is unknown, or a value is invalid.
     """
     selected = [self.find(name, f'{path}.{key}') for name in names]
-    if not have_own_names(selected):
+    if not have_distinct_names(selected):
       raise InputError(
         f'{key_name(f"{path}.{key}")} is {names}: two of these have the same NAME, and with it the '
         'same settings; rename one.'
@@ -339,11 +339,11 @@ class Registry(Generic[P]):
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
   def _from_file(self, reference: str, key: str) -> type[P]:
-    """Returns the class of a part in a user's code, after setting its `name` and `file`.
+    """Returns the class of a part in a user's code, with the attributes `name` and `file` set.
 
-    `file` becomes {'file': name of the file, 'file_sha256': its digest}.
-
-    `reference` is FILE.py:NAME, and `key` the config key that holds it, for messages.
+    Args:
+      reference: FILE.py:NAME or package.module:NAME.
+      key: the config key that holds the reference, for messages.
 
     Raises:
       InputError: the code defines no concrete subclass of `base`, or one with the name of a part of
@@ -482,9 +482,9 @@ def load(reference: str, key: str) -> FromFile:
   """
   if isinstance(reference, RecordedReference) or not _RUNS_FILES.get():
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
-  path, _, name = reference.rpartition(':')
+  path, _, name = reference.rpartition(':')  # `path` is FILE.py or package.module
   file = expanded(path or reference)
-  is_module = path != '' and SEPARATOR not in reference  # without '.py:': package.module:NAME
+  is_module = path != '' and SEPARATOR not in reference
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
   if not is_module and not file.is_file():
@@ -497,12 +497,13 @@ def load(reference: str, key: str) -> FromFile:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if not is_module:
       module = _run(file, digest)
+    # files of the user that the file imports may change what it does, and count in the digest
     imports = _local_imports(file.absolute(), (module.__package__ or '') if is_module else '')
     digests = [digest, *map(_digest_when_imported, imports)]
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
-    # the module itself or a package that contains it is missing, not a module that it imports
+    # package.module itself or its package is missing, and not a module that it imports
     if isinstance(error, ModuleNotFoundError) and f'{path}.'.startswith(f'{error.name}.'):
       raise InputError(
         f'{key_name(key)} names {reference!r}: no module {error.name!r} is installed.'
@@ -546,21 +547,25 @@ def _imported_names(file: pathlib.Path, package: str = '') -> set[str]:
 
 
 def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
-  """Returns the files of a user's project that a file imports, and that these import.
+  """Returns the files of the user's project that a file imports, directly or by other such files.
 
-  They are in the folder of a file that is run like a script, or in the outermost package that
-  contains the file. `package` is the package of the file; '' if it is run like a script.
+  The project is the outermost package that contains the file, and for a file that is run like a
+  script also the script's folder.
+
+  Args:
+    file: the file.
+    package: the package that the file was imported from; '' if it is run like a script.
   """
-  # {name of the outermost package, '' for modules beside a script: the folder that contains it}
+  # {name of the outermost package: folder that contains it}, and {'': folder of a script}
   folders = {}
   if package:
     folders[package.partition('.')[0]] = file.parents[package.count('.') + 1]
   else:
     folders[''] = outermost = file.parent
-    while (outermost / '__init__.py').is_file():
+    while (outermost / '__init__.py').is_file():  # the script is in a package
       folders = {'': file.parent, outermost.name: outermost.parent}
       outermost = outermost.parent
-  files, to_read = [file], [(file, package)]
+  files, to_read = [file], [(file, package)]  # `to_read` has each file with its package
   while to_read:
     source, package_of_source = to_read.pop()
     for name in _imported_names(source, package_of_source):
@@ -568,13 +573,15 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
       folder = folders.get(parts[0], folders.get(''))
       if folder is None or parts[0] in ('', *PACKAGES):
         continue
-      # 'a.b.c' imports a, a.b and a.b.c, each a file with the suffix .py or a package
+      # 'a.b.c' imports a, a.b and a.b.c, each a file such as a/b.py or a package a/b/__init__.py
       for count in range(1, len(parts) + 1):
         path, module = folder.joinpath(*parts[:count]), '.'.join(parts[:count])
-        sources = {path.with_suffix('.py'): module.rpartition('.')[0], path / '__init__.py': module}
-        new = [entry for entry in sources.items() if entry[0] not in files and entry[0].is_file()]
-        files += [imported for imported, _ in new]
-        to_read += new
+        package_by_file = {path.with_suffix('.py'): '.'.join(parts[: count - 1])}
+        package_by_file[path / '__init__.py'] = module
+        for imported, package_of_imported in package_by_file.items():
+          if imported not in files and imported.is_file():
+            files.append(imported)
+            to_read.append((imported, package_of_imported))
   return sorted(files[1:])
 
 
@@ -606,7 +613,10 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _run(file: pathlib.Path, digest: str) -> ModuleType:
-  """Returns the module of a Python file, which is run; `digest` is the SHA-256 of its content."""
+  """Runs a Python file and returns its module; the same content is not run again.
+
+  `digest` is the SHA-256 of the content, so that the cache has no entry for a changed file.
+  """
   if str(file.parent) not in sys.path:
     sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
   _check_imports(file)

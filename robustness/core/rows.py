@@ -101,11 +101,14 @@ class Rows(Protocol):
   def without_images(self, *, streamed: bool = True) -> Batch:
     """Returns `label`, `example_id` and all further columns of every row, [N, ...].
 
+    Some large sets are read as a stream of examples, so that all images must be read to get the
+    labels.
+
     Args:
-      streamed: whether labels that are stored only with streamed images are read.
+      streamed: whether a stream is read for its labels.
 
     Raises:
-      InputError: labels are stored only with streamed images, which are too many or not to be read.
+      InputError: the set is a stream that is too long, or any stream without `streamed`.
     """
 
   def may_have_changed(self, since: float, positions: slice) -> bool:
@@ -569,8 +572,8 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
 
-  def change(batch: Batch) -> Batch:
-    """Returns a batch with new labels."""
+  def renumber(batch: Batch) -> Batch:
+    """Returns a batch in which each label k is replaced by `positions[k]`."""
     label = batch['label']
     mask = batch.get('mask', np.ones(len(label), bool))
     is_row = mask if label.ndim == 1 else mask[:, None]
@@ -589,14 +592,14 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
       label[equals_earlier] = -1
     return {**batch, 'label': label}
 
-  return _ChangedRows(rows, change, class_names, facts, renumbers=True)
+  return _ChangedRows(rows, renumber, class_names, facts, renumbers=True)
 
 
 def columns_in_memory(rows: Rows) -> Batch:
-  """Returns `label`, `example_id` and the stored columns of all rows, for which no image is read.
+  """Returns the columns of all rows that are known without reading an image, {name: [N, ...]}.
 
-  It omits the columns that `with_column` adds, which may be made of images. It is {} for rows with
-  labels that are stored only with streamed images.
+  They are `label`, `example_id` and stored columns, but not those of `with_column`, which may be
+  computed from images. The result is {} for a set that is read as a stream (`without_images`).
   """
   if isinstance(rows, _ChangedRows):
     columns = columns_in_memory(rows.rows)
@@ -616,7 +619,7 @@ class _ChangedRows:
     change: function from a batch to the batch with changed columns.
     class_names: names of the classes, in label order.
     facts: entries that are added to the description.
-    renumbers: whether `change` changes the labels, not the further columns.
+    renumbers: whether `change` changes labels alone; else it may compute columns from images.
   """
 
   rows: Rows
@@ -647,7 +650,7 @@ class _ChangedRows:
     return dataclasses.replace(self, rows=self.rows.cached())
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the changed rows as arrays; None if the wrapped rows return None."""
+    """Returns the images of the wrapped rows with the changed columns; None if they return None."""
     arrays = self.rows.in_memory(max_bytes)
     if arrays is None:
       return None

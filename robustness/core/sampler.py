@@ -59,17 +59,21 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
   return begin, begin + size
 
 
-def _elements_of_pieces(
-  piece: Callable[[int], np.ndarray], size: int, begin: int, end: int
-) -> np.ndarray:
-  """Returns the elements [begin, end) of an endless sequence that consists of pieces of a size.
+def _elements(part: Callable[[int], np.ndarray], size: int, begin: int, end: int) -> np.ndarray:
+  """Returns the elements [begin, end) of an endless sequence, which is computed part by part.
 
-  `piece` returns the `size` elements of the piece of a number, from 0.
+  Args:
+    part: function from k = 0, 1, ... to the elements k·size, ..., (k + 1)·size − 1.
+    size: number of elements of each part.
+    begin: index of the first element.
+    end: index after the last element.
   """
-  # the pieces that overlap [begin, end); one for an empty range, which gives the type and shape
-  numbers = range(begin // size, max(begin, end - 1) // size + 1)
-  parts = [piece(k)[max(begin - k * size, 0) : end - k * size] for k in numbers]
-  return np.concatenate(parts)
+  pieces = []
+  # the parts that overlap [begin, end); one for an empty range, which gives the type
+  for number in range(begin // size, max(begin, end - 1) // size + 1):
+    start = number * size  # index of the first element of the part
+    pieces.append(part(number)[max(begin - start, 0) : end - start])
+  return np.concatenate(pieces)
 
 
 class Epochs(Sampler):
@@ -101,7 +105,7 @@ class Epochs(Sampler):
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
-    return _elements_of_pieces(self._order, self.num_examples, begin, end)
+    return _elements(self._order, self.num_examples, begin, end)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns {'epoch': number of completed epochs at positions [begin, end), int32}."""
@@ -125,63 +129,44 @@ class Balanced(Sampler):
         column.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
-    # a sequence for each group; `stream` makes them independent
+    # a sequence of rows for each group; `stream` makes them independent
     self._epochs = [Epochs(len(g), seed, stream=(_BALANCED, k)) for k, g in enumerate(groups)]
-    self._cached_orders = functools.lru_cache(maxsize=2)(self._draw_orders)
+    self._cached_draw = functools.lru_cache(maxsize=2)(self._draw_group_numbers)
 
-  def _draw_orders(self, number: int) -> np.ndarray:
-    """Returns random orders of the G groups in B = `_BLOCKS_PER_DRAW` blocks, int [B, G].
+  def _draw_group_numbers(self, number: int) -> np.ndarray:
+    """Returns draw number `number`: the groups of the rows of `_BLOCKS_PER_DRAW` blocks, int [BG].
 
-    They are the blocks number · B, ..., (number + 1) · B − 1 of the sequence.
+    Each of the B blocks has the numbers of the G groups in a random order.
     """
     ascending = np.tile(np.arange(len(self._groups)), (_BLOCKS_PER_DRAW, 1))
-    return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
+    rng = np.random.default_rng((_BALANCED, self._seed, number))
+    return rng.permuted(ascending, axis=1).ravel()
 
-  def _orders(self, first: int, last: int) -> np.ndarray:
-    """Returns the random order of the groups in each of the blocks [first, last).
-
-    A block is G consecutive positions of the sequence, with one row of each group: an order
-    [2, 0, 1] says that the first row is of group 2. The result is int [last − first, G].
-    """
-    return _elements_of_pieces(self._cached_orders, _BLOCKS_PER_DRAW, first, last)
-
-  def _blocks(self, begin: int, end: int) -> tuple[int, int, slice]:
-    """Returns the blocks that contain the positions [begin, end) of the sequence.
-
-    Block k has the positions k·G, ..., (k + 1)·G − 1, where G is the number of groups.
-
-    Returns:
-      (first, last, within): the blocks are [first, last), and the slice `within` cuts their
-      positions, counted from the start of block `first`, to [begin, end).
-    """
-    count = len(self._groups)
-    first, last = begin // count, -(-end // count)  # rounded down, rounded up
-    return first, last, slice(begin - first * count, end - first * count)
+  def _group_numbers(self, begin: int, end: int) -> np.ndarray:
+    """Returns the number of the group of each row at positions [begin, end), int [end − begin]."""
+    return _elements(self._cached_draw, _BLOCKS_PER_DRAW * len(self._groups), begin, end)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64."""
-    first, last, within = self._blocks(begin, end)
-    # block k has the k-th row of the sequence of each group
-    rows = [
-      group[epochs.positions(first, last)]
-      for group, epochs in zip(self._groups, self._epochs, strict=True)
-    ]
-    by_group = np.stack(rows, 1)  # [blocks, G], in the order of the groups
-    in_order = np.take_along_axis(by_group, self._orders(first, last), 1)  # [blocks, G]
-    return in_order.ravel()[within]
+    numbers = self._group_numbers(begin, end)
+    blocks = np.arange(begin, end) // len(self._groups)  # number of the block of each position
+    first, end_block = begin // len(self._groups), -(-end // len(self._groups))  # rounded up
+    rows = np.zeros(end - begin, np.int64)
+    for number, (group, epochs) in enumerate(zip(self._groups, self._epochs, strict=True)):
+      # block k has row k of the sequence of each group
+      rows_of_blocks = group[epochs.positions(first, end_block)]
+      is_in_group = numbers == number
+      rows[is_in_group] = rows_of_blocks[blocks[is_in_group] - first]
+    return rows
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {name: number of the group of each row, int32 [end − begin]}.
+    """Returns {name: the number of the group that each row was drawn for, int32 [end − begin]}.
 
-    They are the rows at positions [begin, end) of the sequence; a row that is in several groups has
-    the one that it was drawn for. The name is the `column` of the constructor; without one the
-    result is {}.
+    They are the rows at positions [begin, end) of the sequence. The name is the `column` of the
+    constructor; without one the result is {}.
     """
-    if not self._column:
-      return {}
-    first, last, within = self._blocks(begin, end)
-    groups = self._orders(first, last).ravel()  # of all positions in the blocks
-    return {self._column: groups[within].astype(np.int32)}
+    numbers = self._group_numbers(begin, end).astype(np.int32)
+    return {self._column: numbers} if self._column else {}
 
 
 def held_out(

@@ -21,9 +21,8 @@ T = TypeVar('T')
 class SequentialRow(Mapping[str, jax.Array]):
   """One row in a loop over N rows: a mapping {column name: value of the row}.
 
-  A value is copied out of its column when it is accessed. A function that needs only a small part
-  of a large value should call `column_and_position(row, name)`, which returns the whole column and
-  the row's position in it without a copy.
+  Accessing a value copies it out of its column. A function that needs only a small part of a large
+  value, such as a crop, should index the column that `column_and_position(row, name)` returns.
 
   Attributes:
     columns: {name: values of all N rows, [N, ...]}.
@@ -46,9 +45,11 @@ class SequentialRow(Mapping[str, jax.Array]):
 
 
 def column_and_position(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
-  """Returns the column `name` of all N rows, [N, ...], and the position of `row` among them.
+  """Returns (column, index) such that `column[index]` is the value `row[name]`, without a copy.
 
-  Nothing is copied. For a row that is no `SequentialRow`, N is 1.
+  A function that reads a small part of a large value, such as a crop of a large image, indexes the
+  column instead of the row: in a loop over rows, `row[name]` would copy the whole value. The column
+  has the values of all N rows in the loop, [N, ...]; N is 1 for a row that is no `SequentialRow`.
   """
   if isinstance(row, SequentialRow):
     return row.columns[name], row.index
@@ -98,33 +99,33 @@ def by_branch(
     branch: int32 [N] in [0, branches).
     *trees: trees of arrays [N, ...].
   """
-  # Example: members [3, 0, 5] and TILE = 4 give tiles [1, 0, 2], ends [1, 1, 3], and the slots
-  # 0, 1, 2 for the rows of branch 0 and 4, 5, 6, 7, 8 for the rows of branch 2.
-  count = len(branch)
+  # Example: 3 rows of branch 0, none of branch 1 and 5 of branch 2 fill tiles of TILE = 4 places so
+  # (- is an empty place): tile 0 has 0 0 0 -, tile 1 has 2 2 2 2, tile 2 has 2 - - -.
+  num_rows = len(branch)
   order = jnp.argsort(branch, stable=True)
-  members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)  # rows of each branch
-  tiles = -(-members // TILE)  # tiles of each branch
-  ends = jnp.cumsum(tiles)  # number of the tile after the last one of each branch
-  ordered = branch[order]  # ascending
-  # 0, 1, ..., members − 1 for the rows of each branch: the position in `ordered` minus the number
-  # of rows in earlier branches
-  rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
-  # position of each row in all tiles one after another, where each branch begins a new tile
-  slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE
-  no_row = count  # which mode='drop' ignores
-  unused = jnp.full(((count // TILE + branches) * TILE,), no_row)
-  rows = unused.at[slot].set(order).reshape(-1, TILE)  # the rows of each tile
-  tile_branch = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')
+  branch_rows = jnp.zeros((branches,), jnp.int32).at[branch].add(1)  # [3, 0, 5] in the example
+  branch_tiles = -(-branch_rows // TILE)  # rounded up: [1, 0, 2]
+  end_tiles = jnp.cumsum(branch_tiles)  # the tile after the last one of each branch: [1, 1, 3]
+  ordered = branch[order]  # [0, 0, 0, 2, 2, 2, 2, 2]
+  # number of each row among the rows of its branch, [0, 1, 2, 0, 1, 2, 3, 4]: its position in
+  # `ordered` minus the number of rows of earlier branches
+  rank = jnp.arange(num_rows) - (jnp.cumsum(branch_rows) - branch_rows)[ordered]
+  first_tile = (end_tiles - branch_tiles)[ordered]  # of the row's branch
+  place = (first_tile + rank // TILE) * TILE + rank % TILE  # [0, 1, 2, 4, 5, 6, 7, 8]
+  no_row = num_rows  # an index out of range marks an empty place
+  empty = jnp.full(((num_rows // TILE + branches) * TILE,), no_row)
+  tile_rows = empty.at[place].set(order).reshape(-1, TILE)  # [tiles, TILE], indices of rows
+  tile_branch = jnp.searchsorted(end_tiles, jnp.arange(len(tile_rows)), side='right')  # [tiles]
 
-  def add_tile(number: jax.Array, results: jax.Array) -> jax.Array:
-    """Returns `results` [N, ...] with the results of a tile entered."""
-    # an empty place of a tile computes the last row, and its result is dropped
-    entries = jax.tree.map(lambda x: x[jnp.minimum(rows[number], count - 1)], trees)
-    computed = jax.vmap(lambda *entry: function(tile_branch[number], *entry))(*entries)
-    return results.at[rows[number]].set(computed, mode='drop')
+  def compute_tile(tile: jax.Array, results: jax.Array) -> jax.Array:
+    """Returns `results` [N, ...] in which the results of the rows of a tile are set."""
+    # an empty place computes the last row; mode='drop' ignores its result
+    entries = jax.tree.map(lambda x: x[jnp.minimum(tile_rows[tile], num_rows - 1)], trees)
+    computed = jax.vmap(lambda *entry: function(tile_branch[tile], *entry))(*entries)
+    return results.at[tile_rows[tile]].set(computed, mode='drop')
 
   first_entries = jax.tree.map(lambda x: x[0], trees)
   result = jax.eval_shape(function, branch[0], *first_entries)
-  zeros = jnp.zeros((count, *result.shape), result.dtype)
-  results: jax.Array = jax.lax.fori_loop(0, ends[-1], add_tile, zeros)
+  zeros = jnp.zeros((num_rows, *result.shape), result.dtype)
+  results: jax.Array = jax.lax.fori_loop(0, end_tiles[-1], compute_tile, zeros)
   return results

@@ -20,7 +20,7 @@ from robustness.attacks.auto_attack import AutoAttack, State
 from robustness.core import settings
 from robustness.core.errors import KEYS, renaming_section
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.registry import Part, have_own_names, part_name, setting
+from robustness.core.registry import Part, have_distinct_names, part_name, setting
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK, EPSILON, Facet
@@ -112,7 +112,7 @@ class AttackStudy(Study):
     super().__post_init__()
     classes = [_label_and_class(entry)[1] for entry in self.attacks]
     valid = 'without two files that define the same NAME'
-    self.require(have_own_names(classes), 'attacks', valid)
+    self.require(have_distinct_names(classes), 'attacks', valid)
     # The norms in which all attacks can be run.
     norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
     radius = self.common_settings.get('epsilon', Attack.epsilon)
