@@ -32,7 +32,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
     return {}
   k = int(worst.k.max())
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
-  # Without `k` this selects the rows of accuracy at pm-k for the largest k, which lack the facet k.
+  # the table has accuracy at pm-k for the largest k a second time, in rows without the facet k
   pm_k = select(table, 'accuracy_pm_k').set_index('classifier')
   static = select(table, 'accuracy_static').set_index('classifier')
   if not static.empty:
@@ -60,24 +60,24 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   sorted by falling accuracy on anchors. The result is None for fewer than two classes.
   """
   table = results.table[results.table.classifier == label]
-  names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
   by_class: dict[str, Any] = {'class': ...}  # the value `...` selects the rows of all classes
   anchor = select(table, 'accuracy_anchor', **by_class).dropna(subset=['value'])
   worst = select(table, 'accuracy_pm_k', **by_class, k=k).dropna(subset=['value'])
   accuracy = anchor.set_index('class').value
   if len(accuracy) < 2:
     return None
-  # of each class, ascending
+  # the drop of each class, ascending
   drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')
   # the classes with the largest drops, in the order of falling accuracy on anchors
   with_largest_drops = drop.index[-MAX_CLASSES:]
   drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index
   rows = pd.concat([anchor, worst])
-  # the two accuracies take the place of classifiers: each classifier has a colour in the figure
-  rows = rows.assign(classifier=rows['quantity'].map(names), marked=False)
   rows = rows[rows['class'].isin(drawn)]
+  # `rows_of_points` draws each classifier in a colour; here each of the two quantities has one
+  legend = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
+  rows = rows.assign(classifier=rows['quantity'].map(legend), marked=False)
   points = [(Notation(ACCURACY), rows)]
-  figure = forms.rows_of_points(list(drawn), points, list(names.values()), 'class')
+  figure = forms.rows_of_points(list(drawn), points, list(legend.values()), 'class')
   overall = select(table, 'drop_pm_k', k=k).value.iloc[0]
   largest = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(drawn) else ''
   caption = (

@@ -32,7 +32,7 @@ def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> 
     ratings: [N, R], the categories that R raters gave N items, −1 if missing.
     groups: int [N], the cluster of each item; None makes every item a cluster.
   """
-  counts, cluster = _counts(ratings, groups)  # ratings of each item by category
+  counts, cluster = _tally(ratings, groups)
   total = counts.sum(1)
   # for each cluster, the pairs of equal ratings, c (c − 1) / 2 of each category, and all pairs
   agreeing = np.bincount(cluster, (counts * (counts - 1)).sum(1) / 2)
@@ -92,7 +92,7 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   Reference:
     Fleiss, Measuring nominal scale agreement among many raters, Psychol. Bull. 76 (1971).
   """
-  counts, cluster = _counts(ratings, groups)
+  counts, cluster = _tally(ratings, groups)
   total = counts.sum(1, keepdims=True)
   # fraction of agreeing pairs of raters of each item, [M, 1]
   agreement = (counts * (counts - 1)).sum(1, keepdims=True) / (total * (total - 1))
@@ -119,29 +119,31 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 def _bootstrapped(
   sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], sizes: np.ndarray, n: int
 ) -> Estimate:
-  """Returns κ of the summed counts of G clusters, with an interval over resampled clusters.
+  """Returns κ of G clusters of items, with a bootstrap interval over clusters.
 
   There is no interval if all resamples are equal.
 
   Args:
-    sums: counts of each cluster, [G, ...].
-    kappa: function from weighted sums of the counts, [resamples, ...], to κ, [resamples].
+    sums: statistics of each cluster that add up over clusters, [G, ...].
+    kappa: function from their sums over the clusters of each resample, [resamples, ...], to κ,
+      [resamples].
     sizes: number of items of each cluster, [G].
     n: number of all items.
   """
   if not len(sums):
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)
-  # `bootstrap` draws weights of the clusters from their number and sizes; it reads no totals
-  units = Units(np.empty((len(sums), 1)), sizes[:, None], n, images=n / len(sums))
+  # `bootstrap` reads only the weights of the units, which are the sizes of the clusters
+  units = Units(total=sizes[:, None], weight=sizes[:, None], n=n, images=n / len(sums))
   (estimate,) = bootstrap(  # `weights` are [resamples, G]
     lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )
   return drop_zero_width_interval(estimate)
 
 
-def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the number of ratings in each of C categories, [M, C], and the cluster, [M], of each of
-  the M items with at least two ratings.
+def _tally(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+  """Counts the ratings of each item by category, for the M items with at least two ratings.
+
+  The result is the number of ratings in each of C categories, [M, C], and the items' clusters, [M].
 
   Args:
     ratings: [N, R], the raters' categories of N items, −1 if missing.

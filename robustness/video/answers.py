@@ -325,7 +325,7 @@ def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
     header = json_files.parse(line, 'the first line', {'plan?': PLAN})  # the plan may be missing
     plan = ReviewPlan(**header.get('plan', {}))
   except (InputError, TypeError):
-    header, plan = {}, ReviewPlan()  # a header without a format, which is refused next
+    header, plan = {}, ReviewPlan()  # no header of this format: it is refused next
   if header.get('format') != FORMAT or header.get('version') != VERSION:
     raise InputError(
       f'{file} is no file of answers (its first line should say format '

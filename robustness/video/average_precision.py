@@ -83,33 +83,30 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   categories, column = np.unique(truth.category, return_inverse=True)
   truths = np.zeros((num_images, len(categories)), int)
   np.add.at(truths, (truth.image, column), 1)  # counts the boxes of each image and class
-  # {(image, class): positions of its ground-truth boxes}
-  truths_of = _positions_by_image(truth, np.arange(len(truth.image)))
+  truths_of = _by_image_and_class(truth, np.arange(len(truth.image)))
+  by_score = np.argsort(-detections.score, kind='stable')
   right = np.zeros(len(detections.image), bool)
   is_scored = np.zeros(len(detections.image), bool)
-  # the positions of the detections of each (image, class), by falling score
-  for key, members in _positions_by_image(
-    detections, np.argsort(-detections.score, kind='stable')
-  ).items():
+  for key, members in _by_image_and_class(detections, by_score).items():
     members = members[:MAX_DETECTIONS]
     is_scored[members] = True
     if key in truths_of:
       objects = truth.corners[truths_of[key]]
       right[members] = _claims_truth(detections.corners[members], objects, threshold)
-  # By falling score; detections of equal score by image, then by class.
+  is_scored &= np.isin(detections.category, categories)
+  # by falling score; detections of equal score by image, then by class
   order = np.lexsort((detections.category, detections.image, -detections.score))
-  is_counted = is_scored & np.isin(detections.category, categories)
-  order = order[is_counted[order]]
-  images, classes = detections.image[order], detections.category[order]
-  return Matches(order, images, classes, right[order], truths, categories)
+  scored = order[is_scored[order]]
+  image, category = detections.image[scored], detections.category[scored]
+  return Matches(scored, image, category, right[scored], truths, categories)
 
 
-def _positions_by_image(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-  """Returns {(image, category): positions of its boxes, int [boxes]}.
+def _by_image_and_class(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+  """Groups N boxes: returns {(image, class): positions of its boxes, int [boxes]}.
 
   Args:
-    boxes: N boxes.
-    order: positions of the boxes, int [N], in the order in which each group lists its boxes.
+    boxes: the boxes.
+    order: a permutation of the positions 0, ..., N − 1; the positions in a group have this order.
   """
   keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
   rows_by_key = keys.groupby(['image', 'category']).indices
@@ -317,7 +314,7 @@ def detection_pm_k(
   points = scoring.recall_points
 
   def matches_on(images: np.ndarray) -> Matches:
-    """Returns the matches on images, indices of frames; an image may be listed twice."""
+    """Matches detections on the listed frames (indices); a frame may be listed twice."""
     boxes, detected = truth.of_images(images), detections.of_images(images)
     return match(boxes, detected, len(images), scoring.threshold)
 
@@ -331,16 +328,16 @@ def detection_pm_k(
 
     `weights`, [B, V], are the weights of V videos in each sample, with the sum 1.
     """
-    # how often each set is drawn, [B, A]; whole numbers, so that recalls meet thresholds exactly
+    # How often each set is drawn, [B, A]: as often as its video, V · weight times. Rounded, because
+    # recalls of whole numbers meet the recall thresholds exactly.
     counts = np.rint(weights.shape[1] * weights)[:, videos]
     anchor = class_mean(average_precisions(on_anchors, points, counts))
     worst = class_mean(average_precisions(on_worst, points, counts))
     return np.stack([anchor, worst, anchor - worst], -1)
 
-  sets_per_video = np.bincount(videos)[:, None].astype(float)
-  images_per_video = len(frames) / len(sets_per_video)
-  # videos are resampled; `bootstrap` reads only the number of videos and their numbers of sets
-  units = Units(sets_per_video, sets_per_video, len(frames), images=images_per_video)
+  num_sets = np.bincount(videos)[:, None].astype(float)  # of each video, [V, 1]
+  # Videos are resampled. `bootstrap` reads only their weights, which are their numbers of sets.
+  units = Units(num_sets, weight=num_sets, n=len(frames), images=len(frames) / len(num_sets))
   estimates = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
   anchor, worst, drop = map(drop_zero_width_interval, estimates)
   return DetectionScores(anchor, worst, drop, frames, precision)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -214,19 +215,12 @@ class Boxes:
     Args:
       images: indices in [0, F) of the listed images, int [M].
     """
-    by_image = np.argsort(self.image, kind='stable')
-    sorted_images = self.image[by_image]
-    # where the boxes of each listed image begin in `by_image`, and how many there are, [M]
-    begin = np.searchsorted(sorted_images, images, 'left')
-    count = np.searchsorted(sorted_images, images, 'right') - begin
-    # For each returned box, the position of its image in the list, the first returned box of this
-    # image, and the number of the box among the boxes of this image. If `count` is [2, 0, 3]:
-    position = np.repeat(np.arange(len(images)), count)  # [0, 0, 2, 2, 2]
-    first = (np.cumsum(count) - count)[position]  # [0, 0, 2, 2, 2]
-    number = np.arange(len(position)) - first  # [0, 1, 0, 1, 2]
-    boxes = by_image[begin[position] + number]
+    boxes_of = pd.Series(self.image).groupby(self.image).indices  # {image: positions of its boxes}
+    no_boxes = np.zeros(0, int)
+    boxes_by_image = [boxes_of.get(image, no_boxes) for image in images.tolist()]
+    boxes = np.concatenate([no_boxes, *boxes_by_image])
     return Boxes(
-      image=position,
+      image=np.repeat(np.arange(len(images)), [len(members) for members in boxes_by_image]),
       category=self.category[boxes],
       corners=self.corners[boxes],
       score=None if self.score is None else self.score[boxes],
@@ -298,16 +292,16 @@ class Truth(NamedTuple):
     boxes: the boxes; `boxes.image` is the index of a frame.
     clipped: summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
-    positions: {number of an image in the file, or path of its frame: index of the frame in [0, F)}.
-    images: numbers and paths of all images of the file, including images that are not frames.
+    frame_of_image: {id of an image in the file, or path of its frame: index of the frame}.
+    image_names: ids and paths of all images of the file, also of images that are not frames.
     names: {class number: name}; empty if the file does not list its classes.
   """
 
   boxes: Boxes
   clipped: Clipped
   sizes: np.ndarray
-  positions: Mapping[int | str, int]
-  images: Collection[int | str]
+  frame_of_image: Mapping[int | str, int]
+  image_names: Collection[int | str]
   names: Mapping[int, str]
 
 
@@ -334,7 +328,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
     )
   truth = _parse_truth(document, frames, path)
   for number, entry in enumerate(document['annotations']):
-    if entry.get('iscrowd') and entry['image_id'] in truth.positions:
+    if entry.get('iscrowd') and entry['image_id'] in truth.frame_of_image:
       raise InputError(
         f'{path}: entry {number} has iscrowd 1, and boxes of crowds are not scored: leave its '
         'frame out of the sets, or the entry, whose detections then count as wrong.'
@@ -351,20 +345,19 @@ def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path)
     path: the file of the annotations, for messages.
   """
   index_of_frame = {frame: index for index, frame in enumerate(frames)}
-  # a frame is found by its path, and by the id of its image, which is added below
-  positions: dict[int | str, int] = dict(index_of_frame.items())
+  # entries of boxes name an image by its id or by its path
+  frame_of_image: dict[int | str, int] = dict(index_of_frame.items())
   sizes = np.full((len(frames), 2), np.inf)
   for image in document['images']:
     index = index_of_frame.get(image['file_name'])
     if index is not None:
-      positions[image['id']] = index
+      frame_of_image[image['id']] = index
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
-  # boxes may name an image by its id or by its file name
-  images = {image[key] for image in document['images'] for key in ('id', 'file_name')}
+  image_names = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
-  _check_entries(document['annotations'], images, names, path)
-  boxes, clipped = _parse_boxes(document['annotations'], positions, sizes, frames, path)
-  return Truth(boxes, clipped, sizes, positions, images, names)
+  _check_entries(document['annotations'], image_names, names, path)
+  boxes, clipped = _parse_boxes(document['annotations'], frame_of_image, sizes, frames, path)
+  return Truth(boxes, clipped, sizes, frame_of_image, image_names, names)
 
 
 def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:
@@ -377,25 +370,25 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
   """
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), RESULTS, advice)
-  _check_entries(entries, truth.images, truth.names, path)
-  return _parse_boxes(entries, truth.positions, truth.sizes, frames, path, has_scores=True)
+  _check_entries(entries, truth.image_names, truth.names, path)
+  return _parse_boxes(entries, truth.frame_of_image, truth.sizes, frames, path, has_scores=True)
 
 
 def _check_entries(
-  entries: Entries, images: Collection[int | str], names: Mapping[int, str], path: Path
+  entries: Entries, image_names: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
   """Raises InputError for an entry with an unknown image or class, or a box without four numbers.
 
   Args:
     entries: boxes in COCO's form.
-    images: numbers and paths of the known images.
+    image_names: ids and paths of the known images.
     names: {number of a known class: its name}; {} allows any class.
     path: the file of the entries, for messages.
   """
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
     problem = ''
-    if image not in images:
+    if image not in image_names:
       problem = f'is of image {image!r}, which is no image of the ground truth.'
     elif names and category not in names:
       problem = (
@@ -410,7 +403,7 @@ def _check_entries(
 
 def _parse_boxes(
   entries: Entries,
-  positions: Mapping[int | str, int],
+  frame_of_image: Mapping[int | str, int],
   sizes: np.ndarray,
   frames: Sequence[str],
   path: Path,
@@ -420,20 +413,21 @@ def _parse_boxes(
 
   Args:
     entries: boxes in COCO's form.
-    positions: {image number or path: index of the frame}; entries of other images are skipped.
+    frame_of_image: {id or path of an image: index of the frame}; entries of other images are
+      skipped.
     sizes: float [F, 2], width and height of the frames in pixels; inf if unknown.
     frames: paths of the F frames.
     path: file of the entries, for messages.
     has_scores: whether the entries are detections with scores.
   """
   # the numbers of the entries on the F frames
-  numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in positions]
+  numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in frame_of_image]
   on_frames = [entries[number] for number in numbers]
   # `reshape` makes [0, 4] of no boxes
   corners = np.array([entry['bbox'] for entry in on_frames], float).reshape(len(on_frames), 4)
   corners[:, 2:] += corners[:, :2]  # from x, y, width, height to x0, y0, x1, y1
   boxes = Boxes(
-    image=np.array([positions[entry['image_id']] for entry in on_frames], int),
+    image=np.array([frame_of_image[entry['image_id']] for entry in on_frames], int),
     category=np.array([entry['category_id'] for entry in on_frames], int),
     corners=corners,
     score=np.array([entry['score'] for entry in on_frames], float) if has_scores else None,

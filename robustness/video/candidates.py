@@ -54,7 +54,7 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Neighbor sets to be reviewed, with pairs numbered in the order of their anchors.
+  """Neighbor sets to be reviewed, with numbers for their anchors and for their pairs.
 
   Attributes:
     sets: the neighbor sets.
@@ -82,7 +82,7 @@ class Candidates:
   @functools.cached_property
   def pairs(self) -> tuple[Pair, ...]:
     """All pairs of an anchor and a neighbor, sorted by anchor and offset."""
-    # `sets.pairs` has three arrays: set, frame and offset of each pair.
+    # the three arrays of `sets.pairs` are the fields of `Pair`
     members = zip(*(column.tolist() for column in self.sets.pairs), strict=True)
     return tuple(sorted((Pair(*pair) for pair in members), key=lambda p: (p.anchor, p.offset)))
 

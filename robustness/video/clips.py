@@ -325,10 +325,10 @@ def require_complete(path: pathlib.Path) -> None:
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:
-  """Returns the size in bytes that the headers of a video file state; 0 if they state none.
+  """Returns the size in bytes that a file must have by its headers; 0 if they state none.
 
-  Some writers overstate the size of an AVI file by up to `RIFF_SLACK` bytes. It is then returned
-  as 0 too, so that the file does not count as truncated.
+  Some writers overstate the size of an AVI file by up to `RIFF_SLACK` bytes. The result is then 0
+  too, because the file is not truncated.
 
   Args:
     file: the file, at its beginning.
@@ -345,10 +345,10 @@ def _declared_size(file: BinaryIO, size: int) -> int:
 
 
 def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int]) -> int:
-  """Returns the position in bytes at which the last chunk that begins within a file ends.
+  """Returns the position in bytes at which the last chunk of a file should end by its header.
 
-  Chunks follow each other from the beginning of the file. The search stops at the first chunk of
-  unknown length.
+  Chunks follow each other from the beginning of the file, and a truncated file ends within its last
+  chunk. The search stops at the first chunk of unknown length.
 
   Args:
     file: the file.

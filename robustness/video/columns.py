@@ -4,11 +4,9 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-from scipy.sparse.csgraph import connected_components
 
 from robustness.core.errors import KEYS, InputError, or_column
-from robustness.video.metadata import FRAME_TYPES, NeighborSets, source_of
+from robustness.video.metadata import FRAME_TYPES, NeighborSets, component_of_nodes, source_of
 
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
 """Names of the columns, see `to_columns`."""
@@ -27,20 +25,21 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   * `fps`, float64 [F], if the sets state rates: frames per second, NaN if unknown.
   """
   pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
-  # Members of sets, first all anchors and then all neighbors; then sorted by frame and set.
+  # The members of all sets, first all anchors and then all neighbors; then sorted by frame and set.
   frame = np.concatenate([sets.anchors, pairs.frame])
   group = np.concatenate([groups, pairs.group])
   offset = np.concatenate([np.zeros_like(groups), pairs.offset])
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))  # sets that hold each frame
-  # Place of each member along the axis M: its position minus its frame's first position. For the
-  # frames [0, 0, 2] it is [0, 1, 0].
-  slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]
+  # The sets of a frame fill its columns from the left: for the frames [0, 0, 2] the columns of the
+  # members are [0, 1, 0]. `first_member` is the position of each frame's first member.
+  first_member = np.cumsum(count) - count
+  column = np.arange(len(frame)) - first_member[frame]
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
-  group_ids[frame, slot] = group
-  offsets[frame, slot] = offset
+  group_ids[frame, column] = group
+  offsets[frame, column] = offset
   columns = {LABEL: sets.labels, GROUP: group_ids, OFFSET: offsets}
   if sets.frame_types is not None:
     index_of = {name: index for index, name in enumerate(FRAME_TYPES)}
@@ -59,7 +58,7 @@ def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
   Raises:
     InputError: the names are not all texts.
   """
-  names = np.asarray(columns.get(GROUP, 0))  # any number if there is no such column
+  names = np.asarray(columns.get(GROUP, ()))  # () is no text either
   if names.dtype.kind not in 'OSTU':  # objects, bytes and the two kinds of text
     return dict(columns)
   _, numbers = sorted_names(f'the column {GROUP!r}', names)
@@ -67,43 +66,44 @@ def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
-  """Returns the number of the connected component of each of F frames, int [F].
+  """Groups F frames by what they share, and returns the number of each frame's group, int [F].
 
-  Two frames are connected if they share a set or a folder.
+  Two frames are in one group if they share a set or a folder, or if a chain of such frames connects
+  them.
 
   Args:
     group_id: int [F, M], the sets of each frame, padded with −1.
     folders: str [F], the folder of each frame, '' for none; None connects frames by sets only.
   """
-  # The nodes of the graph are all frames, then all sets, then all folders. An edge leads from each
-  # frame to each of its sets, and to its folder.
-  frame, slot = np.nonzero(group_id >= 0)
-  node = group_id[frame, slot] + len(group_id)
+  # A graph in which each frame is connected with its sets and its folder. The nodes are all frames,
+  # then all sets, then all folders; `node` is the other end of each edge.
+  frame, column = np.nonzero(group_id >= 0)
+  node = len(group_id) + group_id[frame, column]
   num_nodes = len(group_id) + int(group_id.max()) + 1
   if folders is not None:
     names, folder = np.unique(folders, return_inverse=True)
     in_folder = np.flatnonzero(folders != '')
     frame, node = np.append(frame, in_folder), np.append(node, num_nodes + folder[in_folder])
     num_nodes += len(names)
-  edges = np.ones(len(frame)), (frame, node)  # values, and the two ends of each edge
-  graph = scipy.sparse.coo_array(edges, shape=(num_nodes, num_nodes))
-  _, components = connected_components(graph, directed=False)
-  return components[: len(group_id)]
+  return component_of_nodes(frame, node, num_nodes)[: len(group_id)]
 
 
 def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
-  """Returns the number of the clip of each of N rows, int [N]; None without a column `group_id`.
+  """Groups frames by clip for resampling, and returns the number of each row's clip, int [N].
 
-  Each row is a frame of neighbor sets. A clip is a folder of frames. Clips of one YouTube video
-  (folders `<video id>_<milliseconds>`) count as one clip, and so do clips that share a set. If the
-  rows have no paths, sets that share frames are one clip.
+  A clip consists of the frames in one folder. Folders that were cut from one YouTube video
+  (`<video id>_<milliseconds>`) or share a neighbor set are one clip. Without paths, a clip consists
+  of all sets that share frames.
+
+  Args:
+    columns: {name: values} of N rows, see `to_columns`. The result is None without `group_id`.
   """
   if GROUP not in columns:
     return None
   paths = columns.get(PATH)
   folders = None if paths is None else np.array([source_of(str(path)) for path in paths])
-  # rows are connected by a common set, [N, sets of a frame], or by a common folder
-  return component_numbers(np.column_stack([columns[GROUP]]), folders)
+  group_id = np.column_stack([columns[GROUP]])  # a column [N] becomes [N, 1]
+  return component_numbers(group_id, folders)
 
 
 def from_columns(
@@ -119,7 +119,7 @@ def from_columns(
 
   Raises:
     InputError: a column is missing or has values that are no whole numbers, no row is in a set, or
-      a set has not exactly one anchor or two frames of one offset.
+      a set has no anchor, several anchors, or two frames of one offset.
   """
   check_names(columns)
   # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
@@ -129,50 +129,62 @@ def from_columns(
       f'{GROUP} has the shape {group_id.shape}, and {OFFSET} {offset.shape}: give an offset for '
       'each set of a row.'
     )
-  # each membership of a frame in a set: row and column in `group_id`
-  frame, slot = np.nonzero(group_id >= 0)
-  distance = offset[frame, slot]
-  ids, set_number = np.unique(group_id[frame, slot], return_inverse=True)
-  if not len(ids):
+  # The members of all sets: index of the frame, its distance from the anchor, and index of the set
+  # in `set_ids`, sorted by set, then by distance. A frame is listed once for each of its sets.
+  frame, column = np.nonzero(group_id >= 0)
+  if not len(frame):
     raise InputError('the rows are in no neighbor set: every group_id is -1.')
+  distance = offset[frame, column]
+  set_ids, group = np.unique(group_id[frame, column], return_inverse=True)
+  order = np.lexsort((distance, group))  # by the last key first
+  frame, distance, group = frame[order].astype(np.int32), distance[order], group[order]
   is_anchor = distance == 0
-  count = np.bincount(set_number[is_anchor], minlength=len(ids))
+  count = np.bincount(group[is_anchor], minlength=len(set_ids))  # anchors of each set
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
-    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
-  anchors = np.zeros(len(ids), np.int32)
-  anchors[set_number[is_anchor]] = frame[is_anchor]
-  order = np.lexsort((distance, set_number))  # by set, then by distance
-  is_repeated = (np.diff(set_number[order]) == 0) & (np.diff(distance[order]) == 0)
-  if is_repeated.any():
-    bad = order[int(np.argmax(is_repeated))]
+    raise InputError(f'set {set_ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
+  is_same_as_next = (np.diff(group) == 0) & (np.diff(distance) == 0)
+  if is_same_as_next.any():
+    bad = int(np.argmax(is_same_as_next))
     raise InputError(
-      f'set {ids[set_number[bad]]} has two rows with offset {distance[bad]}: give one.'
+      f'set {set_ids[group[bad]]} has two rows with offset {distance[bad]}: give one.'
     )
-  neighbors = order[distance[order] != 0]
-  # `neighbors` is split where each set but the first begins
-  starts_of_sets = np.searchsorted(set_number[neighbors], np.arange(1, len(ids)))
-  types, fps = columns.get(FRAME_TYPE), columns.get(FPS)
-  if types is not None:  # type −1, unknown, is the last entry, ''
-    types = _whole_numbers(columns, FRAME_TYPE)[:, 0]
-    if types.min() < -1 or types.max() >= len(FRAME_TYPES):
-      valid = f'0 to {len(FRAME_TYPES) - 1} for {", ".join(FRAME_TYPES)}, or -1 if unknown'
-      raise InputError(f'{FRAME_TYPE} goes from {types.min()} to {types.max()}: give {valid}.')
-    types = None if (types < 0).all() else np.array([*FRAME_TYPES, ''])[types]
-  if fps is not None:
-    if (fps <= 0).any():
-      raise InputError(f'{FPS} is {fps.min():g}: give frames a second above 0, or NaN if unknown.')
-    fps = None if np.isnan(fps).all() else fps.astype(float)
+  # the neighbors of all sets are split where each set but the first begins
+  starts_of_sets = np.searchsorted(group[~is_anchor], np.arange(1, len(set_ids)))
+  types, fps = _types_and_rates(columns)
   return NeighborSets(
     frames=tuple(names) or tuple(f'row {index}' for index in range(len(label))),
     labels=label.astype(np.int32),
-    anchors=anchors,
-    neighbors=tuple(np.split(frame[neighbors].astype(np.int32), starts_of_sets)),
-    offsets=tuple(np.split(distance[neighbors].astype(np.int32), starts_of_sets)),
+    anchors=frame[is_anchor],
+    neighbors=tuple(np.split(frame[~is_anchor], starts_of_sets)),
+    offsets=tuple(np.split(distance[~is_anchor].astype(np.int32), starts_of_sets)),
     class_names=tuple(class_names),
     frame_types=types,
     fps=fps,
   )
+
+
+def _types_and_rates(
+  columns: Mapping[str, np.ndarray],
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+  """Returns the frame types, str [N], and frame rates, float [N], of N rows.
+
+  Unknown types are '' and unknown rates NaN. An array is None if `columns` has no such column, or
+  if all its values are unknown.
+  """
+  types, fps = None, columns.get(FPS)
+  if FRAME_TYPE in columns:
+    numbers = _whole_numbers(columns, FRAME_TYPE)[:, 0]
+    if numbers.min() < -1 or numbers.max() >= len(FRAME_TYPES):
+      valid = f'0 to {len(FRAME_TYPES) - 1} for {", ".join(FRAME_TYPES)}, or -1 if unknown'
+      raise InputError(f'{FRAME_TYPE} goes from {numbers.min()} to {numbers.max()}: give {valid}.')
+    # −1, unknown, takes the last entry, ''
+    types = None if (numbers < 0).all() else np.array([*FRAME_TYPES, ''])[numbers]
+  if fps is not None:
+    if (fps <= 0).any():
+      raise InputError(f'{FPS} is {fps.min():g}: give frames a second above 0, or NaN if unknown.')
+    fps = None if np.isnan(fps).all() else fps.astype(float)
+  return types, fps
 
 
 def _whole_numbers(columns: Mapping[str, np.ndarray], key: str) -> np.ndarray:
@@ -186,6 +198,7 @@ def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
   Raises:
     InputError: a value is no whole number.
   """
+  # the remainder of NaN and of an infinite number is NaN
   if values.dtype.kind not in 'iuf' or not (np.mod(values, 1) == 0).all():
     raise InputError(f'{name} has values that are no whole numbers: give integers.')
   return values.astype(np.int64)
@@ -207,7 +220,10 @@ def sorted_names(name: str, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_names(columns: Container[str]) -> None:
-  """Raises InputError if `columns` lack `label`, `group_id` or `offset`, which describe sets."""
+  """Raises InputError if `columns` lack `label`, `group_id` or `offset`, which describe sets.
+
+  The message says how to get frames of neighbor sets, or another column for it (`or_column`).
+  """
   for name in (LABEL, GROUP, OFFSET):
     if name not in columns:
       raise InputError(

@@ -21,7 +21,7 @@ from robustness.results import Table
 from robustness.video import agreement
 from robustness.video.agreement import CONFIDENCE
 from robustness.video.answers import CORRECT, LABEL_ANSWERS, SIMILAR_ANSWERS, UNSURE, Answer
-from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
+from robustness.video.candidates import PAIR, Candidates, Item
 from robustness.video.metadata import NeighborSets
 from robustness.video.review_rounds import ReviewRounds, strict_majority
 
@@ -46,7 +46,7 @@ QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {
 """{question: (possible answers, function that returns which of them an `Answer` states)}."""
 
 Rule = Callable[[Sequence[Answer]], bool]
-"""Function that returns whether an item is accepted, given the votes about it."""
+"""Function that returns whether an item is accepted, given its votes; False without votes."""
 
 
 def no_objection(votes: Sequence[Answer]) -> bool:
@@ -97,44 +97,38 @@ class Decisions:
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   """Returns the outcome of a review.
 
-  An item is an anchor or a pair. An item is settled if it needs no more votes, and only then
-  accepted, if the rule accepts its votes. An anchor without votes is accepted if one of its pairs
-  has an answer: whoever answered saw the anchor and did not call it bad. Pairs of an anchor that is
-  not accepted are dropped.
+  An item is an anchor or a pair. Only settled items, which need no more votes, can be accepted. A
+  pair is accepted if its anchor is accepted and the rule approves its votes. An anchor is accepted
+  if the rule approves its votes. Without any votes it is accepted if one of its pairs has an
+  answer, because whoever answered saw the anchor and did not call it bad.
 
   Args:
     rounds: the state of the review.
     rule: decides from the votes about an item whether it is accepted.
   """
-
-  def is_accepted(item: Item, if_no_votes: bool) -> bool:
-    """Returns whether an item is settled, and the rule accepts its votes.
-
-    A settled item without votes is accepted if `if_no_votes` is true.
-    """
-    votes = rounds.ballot(item).votes
-    return rounds.is_settled(item) and (rule(votes) if votes else if_no_votes)
-
   items = list(rounds.candidates.items.values())
-  anchors = [item for item in items if item.kind == ANCHOR]
-  pairs = [item for item in items if item.kind == PAIR]
+  num_anchors = len(rounds.candidates.sets.anchors)
+  anchors, pairs = slice(num_anchors), slice(num_anchors, None)  # of `items`
+  ballots = [rounds.ballot(item) for item in items]
+  has_votes = np.array([len(ballot.votes) > 0 for ballot in ballots])
+  is_settled = np.array([rounds.is_settled(item) for item in items])
+  is_approved = np.array([rule(ballot.votes) for ballot in ballots])
   anchor_of_pair = np.array([pair.anchor for pair in rounds.candidates.pairs], int)
-  has_answer = np.array([item in rounds.ballots for item in pairs], bool)
-  # an anchor is reviewed if it or one of its pairs has an answer
-  anchor_reviewed = np.array([item in rounds.ballots for item in anchors], bool)
-  anchor_reviewed[anchor_of_pair[has_answer]] = True
-  anchor_accepted = anchor_reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
-  anchor_settled = np.array([rounds.is_settled(item) for item in anchors], bool)
-  anchor_rejected = anchor_reviewed & ~anchor_accepted & anchor_settled
-  has_accepted_votes = np.array([is_accepted(item, False) for item in pairs], bool)
-  added = [rounds.ballot(item).added if anchor_accepted[item.number] else () for item in anchors]
+  anchor_reviewed = has_votes[anchors].copy()
+  anchor_reviewed[anchor_of_pair[has_votes[pairs]]] = True
+  is_decided = anchor_reviewed & is_settled[anchors]
+  anchor_accepted = is_decided & (is_approved[anchors] | ~has_votes[anchors])
+  anchor_rejected = is_decided & ~anchor_accepted
   return Decisions(
     anchor_reviewed=anchor_reviewed,
     anchor_accepted=anchor_accepted,
-    pair_reviewed=has_answer | anchor_rejected[anchor_of_pair],
-    pair_accepted=has_accepted_votes & anchor_accepted[anchor_of_pair],
-    unsettled=tuple(item for item in items if not rounds.is_settled(item)),
-    added=tuple(added),
+    pair_reviewed=has_votes[pairs] | anchor_rejected[anchor_of_pair],
+    pair_accepted=is_settled[pairs] & is_approved[pairs] & anchor_accepted[anchor_of_pair],
+    unsettled=tuple(itertools.compress(items, ~is_settled)),
+    added=tuple(
+      ballot.added if is_accepted else ()
+      for ballot, is_accepted in zip(ballots[anchors], anchor_accepted, strict=True)
+    ),
   )
 
 
@@ -192,7 +186,7 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
   """
-  # each quantity as outcomes of one classifier, the reviewers, in one view
+  # `means` computes means of a classifier in views: the reviewers stand for it, with one view
   parts = [
     means(quantity, Outcomes({REVIEWERS: values[:, None]}, ONE_VIEW), confidence=CONFIDENCE)
     for quantity, values in _values(rounds, decided).items()
@@ -208,13 +202,14 @@ def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
 
 
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
-  """Returns {quantity: values}, with one value for each anchor or pair that the quantity is of.
+  """Returns {quantity: its value for each anchor, or for each pair}.
 
-  * ANCHORS, PAIRS: whether each reviewed anchor, or pair, was accepted.
-  * UPDATED: whether each accepted anchor gained labels. It is left out if annotators were not asked
-    for labels (`densify`) and added none.
-  * ADDED: how many labels it gained. It is left out if annotators were not asked for labels, or
-    accepted no anchor.
+  * ANCHORS: whether each reviewed anchor was accepted.
+  * PAIRS: whether each reviewed pair was accepted.
+  * UPDATED: whether each accepted anchor gained labels. Left out if annotators were not asked for
+    labels (`densify`) and added none.
+  * ADDED: the number of labels that each accepted anchor gained. Left out if annotators were not
+    asked for labels, or accepted no anchor.
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   # number of labels that each accepted anchor gained

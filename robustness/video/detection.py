@@ -103,18 +103,19 @@ class ScoredInputs(NamedTuple):
     A tuple has a description of the kind, the number of such boxes, the number of all boxes, and
     the first such box in words ('' if there is none).
     """
-    truth, detections = self.truth.boxes, self.detections
-    # detections of classes without ground truth
-    strange = np.flatnonzero(~np.isin(detections.category, truth.category))
-    first = f'class {detections.category[strange[0]]}' if len(strange) else ''
+    truth, detected = self.truth.boxes.category, self.detections.category
+    unknown = detected[~np.isin(detected, truth)]  # classes of detections without ground truth
+    first_unknown = f'class {unknown[0]}' if len(unknown) else ''
+    cut_truth, cut, count = self.truth.clipped, self.clipped, len(detected)
     return [
-      (description, clipped.number, len(boxes.image), clipped.first)
-      for description, boxes, clipped in (
-        ('ground truth cut at the border of its image', truth, self.truth.clipped),
-        ('detections cut at the border of their image', detections, self.clipped),
-        # These boxes are not clipped, but have a number and a first box too.
-        ('detections of classes without ground truth', detections, Clipped(len(strange), first)),
-      )
+      (
+        'ground truth cut at the border of its image',
+        cut_truth.number,
+        len(truth),
+        cut_truth.first,
+      ),
+      ('detections cut at the border of their image', cut.number, count, cut.first),
+      ('detections of classes without ground truth', len(unknown), count, first_unknown),
     ]
 
 
@@ -186,7 +187,7 @@ def score(
     scores = detection_pm_k(sets, truth, detections, scoring)
     estimates = {ANCHOR: scores.anchor, PM_K: scores.worst, DROP: scores.drop}
     for quantity, estimate in estimates.items():
-      facets = {'kind': kind, **({} if quantity is ANCHOR else {'k': scoring.k})}
+      facets = {'kind': kind} if quantity is ANCHOR else {'kind': kind, 'k': scoring.k}
       rows.append(estimate_row(LABEL, '', quantity, facets, estimate, scoring.confidence))
     results.tables[f'{kind}/worst_frames'] = _worst_frames(sets, scores.frames)
     if frames:

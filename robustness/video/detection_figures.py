@@ -79,16 +79,16 @@ def pictures(
   """
   precision = scored.scores.per_image
   fall = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
-  order = np.argsort(-fall, kind='stable')
-  groups = order[fall[order] > 0][:count]  # numbers of the drawn sets
+  by_fall = np.argsort(-fall, kind='stable')
+  groups = by_fall[fall[by_fall] > 0][:count]  # numbers of the drawn sets
   if not len(groups):
     return {}
   worst_frames = scored.scores.frames[groups]
-  frames = np.stack([sets.anchors[groups], worst_frames], 1).ravel()  # in turn
+  frames = np.stack([sets.anchors[groups], worst_frames], 1).ravel()  # anchor, worst, anchor, ...
   images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
   truth, detections = scored.truth.of_images(frames), scored.boxes.of_images(frames)
   matches = match(truth, detections, len(frames), scored.threshold)
-  right = np.zeros(len(detections.image), bool)
+  right = np.zeros(len(detections.image), bool)  # also of detections that were not scored
   right[matches.index] = matches.right
   paths = [sets.frames[frame] for frame in frames]
   offsets = []

@@ -133,18 +133,18 @@ class NeighborSets:
 
     Sets with a common frame are from one video, even if no path names it.
     """
-    # A frame without a folder is a video by itself.
+    # an anchor without a folder is a video by itself
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
-    sources, source = np.unique(names, return_inverse=True)
-    # A graph of all frames and then all sources; edges lead from the anchor of each set to its
-    # source and to its neighbors.
-    first = np.concatenate([self.anchors, self.anchors[self.pairs.group]])
-    second = np.concatenate([len(self.frames) + source, self.pairs.frame])
-    size = len(self.frames) + len(sources)
-    graph = scipy.sparse.coo_array((np.ones(len(first)), (first, second)), shape=(size, size))
-    _, component = connected_components(graph, directed=False)
-    distinct, numbers = np.unique(component[self.anchors], return_inverse=True)
-    return numbers if len(distinct) < len(names) else None
+    distinct_names, name_of_set = np.unique(names, return_inverse=True)
+    # A graph in which each anchor is connected with the name of its video and with its neighbors.
+    # The nodes are all frames, then all names.
+    component = component_of_nodes(
+      np.concatenate([self.anchors, self.anchors[self.pairs.group]]),
+      np.concatenate([len(self.frames) + name_of_set, self.pairs.frame]),
+      num_nodes=len(self.frames) + len(distinct_names),
+    )
+    videos, video_of_set = np.unique(component[self.anchors], return_inverse=True)
+    return video_of_set if len(videos) < len(self.anchors) else None
 
   @property
   def title(self) -> str:
@@ -202,6 +202,18 @@ class NeighborSets:
       )
 
 
+def component_of_nodes(first: np.ndarray, second: np.ndarray, num_nodes: int) -> np.ndarray:
+  """Returns the number of the connected component of each node of a graph, int [num_nodes].
+
+  Args:
+    first, second: the two nodes that each edge connects, int [edges].
+    num_nodes: number of nodes.
+  """
+  edges = np.ones(len(first)), (first, second)
+  graph = scipy.sparse.coo_array(edges, shape=(num_nodes, num_nodes))
+  return connected_components(graph, directed=False)[1]
+
+
 def video_of(path: str) -> str:
   """Returns the folder part of a frame's path, which names its video."""
   return path.rpartition('/')[0]
@@ -214,6 +226,7 @@ def source_of(path: str) -> str:
   YouTube-BB, was cut from the video with this id: 'AbCdEfGhIjK_4000/12.jpg' is from 'AbCdEfGhIjK'.
   Any other clip is a video itself, and its name is returned unchanged.
   """
+  # (?<![^/]): the id begins at the beginning of the path or after a slash
   return re.sub(r'(?<![^/])([\w-]{11})_\d+$', r'\1', video_of(path))
 
 
@@ -255,32 +268,35 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  classes = {
+  labels_of = {
     frame: [*_checked_labels(frame, labels.get(frame, ()), len(class_names))] for frame in frames
   }
   # a neighbor without labels takes the labels of all its anchors, each once
   for anchor, members in sets.items():
     for frame in members:
       if not labels.get(frame):
-        classes[frame] += [label for label in classes[anchor] if label not in classes[frame]]
-  label_table = padded_labels([*classes.values()])
-  anchors = np.array([position[anchor] for anchor in sets], np.int32)
-  unlabelled = [frames[index] for index in anchors if (label_table[index] < 0).all()]
+        labels_of[frame] += [label for label in labels_of[anchor] if label not in labels_of[frame]]
+  unlabelled = [anchor for anchor in sets if not labels_of[anchor]]
   if unlabelled:
     raise InputError(
       f'{len(unlabelled)} of {len(sets)} anchors have no label, first {unlabelled[0]!r}: add '
       f'{{path: [classes]}} to {LABELS}.'
     )
-  numbers = [frame_number(frame) for frame in frames]  # Python integers: they may exceed int64
   neighbors, offsets = [], []
   for anchor, members in sets.items():
-    indices = [position[member] for member in members]
-    distances = [numbers[index] - numbers[position[anchor]] for index in indices]
-    neighbors.append(np.array(indices, np.int32))
+    neighbors.append(np.array([position[member] for member in members], np.int32))
+    distances = [frame_number(member) - frame_number(anchor) for member in members]
     offsets.append(np.array(distances, np.int32))
   types, fps = _types_and_rates(frames, facts) if facts else (None, None)
-  return NeighborSets(  # in the order of its fields
-    frames, label_table, anchors, tuple(neighbors), tuple(offsets), tuple(class_names), types, fps
+  return NeighborSets(
+    frames,
+    labels=padded_labels([*labels_of.values()]),
+    anchors=np.array([position[anchor] for anchor in sets], np.int32),
+    neighbors=tuple(neighbors),
+    offsets=tuple(offsets),
+    class_names=tuple(class_names),
+    frame_types=types,
+    fps=fps,
   )
 
 
@@ -302,7 +318,7 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
       f'the set of anchor {anchor!r} has the frames {min(counts)} to {max(counts)}: numbers of '
       f'frames are at most {_INT32_MAX} apart.'
     )
-  number, count = counts.most_common(1)[0]
+  (number, count), *_ = counts.most_common(1)  # the number of most frames
   if count > 1:
     repeated = [path for path in (anchor, *members) if frame_number(path) == number]
     raise InputError(
@@ -433,52 +449,47 @@ def _class_names_of_indices(
 ) -> tuple[str, ...]:
   """Returns the class names, in label order, from the class indices of one folder.
 
-  An index of coarse classes takes precedence over `imagenet_class_index.json`. ImageNet-Vid-Robust
-  was released with both: the index of ImageNet's 1000 classes, and the one of the 30 coarse classes
-  that its labels refer to.
+  ImageNet-Vid-Robust was released with two indices: `imagenet_vid_class_index.json` names the 30
+  classes of its labels, and `imagenet_class_index.json` ImageNet's 1000 classes. The latter is
+  ignored if another index has the classes of a coarse label space.
 
   Args:
     indices: {file of a class index: {class number: [identifier, name] or name}}.
 
   Raises:
-    InputError: an index has other classes than its file's name says, the index of coarse classes of
-      ImageNet-Vid-Robust is missing, or the indices differ.
+    InputError: a file called `<label space>_class_index.json` has other classes, the folder is of
+      ImageNet-Vid-Robust and has only ImageNet's index, or the indices differ.
   """
   names = {path: _names_in_index(path, index) for path, index in indices.items()}
   folder = next(iter(names)).parent
-  imagenet = label_space.get(label_space.IMAGENET).class_names
   for path, classes in names.items():
-    space_of_file = path.name.removesuffix(f'_{CLASS_INDEX}')
+    named_space = path.name.removesuffix(f'_{CLASS_INDEX}')
     space = label_space.coarse_space(classes)
-    if space_of_file in RELEASES and (space is None or space.name != space_of_file):
+    if named_space in RELEASES and (space is None or space.name != named_space):
       count = len(classes)
       content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
-      raise InputError(f'{path} holds {content}, and not those of {space_of_file}.')
-  is_imagenet_only = list(names.values()) == [imagenet]
-  # `rev_wnid_map.json` was released with ImageNet-Vid-Robust.
-  if is_imagenet_only and (folder / 'rev_wnid_map.json').is_file():
+      raise InputError(f'{path} holds {content}, and not those of {named_space}.')
+  imagenet = label_space.get(label_space.IMAGENET).class_names
+  # `rev_wnid_map.json` was released with ImageNet-Vid-Robust
+  if list(names.values()) == [imagenet] and (folder / 'rev_wnid_map.json').is_file():
     raise InputError(f'{folder} has only {next(iter(names)).name}, which does not name its labels.')
+  imagenet_index = folder / f'{label_space.IMAGENET}_{CLASS_INDEX}'
   has_coarse_index = any(map(label_space.coarse_space, names.values()))
-  if has_coarse_index:
-    imagenet_index = f'{label_space.IMAGENET}_{CLASS_INDEX}'
-    names = {
-      path: classes
-      for path, classes in names.items()
-      if path.name != imagenet_index or classes != imagenet
-    }
+  if has_coarse_index and names.get(imagenet_index) == imagenet:
+    del names[imagenet_index]
   if len(set(names.values())) > 1:
     raise InputError(
       f'{folder} holds class indices that differ '
       f'({", ".join(path.name for path in names)}): leave the one that names the labels.'
     )
-  return next(iter(names.values()), ())
+  return next(iter(names.values()))
 
 
 def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
   """Returns the class names of a class index, in label order.
 
-  If the identifiers are ImageNet's 1000 WordNet identifiers in order, the names come from the
-  label space `imagenet`.
+  An index of ImageNet's 1000 WordNet identifiers, in their order, has the names of the label space
+  `imagenet`, however its file spells them.
 
   Args:
     path: the file, for messages.
@@ -503,26 +514,23 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
 
 
 def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the known label space that has these class maps.
+  """Returns the class names, in label order, of the label space that files map ImageNet onto.
 
-  The maps are compared with the maps of each of `label_space.coarse_spaces`.
+  It is the built-in coarse label space (`label_space.coarse_spaces`) that has exactly these maps.
 
   Args:
-    maps: {file: its content}. `class_idx_map.json` leads from ImageNet to the space, {class of
-      ImageNet: class of the space}; `rev_class_idx_map.json` leads back, {class of the space:
-      [classes of ImageNet]}.
+    maps: {file: its content}. The content of `class_idx_map.json` is {class of ImageNet: coarse
+      class}, and of `rev_class_idx_map.json` {coarse class: [classes of ImageNet]}.
 
   Raises:
-    InputError: the maps are of no known label space.
+    InputError: no built-in label space has these maps.
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:
-    # {class of the space: its classes of ImageNet}, and the inverse, as in the released files
-    fine_of = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
-    coarse_of = {str(fine): int(label) for label, classes in fine_of.items() for fine in classes}
-    # the maps of this space, by the name of their file
-    expected: Mapping[str, object] = {CLASS_MAP: coarse_of, f'rev_{CLASS_MAP}': fine_of}
-    if all(class_map == expected.get(path.name) for path, class_map in maps.items()):
+    members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
+    coarse_class = {str(fine): int(label) for label, classes in members.items() for fine in classes}
+    map_of_file: Mapping[str, object] = {CLASS_MAP: coarse_class, f'rev_{CLASS_MAP}': members}
+    if all(content == map_of_file.get(path.name) for path, content in maps.items()):
       return space.class_names
   raise InputError(
     f'{next(iter(maps)).parent} holds {" and ".join(path.name for path in maps)}, which map '

@@ -110,7 +110,7 @@ class SetOutcomes:
       positions: ascending indices of the anchors, in [0, A), which the result numbers from 0.
     """
     selected = self.of_pairs(np.isin(self.group, positions))
-    group = np.searchsorted(positions, selected.group)
+    group = np.searchsorted(positions, selected.group)  # the index of each set in `positions`
     videos = None if self.videos is None else self.videos[positions]
     anchor = self.is_anchor_right[..., positions]
     return dataclasses.replace(selected, is_anchor_right=anchor, group=group, videos=videos)
@@ -229,11 +229,11 @@ def pm_k(
   if has_other_video.any():
     name = names[group[has_other_video.argmax()]]
     raise InputError(f'clusters has several videos for the set {name}; all its frames are of one.')
-  frames = SetOutcomes(right[anchors], right[neighbors], group[neighbors], distance[neighbors])
+  of_sets = SetOutcomes(right[anchors], right[neighbors], group[neighbors], distance[neighbors])
   video = None if clusters is None else np.unique(videos[anchors], return_inverse=True)[1]
   # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept
-  right_at_k = right_within(frames, largest)[:, -1:]
-  # one classifier, labelled '', and one view, which is also the only group of views
+  right_at_k = right_within(of_sets, largest)[:, -1:]
+  # `mean` takes outcomes of classifiers in views: here of one, with the label '', in one view
   outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=video)
   (view,) = outcomes_at_k.groups()
   return mean(ACCURACY, outcomes_at_k, '', view, confidence)
@@ -261,13 +261,14 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
       neighbors count, but a set without neighbors within k frames is judged by its anchor.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset.astype(np.int32))
-  # The distance of the nearest wrong neighbor of each set, [..., A, 1].
+  is_anchor_right = outcomes.is_anchor_right[..., None]
   distance_if_wrong = np.where(outcomes.is_neighbor_right, _NEVER, distance)
-  wrong_at = _least_in_group(distance_if_wrong, outcomes)[..., None]
+  # the distance of the nearest wrong neighbor of each set, [..., A, 1]
+  nearest_wrong = _least_in_group(distance_if_wrong, outcomes)[..., None]
   if include_anchor:
-    return outcomes.is_anchor_right[..., None] & (wrong_at > k)
-  nearest_at = _least_in_group(distance, outcomes)[:, None]  # of any neighbor
-  return np.where(nearest_at <= k, wrong_at > k, outcomes.is_anchor_right[..., None])
+    return is_anchor_right & (nearest_wrong > k)
+  nearest = _least_in_group(distance, outcomes)[:, None]  # of all neighbors, [A, 1]
+  return np.where(nearest <= k, nearest_wrong > k, is_anchor_right)
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
@@ -277,6 +278,7 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
   """
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
+    # the pairs of a set follow each other, so a minimum is over pairs from one start to the next
     starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))  # first pair of each set
     least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
   return least

@@ -7,7 +7,7 @@ without a prediction, such as a frame without detections, has the scores [].
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,39 +68,47 @@ def read(
       f'{file}: {len(empty)} of {len(frames)} frames have no scores, first {empty[0]!r}: '
       "config.unpredicted='wrong' counts them as wrong, if a detector found nothing in them."
     )
-  # if no frame has scores, the loop refuses the first frame
+  # if no frame has scores, the first frame is refused
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
-  width, valid = 0, tuple(widths)  # number of scores of a frame, and its valid values
+  admitted = tuple(widths)
   for frame in predicted:
-    scores = scores_of[frame]
-    if not isinstance(scores, list) or not scores:
-      raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
-    if not {*map(type, scores)} <= {int, float}:
-      raise InputError(f'{file}: frame {frame!r} has a score that is no number.')
-    if valid and len(scores) not in valid:
-      expected = ' or '.join(map(str, sorted({*valid})))
-      raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {expected}.')
-    width = len(scores)
-    valid = (width,)  # all frames have as many scores as the first
+    _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', admitted)
+    admitted = (len(scores_of[frame]),)  # each frame has as many scores as the one before
+  (num_scores,) = admitted
   try:
     # frames without scores get −∞ for all classes
-    table = np.array([scores_of[frame] or [-np.inf] * width for frame in frames], np.float64)
-    table = table.reshape(len(frames), width)
+    table = np.array([scores_of[frame] or [-np.inf] * num_scores for frame in frames], np.float64)
   except OverflowError as error:
     raise InputError(f'{file} has a score that no number of 64 bits is near ({error}).') from error
-  # −∞ is allowed, for classes without a score, if another score of the frame is finite
-  unusable = np.isnan(table) | (table == np.inf)
+  # −∞ stands for a class without a score; another score of the frame must then be finite
+  is_invalid = np.isnan(table) | (table == np.inf)
   has_scores = np.array([scores_of[frame] != [] for frame in frames])
-  none_is_finite = has_scores & ~np.isfinite(table).any(1)
-  bad_rows = unusable.any(1) | none_is_finite
-  if bad_rows.any():
-    row = int(np.argmax(bad_rows))
-    column = int(np.argmax(unusable[row]))
+  is_bad_frame = is_invalid.any(1) | (has_scores & ~np.isfinite(table).any(1))
+  if is_bad_frame.any():
+    row = int(np.argmax(is_bad_frame))
+    column = int(np.argmax(is_invalid[row]))
     raise InputError(
-      f'{file}: {int(bad_rows.sum())} of {len(frames)} frames have scores that are no finite '
+      f'{file}: {int(is_bad_frame.sum())} of {len(frames)} frames have scores that are no finite '
       f'numbers, first {frames[row]!r}, class {column}: {table[row, column]}.'
     )
   return table
+
+
+def _check_scores(scores: object, frame_has: str, admitted: Collection[int]) -> None:
+  """Raises InputError unless the scores of a frame are a list of numbers of an admitted length.
+
+  Args:
+    scores: the scores, as read from JSON.
+    frame_has: beginning of the message, such as "FILE: frame 'v/1.jpg' has".
+    admitted: admitted numbers of scores; () admits any number.
+  """
+  if not isinstance(scores, list) or not scores:
+    raise InputError(f'{frame_has} {scores!r}; give a list of scores.')
+  if not {*map(type, scores)} <= {int, float}:
+    raise InputError(f'{frame_has} a score that is no number.')
+  if admitted and len(scores) not in admitted:
+    expected = ' or '.join(map(str, sorted(admitted)))
+    raise InputError(f'{frame_has} {len(scores)} scores; expected {expected}.')
 
 
 def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: str) -> str:
@@ -202,6 +210,26 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
     InputError: there are no scores, a score is NaN, or `merge` is set for scores that are not
       projected.
   """
+  scores, kind = _scores_of_sets(records, merge)
+  # recorded predictions are taken, unless `merge` asks for predictions by another rule
+  is_recorded = PREDICTION in records.read(0, 0).arrays and not merge
+  has_nan = np.isnan(scores).any(1)
+  if has_nan.any() and not is_recorded:
+    raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
+  is_unpredicted: np.ndarray = (scores == -np.inf).all(1)
+  prediction = records.column(PREDICTION) if is_recorded else scores.argmax(1)
+  prediction = np.where(is_unpredicted, -1, prediction)
+  probabilities = _probabilities(np.where(is_unpredicted[:, None], 0, scores), kind)
+  confidence = np.where(is_unpredicted, 0, probabilities[np.arange(len(scores)), prediction])
+  return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
+
+
+def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str]:
+  """Returns recorded scores [F, C] for the C classes of the sets, and their kind.
+
+  Scores of finer classes, such as ImageNet's 1000, are projected by the rule `merge`, see
+  `read_predictions`. The kind is 'logits' or 'probabilities'.
+  """
   names = records.read(0, 0).arrays  # names of all arrays, from the first shard
   classifier = records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
@@ -211,31 +239,21 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   space_name = classifier.get('label_space', '')  # '' if the scores need no projection
   space = label_space.get(space_name) if space_name else None
   if space is not None and scores.shape[1] != len(space.class_names):
-    scores = project_scores(scores, space, merge or classifier.get('merge', 'max'), kind)
-  elif merge:
+    return project_scores(scores, space, merge or classifier.get('merge', 'max'), kind), kind
+  if merge:
     raise SettingError(
       KEYS.study.merge,
       merge,
       problem=f'but the {scores.shape[1]} recorded scores are of the classes of the sets already',
       fix="Leave it ''.",
     )
-  # recorded predictions are taken, unless `merge` asks for predictions by another rule
-  is_recorded = PREDICTION in names and not merge
-  has_nan = np.isnan(scores).any(1)
-  if has_nan.any() and not is_recorded:
-    raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
-  is_empty: np.ndarray = (scores == -np.inf).all(1)  # frames without a prediction
-  prediction = records.column(PREDICTION) if is_recorded else scores.argmax(1)
-  prediction = np.where(is_empty, -1, prediction)
-  probabilities = _probabilities(np.where(is_empty[:, None], 0, scores), kind)
-  confidence = np.where(is_empty, 0, probabilities[np.arange(len(scores)), prediction])
-  return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
+  return scores, kind
 
 
 def transfer_to(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
-  """Returns the predictions in `records` for the F frames of other neighbor sets.
+  """Looks up the predictions for the F frames of other neighbor sets in the records of a run.
 
   A run on candidate sets can thus be scored on the sets that passed the review.
 
@@ -270,14 +288,17 @@ def transfer_to(
     )
   rows = np.array([position[frame] for frame in sets.frames])
   recorded = [name for name in (PREDICTION, *OUTPUTS) if name in names]
-  fields = {name: records.column(name)[rows][:, None] for name in recorded}
+  arrays = {name: records.column(name)[rows][:, None] for name in recorded}  # the axis of the view
   classes = records.identity.get('classes', ())
   labels = _relabelled(sets.labels, class_names, classes)
   relabelled = dataclasses.replace(sets, labels=labels, class_names=tuple(classes))
-  digest = relabelled.digest
-  about_sets = {'num_examples': len(sets.frames), 'dataset': relabelled.title, 'sets': digest}
-  data = {**records.identity.get('data', {}), **about_sets}
-  return relabelled, fields, {**records.identity, 'data': data, 'sets': digest}
+  data = {
+    **records.identity.get('data', {}),
+    'num_examples': len(sets.frames),
+    'dataset': relabelled.title,
+    'sets': relabelled.digest,
+  }
+  return relabelled, arrays, {**records.identity, 'data': data, 'sets': relabelled.digest}
 
 
 def _relabelled(
@@ -290,10 +311,8 @@ def _relabelled(
   Raises:
     InputError: a class is not in `classes`.
   """
-  distinct_labels = np.unique(labels[labels >= 0])
-  # the new label of each label; padding, −1, indexes the last entry, which stays −1
-  new_label = np.full(int(distinct_labels.max()) + 2, -1, np.int32)
-  for label in distinct_labels.tolist():
+  relabelled = labels.copy()
+  for label in np.unique(labels[labels >= 0]).tolist():
     name = class_names[label] if label < len(class_names) else str(label)
     index = label_space.index_of_class(name, classes)
     if index is None:
@@ -301,5 +320,5 @@ def _relabelled(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
         f'the records; {nearest(name, classes)}.'
       )
-    new_label[label] = index
-  return new_label[labels]
+    relabelled[labels == label] = index
+  return relabelled

@@ -86,90 +86,74 @@ class Rescoring:
 
     The label is LABEL in LABEL=PATH, or the file's name without its suffix.
     """
-    parts = [label_and_path(part) for part in self.predictions.split(',')]
-    named = [(label or path.name.removesuffix('.json'), path) for label, path in parts]
-    labels = [label for label, _ in named]
-    for label in labels:
+    paths: dict[str, Path] = {}
+    for part in self.predictions.split(','):
+      given_label, path = label_and_path(part)
+      label = given_label or path.name.removesuffix('.json')
       check_name('config.predictions', label, is_key=False)
-    repeated = next((label for label in labels if labels.count(label) > 1), None)
-    if repeated is not None:
-      first, second, *_ = (path for label, path in named if label == repeated)
-      raise InputError(
-        f'config.predictions has two files of the label {repeated!r}, {first} and {second}: write '
-        f'a label before each, as in {repeated}_1={first},{repeated}_2={second}.'
-      )
-    return dict(named)
+      if label in paths:
+        raise InputError(
+          f'config.predictions has two files of the label {label!r}, {paths[label]} and {path}: '
+          f'write a label before each, as in {label}_1={paths[label]},{label}_2={path}.'
+        )
+      paths[label] = path
+    return paths
 
   def evaluations(self, directory: Path) -> list[Evaluation]:
-    """Returns the records of all classifiers; predictions in files are first written as records.
+    """Returns the label and the records of each classifier, in the order of `predictions`.
+
+    With `metadata`, predictions for the frames of its sets are first written as new records.
+    Without it, `predictions` must name records, which are returned as they are.
 
     Args:
-      directory: folder in which records are written, in a folder for each classifier.
+      directory: folder of the new records, with a folder for each classifier.
 
     Raises:
       InputError: classifiers have predictions for different frames.
     """
-    scored, sets = [], None
+    sets = metadata.read(self.metadata) if self.metadata else None
+    evaluations = []
     for label, path in self.paths.items():
-      if _is_records(path) and not self.metadata:  # scored on the sets of the records
-        scored.append(Evaluation(label, Records.open(path)))
-        continue
-      valid = f'the folder that holds {metadata.SETS}'
-      require(bool(self.metadata), 'config.metadata', self.metadata, valid)
-      sets = sets or metadata.read(self.metadata)
-      scored.append(Evaluation(label, self.records(label, path, sets, directory)))
-    first, *compared = scored
-    columns = [GROUP, OFFSET, LABEL]  # columns that must be equal in all records
-    if PATH in first.records.read(0, 0).arrays:
-      columns.append(PATH)
-    for other in compared:
-      for name in columns:
-        if not np.array_equal(_column(first.records, name), _column(other.records, name)):
-          raise InputError(
-            f'{first.label} and {other.label} were recorded on different frames '
-            f'(their column {name!r} differs): score them in separate runs.'
-          )
-    return scored
+      if sets is None:
+        valid = f'the folder that holds {metadata.SETS}'
+        require(_is_records(path), 'config.metadata', self.metadata, valid)
+        records = Records.open(path)
+      else:
+        records = self.write_records(label, path, sets, directory)
+      evaluations.append(Evaluation(label, records))
+    _check_same_frames(evaluations)
+    return evaluations
 
-  def records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
-    """Returns a classifier's records on neighbor sets, after writing them in `directory`/`label`.
+  def write_records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
+    """Writes a classifier's predictions for the frames of neighbor sets as records.
 
     Args:
-      label: label of the classifier.
-      path: file of its predictions, or folder of its records on sets with the same frames.
+      label: label of the classifier, and name of the folder of its records in `directory`.
+      path: JSON file of scores, or folder of records on other sets that have these frames too.
       sets: the neighbor sets.
       directory: folder of the records of all classifiers.
+
+    Returns:
+      The new records.
     """
-    coarse = label_space.coarse_space(sets.class_names)  # the published space of the sets' classes
-    space = coarse or label_space.get(self.label_space)
-    classes = sets.class_names or space.class_names
     logging.info('%s', sets.title)
+    # Scores of a finer label space, such as ImageNet's, are projected onto `space`. It is None for
+    # sets that name classes of no known label space: their scores must be of these classes.
+    if sets.class_names:
+      space, classes = label_space.coarse_space(sets.class_names), sets.class_names
+    else:
+      space = label_space.get(self.label_space)
+      classes = space.class_names
     if _is_records(path):
       return _write(directory / label, *transfer_to(Records.open(path), sets, classes))
-    # the space, such as ImageNet's 1000 classes, that is projected onto `space`
-    source = label_space.get(space.source) if space.source else space
-    if not sets.class_names:
-      sets.check_labels(self.label_space, len(classes), 'config.label_space')
-    # whether `classes` are the classes of `space`; a file may then have scores of `source` too
-    can_project = coarse is not None or not sets.class_names
-    widths = [len(classes)]
-    if can_project:
-      widths.append(len(source.class_names))
-    scores = predictions.read(path, sets.frames, widths, self.unpredicted)
-    rows = np.flatnonzero(~np.isneginf(scores).all(1))  # frames with scores
-    num_empty = len(scores) - len(rows)
-    if num_empty:
-      message = '%s: %d of %d frames have no scores and count as wrong'
-      logging.warning(message, path, num_empty, len(scores))
-    frames = [sets.frames[row] for row in rows]
-    kind = score_kind(scores[rows], frames, self.scores, str(path))
-    logging.info('%s: scores are taken as %s (config.scores)', path, kind)
-    classifier: dict[str, object] = {'label': label, 'predictions': str(path), 'scores': kind}
-    if num_empty:
-      classifier['frames_without_scores'] = num_empty
-    classifier['sha256'] = hashlib.sha256(scores.tobytes()).hexdigest()
-    if can_project and scores.shape[1] != len(classes):  # the study must project the scores
-      classifier['label_space'] = space.name
+    sets.check_labels(self.label_space, len(classes), 'config.label_space')
+    num_scores = [len(classes)]  # the numbers of scores that a frame may have
+    if space is not None and space.source:
+      num_scores.append(len(label_space.get(space.source).class_names))
+    scores = predictions.read(path, sets.frames, num_scores, self.unpredicted)
+    classifier = {'label': label, 'predictions': str(path), **self._describe(scores, path, sets)}
+    if space is not None and scores.shape[1] != len(classes):
+      classifier['label_space'] = space.name  # the study must project the scores
     identity = {
       'classifier': classifier,
       'data': {
@@ -184,35 +168,72 @@ class Rescoring:
     # scores [F, 1, classes], with an axis for the only view
     return _write(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
+  def _describe(self, scores: np.ndarray, path: Path, sets: NeighborSets) -> dict[str, object]:
+    """Returns what records state about the scores [F, C] of a file: their kind and their digest.
+
+    If frames have no scores, which are −∞, the result also has their number, which is logged.
+    """
+    has_scores = ~np.isneginf(scores).all(1)
+    frames = [sets.frames[row] for row in np.flatnonzero(has_scores)]
+    kind = score_kind(scores[has_scores], frames, self.scores, str(path))
+    logging.info('%s: scores are taken as %s (config.scores)', path, kind)
+    facts: dict[str, object] = {'scores': kind}
+    num_empty = len(scores) - len(frames)
+    if num_empty:
+      message = '%s: %d of %d frames have no scores and count as wrong'
+      logging.warning(message, path, num_empty, len(scores))
+      facts['frames_without_scores'] = num_empty
+    return {**facts, 'sha256': hashlib.sha256(scores.tobytes()).hexdigest()}
+
   def scored(self, study: Study, review: Review, directory: Path) -> Scored:
-    """Returns the estimates of `study` from the records of all predictions.
+    """Scores the predictions and returns the results that `study` computes from them.
+
+    If `unreviewed` is set, estimates of the effect of the review of the sets are added.
 
     Args:
       study: the study.
-      review: function that yields estimates of the effect of a review. Its two arguments are the
-        evaluations on the sets before and after the review. It is called if `unreviewed` is set.
+      review: function that yields estimates of the effect of the review. It is called with the
+        evaluations of all classifiers on the sets before the review, and after it.
       directory: folder in which records are written.
     """
     evaluations = self.evaluations(directory)
     unknown_shape = 0, 0, 0  # (H, W, C) of the images, which predictions do not state
     findings = study.reduce(evaluations, unknown_shape)
     records = evaluations[0].records  # all records are on the same frames
+    # The study's own table describes images too, which predictions do not state.
     comparable = provenance.comparability_in_words(study.differences(records, unknown_shape))
-    facts = {**study.shown_as, provenance.COMPARABLE: comparable}
-    findings.tables[WHICH_NUMBERS] = provenance.table(facts)
+    lines = {**study.shown_as, provenance.COMPARABLE: comparable}
+    findings.tables[WHICH_NUMBERS] = provenance.table(lines)
     if self.unreviewed:
-      sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
-      if sets.digest == records.identity.get('sets'):
+      unreviewed_sets = metadata.read(self.unreviewed)
+      if unreviewed_sets.digest == records.identity.get('sets'):
         raise InputError(
           f'config.unreviewed, {self.unreviewed}, holds the sets that are scored: give the sets '
           'before the review. `robustness neighbor_sets import --unreviewed` writes YTBB-Robust’s.'
         )
       before = [
-        Evaluation(label, self.records(label, path, sets, folder))
+        Evaluation(
+          label, self.write_records(label, path, unreviewed_sets, directory / 'unreviewed')
+        )
         for label, path in self.paths.items()
       ]
       findings.estimates.extend(review(before, evaluations))
     return Scored(evaluations, findings, {**study.describe(), **dataclasses.asdict(self)})
+
+
+def _check_same_frames(evaluations: Sequence[Evaluation]) -> None:
+  """Raises InputError unless the records of all classifiers are on the same sets and labels."""
+  first, *remaining = evaluations
+  compared = [GROUP, OFFSET, LABEL]
+  if PATH in first.records.read(0, 0).arrays:
+    compared.append(PATH)
+  for other in remaining:
+    for name in compared:
+      if not np.array_equal(_column(first.records, name), _column(other.records, name)):
+        raise InputError(
+          f'{first.label} and {other.label} were recorded on different frames '
+          f'(their column {name!r} differs): score them in separate runs.'
+        )
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:

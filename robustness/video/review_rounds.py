@@ -105,7 +105,7 @@ class ReviewRounds:
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
     # {annotator: index in `_order` of the first item that the annotator may still have to answer}
-    self._begin: dict[str, int] = {}
+    self._first_open: dict[str, int] = {}
     self._reserved: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
     self._contested: set[Item] = set()  # items on which annotators must vote jointly
     # {annotator: {(item, round): None}}, in the order of the newest answers.
@@ -204,12 +204,12 @@ class ReviewRounds:
     have answered.
     """
     with self._lock:
-      # skip the items at the beginning that the annotator need not answer, once for all
-      begin = self._begin.get(annotator, 0)
-      while begin < len(self._order) and self._is_done(self._order[begin], annotator):
-        begin += 1
-      self._begin[annotator] = begin
-      for item in self._order[begin:]:
+      # items at the beginning that the annotator need not answer are never searched again
+      first_open = self._first_open.get(annotator, 0)
+      while first_open < len(self._order) and self._is_done(self._order[first_open], annotator):
+        first_open += 1
+      self._first_open[annotator] = first_open
+      for item in self._order[first_open:]:
         if self._is_free(item, annotator):
           reserved_until = self._reserved.setdefault(item, {})
           reserved_until[annotator] = time.monotonic() + RESERVATION_SECONDS
@@ -236,16 +236,16 @@ class ReviewRounds:
       review_round: the round in which `before` is shown.
     """
     with self._lock:
-      entries = [
-        (item, entry_round)
-        for item, entry_round in self._history.get(annotator, {})
-        if entry_round == JOINT or annotator not in self.ballot(item).joint
-      ]
-      if before is not None:
-        entries = [(item, name) for item, name in entries if name == review_round]
-        if (before, review_round) in entries:
-          entries = entries[: entries.index((before, review_round))]
-      return entries[-1] if entries else None
+      previous: tuple[Item, str] | None = None
+      for item, answer_round in self._history.get(annotator, {}):  # by time of the newest answer
+        has_voted_since = answer_round == INDIVIDUAL and annotator in self.ballot(item).joint
+        is_of_other_round = before is not None and answer_round != review_round
+        if has_voted_since or is_of_other_round:
+          continue
+        if item == before:
+          break
+        previous = item, answer_round
+      return previous
 
   def ready_for_joint(self, item: Item) -> bool:
     """Returns whether annotators can vote jointly on an item.
@@ -270,19 +270,17 @@ class ReviewRounds:
   def progress(self, annotator: str) -> dict[str, int]:
     """Returns {name: number of answers} for the page.
 
-    * `own`: answers of `annotator`.
-    * `individual`, `joint`: answers of all annotators in each round, of each item at most as many
-      as it needs. In the individual round each annotator answers alone; in the joint round all
-      vote on contested items, those that somebody rejected or labelled differently.
-    * `individual_of`, `joint_of`: answers that each round needs in all.
+    * `own`: answers of `annotator` in both rounds.
+    * `individual`, `individual_of`: answers of all annotators in the individual round, and how many
+      this round needs in all. Answers beyond those that an item needs are not counted.
+    * `joint`, `joint_of`: the same of the joint round, which needs votes on contested items.
     """
     with self._lock:
-      # pairs of an anchor that somebody called bad need no further individual answers
-      bad = [item for item in self._contested if item.kind == ANCHOR and self._blocks(item)]
+      # Pairs of an anchor that somebody called bad need no individual answers but those they have.
+      bad = [item for item in self._contested if item.kind == ANCHOR and self._blocks_pairs(item)]
       pairs = [pair for anchor in bad for pair in self.candidates.pairs_of[anchor.number]]
       num_not_needed = sum(self._num_awaited(Item(PAIR, number)) for number in pairs)
-      # the number of joint votes on each contested item, at most the number it needs
-      votes = [
+      num_votes = [  # on each contested item, at most as many as it needs
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested
         if not self._is_dropped(item)
@@ -291,8 +289,8 @@ class ReviewRounds:
         'own': len(self._history.get(annotator, {})),
         'individual': self._done,
         'individual_of': len(self._order) * self.plan.annotators_per_pair - num_not_needed,
-        'joint': sum(votes),
-        'joint_of': len(votes) * self.plan.needed,
+        'joint': sum(num_votes),
+        'joint_of': len(num_votes) * self.plan.needed,
       }
 
   def annotators(self) -> list[str]:
@@ -322,25 +320,23 @@ class ReviewRounds:
 
   def _is_blocked(self, item: Item) -> bool:
     """Returns whether an item is a pair that waits for the vote on its anchor or was dropped."""
-    return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
+    return item.kind == PAIR and self._blocks_pairs(self.candidates.anchor_of(item))
 
-  def _blocks(self, anchor: Item) -> bool:
-    """Returns whether somebody called an anchor bad and the joint round has not accepted it.
+  def _blocks_pairs(self, anchor: Item) -> bool:
+    """Returns whether the pairs of an anchor are not to be answered, now or ever.
 
-    The pairs of such an anchor need no answers.
+    This is so if somebody called the anchor bad and the joint round has not accepted it.
     """
-    votes = self.ballot(anchor).individual.values()
-    if anchor not in self._contested or all(vote.accepts for vote in votes):
+    ballot = self.ballot(anchor)
+    if all(answer.accepts for answer in ballot.individual.values()):
       return False
-    return not (self.is_settled(anchor) and strict_majority(self.ballot(anchor).votes))
+    return not (self.is_settled(anchor) and strict_majority(ballot.votes))
 
   def _is_dropped(self, item: Item) -> bool:
     """Returns whether an item is a pair that was dropped because its anchor was rejected."""
     anchor = self.candidates.anchor_of(item)
-    has_contested_anchor = item.kind == PAIR and anchor in self._contested
-    if not has_contested_anchor or not self.is_settled(anchor):
-      return False
-    return not strict_majority(self.ballot(anchor).votes)
+    is_decided = item.kind == PAIR and anchor in self._contested and self.is_settled(anchor)
+    return is_decided and not strict_majority(self.ballot(anchor).votes)
 
   def _num_awaited(self, item: Item) -> int:
     """Returns the number of individual answers that an item still needs."""

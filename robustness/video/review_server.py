@@ -133,19 +133,21 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn_fields(annotator, turn)
 
   def take(self, posted: Plain) -> Plain:
-    """Writes an answer from the page to the disk, and returns the annotator's next item.
+    """Writes an answer from the page to the disk, and returns what the page shows next.
+
+    The result is the annotator's next item, as `next_turn` returns it.
 
     Args:
       posted: the fields of an `Answer`, with 'item', the name of the item, in place of its paths.
-        The page may add 'shown', the labels that it had shown, and 'replaces', the time of the
-        earlier answer that it had shown.
+        Two optional fields say what the page showed: 'shown', the labels of the item, and
+        'replaces', the time of the annotator's earlier answer, or None. If one of them is given
+        and has changed since, the answer is refused.
 
     Raises:
       OutdatedAnswerError: labels or answers have changed since the page showed the item.
       InputError: the answer is invalid.
     """
     fields = dict(posted)
-    # UNCHECKED: the page did not say; `replaces` is None if it had shown no earlier answer
     replaces, shown = fields.pop('replaces', UNCHECKED), fields.pop('shown', UNCHECKED)
     is_time = type(replaces) in (int, float)
     if not is_time and replaces not in (None, UNCHECKED):
@@ -214,8 +216,10 @@ class ReviewServer(ThreadingHTTPServer):
   def _pair_fields(self, annotator: str, pair: Pair, anchor: Item) -> Plain:
     """Returns {name: value} of what the page shows of a pair in addition to its anchor.
 
-    They describe the neighbor. They also name the item and the round of the answer that calls the
-    anchor bad, which annotators can give on the page of a pair.
+    The fields 'neighbor', 'offset' and 'neighbor_labels' are about the neighbor. With a button on
+    the page, annotators can call the anchor bad, which is an answer about the anchor: the fields
+    'anchor_item', 'anchor_round' and 'anchor_answered' are its item, its round, and the time of the
+    annotator's earlier answer.
     """
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
@@ -326,7 +330,7 @@ class _Handler(BaseHTTPRequestHandler):
   wbufsize = -1  # a response is sent in one piece
 
   def do_GET(self) -> None:
-    """Answers a request of the page, or serves a file of the page or a frame.
+    """Answers a GET or a POST request of the page, or serves a file of the page or a frame.
 
     Requests with another host in the Host header, or from pages of other sites, are refused.
     """

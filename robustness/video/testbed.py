@@ -99,9 +99,9 @@ results.
 def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measured]:
   """Returns the published testbed to compare with, and the measured accuracies.
 
-  Accuracies are {classifier: (row on anchors, row at pm-10)} of the table. The results are '' and
-  {} if the table lacks anchors, if its largest k is not the published 10, or if 'auto' has no
-  testbed with the measured number of anchors.
+  The testbed is its name, and an accuracy is {classifier: (row on anchors, row at pm-10)} of the
+  table. The results are '' and {} if the table lacks anchors, if its largest k is not the published
+  10, or if 'auto' has no testbed with the measured number of anchors.
 
   Args:
     table: table of results.
@@ -111,12 +111,13 @@ def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measur
   worst = select(table, 'accuracy_pm_k', k=...)  # for all k
   if anchor.empty or worst.empty or worst.k.max() != K:
     return '', {}
+  testbed = setting
   if setting == 'auto':
-    setting = next((name for name, count in ANCHORS.items() if set(anchor.n) == {count}), '')
-  if not setting:
+    testbed = next((name for name, count in ANCHORS.items() if set(anchor.n) == {count}), '')
+  if not testbed:
     return '', {}
   worst = worst[worst.k == K].set_index('classifier')
-  return setting, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
+  return testbed, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 
 def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:

@@ -42,9 +42,9 @@ def table(
     # Of each set: how many neighbors are wrong, and how many there are.
     num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)
     num_near = np.bincount(pairs.group[is_near], minlength=num_sets)
-    nearest_wrong = _nearest_of_each_set(pairs, is_wrong)
-    groups = pairs.group[nearest_wrong]  # the sets with a wrong neighbor
-    share = num_wrong[groups] / num_near[groups]
+    nearest_wrong = _nearest_of_each_set(pairs, is_wrong)  # a pair of each set with a wrong one
+    sets_with_wrong = pairs.group[nearest_wrong]
+    share = num_wrong[sets_with_wrong] / num_near[sets_with_wrong]
     for pair in nearest_wrong[np.argsort(-share, kind='stable')][:max_sets]:
       group = int(pairs.group[pair])
       counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
@@ -69,9 +69,10 @@ def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
 
 
 def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarray:
-  """Returns the selected pair of each set that is nearest to the anchor, as indices of pairs.
+  """Returns the index of the nearest selected pair of each set, in the order of the sets.
 
-  `is_selected` is bool [P]. Sets are in order; a set without a selected pair has none.
+  The nearest pair has the least distance from the anchor. Sets without a selected pair are left
+  out. `is_selected` is bool [P].
   """
   selected = np.flatnonzero(is_selected)
   distance, group = np.abs(pairs.offset[selected]), pairs.group[selected]

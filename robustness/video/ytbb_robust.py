@@ -67,8 +67,8 @@ def read(
 
   Args:
     folder: holds `anchor_labels.json`, `pmk_labels.json`, the CSV file and the class index.
-    reviewed: whether to return only good anchors and accepted pairs. Without it `pmk_labels.json`
-      is needed too, because its keys are the pairs.
+    reviewed: whether to return only good anchors and accepted pairs. False returns all anchors and
+      pairs, which are the keys of `anchor_labels.json` and `pmk_labels.json`.
 
   Raises:
     InputError: a file is missing, cut short or of another release, a key is no path of a frame, or
@@ -80,32 +80,27 @@ def read(
     advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
     raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}{advice}.')
   names = _class_names(folder / CLASSES)
-  marks = _annotations(folder / ANCHORS, GOOD, _frame_path)
-  pairs = _annotations(folder / PAIRS, SIMILAR, _pair_paths)
+  marks_of_anchors = _annotations(folder / ANCHORS, GOOD, _frame_path)
+  marks_of_pairs = _annotations(folder / PAIRS, SIMILAR, _pair_paths)
+  bad_anchors = {anchor for (anchor, _), marks in marks_of_pairs.items() if BAD_ANCHOR in marks}
   classes = _csv_classes(folder / CSV, len(names))
   sets: dict[str, list[str]] = {}
   labels: dict[str, list[int]] = {}
-  for anchor, anchor_marks in marks.items():
-    is_good = GOOD in anchor_marks and not anchor_marks & NOT_GOOD
+  for anchor, marks in marks_of_anchors.items():
+    is_good = GOOD in marks and not marks & NOT_GOOD and anchor not in bad_anchors
     if reviewed and not is_good:
       continue
     video, _, _ = anchor.partition('/')
     if video not in classes:
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
     # the classes are the marks that name a class, and the class in the CSV file
-    marked_classes = {names.index(mark) for mark in anchor_marks if mark in names}
+    marked_classes = {names.index(mark) for mark in marks if mark in names}
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
-  dropped = set()  # anchors that somebody called bad when marking one of their pairs
-  for (anchor, frame), pair_marks in pairs.items():
-    if anchor not in sets:
-      continue
-    is_accepted = SIMILAR in pair_marks and not pair_marks & PROBLEMS
-    if frame != anchor and (is_accepted or not reviewed):  # some pairs are an anchor with itself
+  for (anchor, frame), marks in marks_of_pairs.items():
+    is_accepted = SIMILAR in marks and not marks & PROBLEMS
+    is_pair = anchor != frame  # some keys are an anchor with itself
+    if anchor in sets and is_pair and (is_accepted or not reviewed):
       sets[anchor].append(frame)
-    if reviewed and BAD_ANCHOR in pair_marks:
-      dropped.add(anchor)
-  for anchor in dropped:
-    del sets[anchor], labels[anchor]
   return sets, labels, names
 
 
@@ -118,19 +113,19 @@ def _class_names(path: pathlib.Path) -> tuple[str, ...]:
 
 
 def _annotations(
-  path: pathlib.Path, needed: str, parse_key: Callable[[str, pathlib.Path], K]
+  path: pathlib.Path, required_mark: str, parse_key: Callable[[str, pathlib.Path], K]
 ) -> dict[K, frozenset[str]]:
-  """Returns {frame or pair: the labels that annotators gave it} from a file of annotations.
+  """Returns {frame or pair: the marks that annotators gave it} from a file of annotations.
 
   Args:
-    path: the file, which lists the names of its labels under the key `labels`.
-    needed: a label that must be in this list.
+    path: the file, which lists all marks under the key `labels`.
+    required_mark: a mark that the file must list; without it, the file is of another kind.
     parse_key: function from an annotation's key and the file's path to the frame or pair.
   """
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
-  if needed not in names:
-    raise InputError(f'{path} has no label {needed!r}, but: {", ".join(names)}. {_ADVICE}')
+  if required_mark not in names:
+    raise InputError(f'{path} has no label {required_mark!r}, but: {", ".join(names)}. {_ADVICE}')
   marked: dict[K, frozenset[str]] = {}
   for entry in document['annotations']:
     invalid = [number for number in entry['labels'] if not 0 <= number < len(names)]
