@@ -218,10 +218,9 @@ class Attack(Part):
 
   @property
   def words(self) -> str:
-    """The settings in words, such as '40 steps'; '' without settings that only this attack has.
+    """The settings that the base class does not have, in words, such as '40 steps'; '' for none.
 
-    Of the settings that not all attacks share, the first is always listed, and each further one if
-    it differs from its default.
+    The first one is always listed, the others only where they differ from their defaults.
     """
     shared = {field.name for field in dataclasses.fields(Attack)}
     fields = [field for field in dataclasses.fields(self) if field.name not in shared]
@@ -230,23 +229,27 @@ class Attack(Part):
 
   @property
   def shortcoming(self) -> str:
-    """Words for an attack that is weaker than AutoAttack, so that it finds too few errors; else ''.
+    """The attack in words for the warning that it is weaker than AutoAttack and finds fewer errors.
 
-    They are used in warnings; by default the attack's name.
+    '' if it is not weaker. By default it is the attack's name.
     """
     return self.name
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """{words that follow 'N images' in messages, such as 'have no gradient': sign of failure}."""
+    """The warnings of results: {words after 'N images', such as 'have no gradient': which images}.
+
+    {} by default.
+    """
     return {}
 
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images [B, H, W, C], and for an ensemble {name: observation [B]}.
+    """Returns the adversarial images [B, H, W, C], and what an ensemble observed for each image.
 
-    The observations are:
+    The second result is {} here. An ensemble, such as AutoAttack, overrides this method and returns
+    arrays [B] by name:
       stage: int32, number of the attack that succeeded, counted from 1; 0 if the image is
         misclassified without an attack, and the number of stages + 1 if none succeeds.
       no_gradient: bool, whether the DLR loss of a correctly classified image has no gradient at a
@@ -267,9 +270,9 @@ class Attack(Part):
     """Returns for each image the result with the largest margin over `restarts` runs.
 
     A margin is above 0 if an image is misclassified (see `margin`), so that the returned image is
-    misclassified if the result of any run is. The first run uses `keys`, and
-    run r uses fold_in(key, r), so that more restarts never weaken an attack. An attack that draws
-    nothing runs once. For the arguments after `restarts` see `__call__`.
+    misclassified if the result of any run is. Run 0 uses `keys`, and run r uses fold_in(key, r), so
+    that more restarts never weaken an attack. An attack that draws nothing runs once. For the
+    arguments after `restarts` see `__call__`.
     """
 
     def attacked(run_keys: Array) -> Array:

@@ -98,10 +98,10 @@ class AutoAttack(Attack):
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """{words that follow 'N images' in a warning: observation of an image that shows a failure}.
+    """{words that follow 'N images' in a warning: the observation that such an image has}.
 
-    The failures are: no gradient, success of Square after all attacks by gradients failed, and
-    random logits.
+    The warnings concern images without a gradient, images on which Square succeeds after all
+    attacks by gradients failed, and images with random logits.
     """
     flags = {NO_GRADIENT: Flag('no_gradient', value=True)}
     if self.stages[-1] == SQUARE:
@@ -139,8 +139,8 @@ class AutoAttack(Attack):
   ) -> State:
     """Returns the state after `count` runs of a stage, from run `first`, which may be traced.
 
-    `state` is from `begin` or the previous call. `stage` is counted from 0 here, and from 1 in the
-    state.
+    `state` is from `begin` or the previous call. `stage` is an index into `stages`; the state
+    numbers the stages from 1, because its 0 stands for no success.
     """
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']

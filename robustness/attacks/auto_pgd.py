@@ -113,7 +113,7 @@ class AutoPGD(Attack):
     """
     keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
-    spans = jnp.asarray(checkpoints(self.steps))
+    steps_since_checkpoint = jnp.asarray(checkpoints(self.steps))
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
       """Returns the sum of the losses, and (losses [B], margins [B])."""
@@ -142,17 +142,19 @@ class AutoPGD(Attack):
       return _ascend_sparsely(evaluated, images, x, epsilon, self.steps, can_stop)
 
     def step(state: _State) -> _State:
-      """Returns the state after a step; a final `worst` is kept."""
+      """Returns the state after a step; with `can_stop` a misclassified image is kept."""
       iterate = evaluated(self._step_with_momentum(state, images, epsilon))
-      return state.after(iterate, spans[state.number], can_stop & (state.worst['margin'] > 0))
+      is_final = can_stop & (state.largest_margin['margin'] > 0)
+      return state.after(iterate, steps_since_checkpoint[state.number], is_final)
 
     def continues(state: _State) -> Array:
       """Returns whether steps remain and, if it can stop, an image is correctly classified."""
-      return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
+      is_right = state.largest_margin['margin'] <= 0
+      return (state.number < self.steps) & ((not can_stop) | is_right.any())
 
     start = evaluated(balls.random_shift(keys, images, self.norm, epsilon))
     state = jax.lax.while_loop(continues, step, _State.first(start, epsilon))
-    return jax.lax.stop_gradient(state.worst['x'])
+    return jax.lax.stop_gradient(state.largest_margin['x'])
 
   def _step_with_momentum(self, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns the points after a step with momentum, [B, H, W, C].
@@ -178,8 +180,8 @@ class _State:
   number: Array  # completed steps, a scalar
   current: Iterate
   previous: Array  # the points before the current ones, [B, H, W, C]
-  best: Iterate  # the iterate of highest loss
-  worst: Iterate  # the iterate of largest margin
+  highest_loss: Iterate  # the iterate of highest loss
+  largest_margin: Iterate  # the iterate of largest margin
   size: Array  # η
   was_halved: Array  # whether η was halved at the last checkpoint
   checkpoint_loss: Array  # the highest loss at the last checkpoint
@@ -192,47 +194,49 @@ class _State:
     zeros = jnp.zeros(len(start['x']))
     size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
     was_halved = zeros == 0  # True, so that the first checkpoint does not count as stalled
-    iterates = start, start['x'], start, start  # the current, previous, best and worst one
+    # the current one, the previous points, and the ones of highest loss and of largest margin
+    iterates = start, start['x'], start, start
     return cls(jnp.int32(0), *iterates, size, was_halved, start['loss'], zeros, rises)
 
-  def after(self, iterate: Iterate, span: Array, is_done: Array) -> _State:
+  def after(self, iterate: Iterate, steps_since_checkpoint: Array, is_final: Array) -> _State:
     """Returns the state after a step.
 
     Args:
       iterate: the points after the step.
-      span: number of steps since the last checkpoint if the step ends at a checkpoint, else 0.
-      is_done: whether `worst`, the iterate of largest margin, is final, bool [B].
+      steps_since_checkpoint: number of steps since the last checkpoint if the step ends at a
+        checkpoint, else 0.
+      is_final: whether the iterate of largest margin is kept, whatever the step found, bool [B].
     """
-    is_checkpoint = span > 0
+    is_checkpoint = steps_since_checkpoint > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
-    best = _select(iterate['loss'] > self.best['loss'], iterate, self.best)
+    is_higher = iterate['loss'] > self.highest_loss['loss']
+    highest_loss = _select(is_higher, iterate, self.highest_loss)
     # η was not halved at the last checkpoint, and the highest loss has not grown since
-    is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
-    rises_rarely = rises <= RISING_SHARE * span
+    is_stalled = ~self.was_halved & (highest_loss['loss'] <= self.checkpoint_loss)
+    rises_rarely = rises <= RISING_SHARE * steps_since_checkpoint
     is_halved = is_checkpoint & (rises_rarely | is_stalled)
-    # the classifier does worse at a larger margin
-    is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
+    is_larger = ~is_final & (iterate['margin'] > self.largest_margin['margin'])
     return _State(
       number=self.number + 1,
-      current=_select(is_halved, best, iterate),  # continues from the point of highest loss
+      current=_select(is_halved, highest_loss, iterate),  # continues from this point
       previous=self.current['x'],
-      best=best,
-      worst=_select(is_worse, iterate, self.worst),
+      highest_loss=highest_loss,
+      largest_margin=_select(is_larger, iterate, self.largest_margin),
       size=jnp.where(is_halved, self.size / 2, self.size),
       was_halved=jnp.where(is_checkpoint, is_halved, self.was_halved),
-      checkpoint_loss=jnp.where(is_checkpoint, best['loss'], self.checkpoint_loss),
+      checkpoint_loss=jnp.where(is_checkpoint, highest_loss['loss'], self.checkpoint_loss),
       last_loss=iterate['loss'],
       rises=jnp.where(is_checkpoint, 0, rises),
     )
 
 
 class _SparseState(NamedTuple):
-  """The state of an ascent of B images in ℓ1."""
+  """The state of one of the three ascents of B images in ℓ1, between two steps."""
 
   number: Array  # completed steps, a scalar
   current: Iterate
-  best: Iterate  # the iterate of highest loss
-  worst: Iterate  # the iterate of largest margin
+  highest_loss: Iterate  # the iterate of highest loss
+  largest_margin: Iterate  # the iterate of largest margin
   size: Array  # η, [B]
   support: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
 
@@ -256,17 +260,18 @@ def _ascend_sparsely(
     can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
   """
 
-  def changed(x: Array) -> Array:
+  def num_changed(x: Array) -> Array:
     """Returns the number of values that differ from the clean images, float32 [B]."""
     return (x != images).sum((1, 2, 3)).astype(jnp.float32)
 
-  def ascend(x: Array, settings: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+  def ascend(x: Array, ascent: tuple[Array, Array, Array]) -> tuple[Array, Array]:
     """Returns the points of highest loss and the points of largest margin of one ascent.
 
-    The ascent starts at the points `x`, projected onto its ball. `settings` are the radius, the
-    number of steps and whether the ascent may end early.
+    The next ascent starts at the first of these, and the second ones of the last ascent are the
+    result. The ascent starts at the points `x`, projected onto its ball. `ascent` is its radius,
+    its number of steps and whether it may end early.
     """
-    radius, count, may_end = settings
+    radius, count, may_end = ascent
     start = evaluated(balls.clipped(images, x - images, 'l1', radius))
 
     def step(state: _SparseState) -> _SparseState:
@@ -274,41 +279,42 @@ def _ascend_sparsely(
       direction = jax.vmap(sparse_direction)(state.current['gradient'], state.support / DIVISOR)
       change = state.current['x'] + balls.as_image_factors(state.size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
-      best = _select(iterate['loss'] > state.best['loss'], iterate, state.best)
-      is_done = may_end & (state.worst['margin'] > 0)
-      worst = _select(~is_done & (iterate['margin'] > state.worst['margin']), iterate, state.worst)
+      is_higher = iterate['loss'] > state.highest_loss['loss']
+      highest_loss = _select(is_higher, iterate, state.highest_loss)
+      is_final = may_end & (state.largest_margin['margin'] > 0)
+      is_larger = ~is_final & (iterate['margin'] > state.largest_margin['margin'])
       # every 4 % of the steps, rounded down, but at least one step
       period = jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int)
-      is_checkpoint = (state.number + 1) % period == 0
-      is_sparser = is_checkpoint & (changed(best['x']) < SPARSER_BELOW * state.support)
+      is_checkpoint, support = (state.number + 1) % period == 0, num_changed(highest_loss['x'])
+      is_sparser = is_checkpoint & (support < SPARSER_BELOW * state.support)
       reduced = jnp.maximum(state.size / DIVISOR, radius / MAX_REDUCTION)
       return _SparseState(
         number=state.number + 1,
-        current=_select(is_sparser, best, iterate),  # continues from the point of highest loss
-        best=best,
-        worst=worst,
+        current=_select(is_sparser, highest_loss, iterate),  # continues from this point
+        highest_loss=highest_loss,
+        largest_margin=_select(is_larger, iterate, state.largest_margin),
         # a checkpoint resets η if the image became sparser, and reduces it otherwise
         size=jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, state.size)),
-        support=jnp.where(is_checkpoint, changed(best['x']), state.support),
+        support=jnp.where(is_checkpoint, support, state.support),
       )
 
     def continues(state: _SparseState) -> Array:
       """Returns whether steps remain and, if it may end early, an image is correctly classified."""
-      return (state.number < count) & (~may_end | (state.worst['margin'] <= 0).any())
+      return (state.number < count) & (~may_end | (state.largest_margin['margin'] <= 0).any())
 
     size = jnp.full(len(x), radius, jnp.float32)
-    first_state = _SparseState(jnp.int32(0), start, start, start, size, changed(start['x']))
+    first_state = _SparseState(jnp.int32(0), start, start, start, size, num_changed(start['x']))
     state = jax.lax.while_loop(continues, step, first_state)
-    return state.best['x'], state.worst['x']
+    return state.highest_loss['x'], state.largest_margin['x']
 
   first = math.ceil(round(FIRST_SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
   # steps of the three ascents; 3, 3 and 4 of 10
   counts = np.diff([0, first, min(2 * first, steps), steps])
   # of the balls of the ascents; only the last one, in the ball of radius ε, may end early
   radii = epsilon * jnp.asarray(RADII, jnp.float32)
-  settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
-  _, worst = jax.lax.scan(ascend, x, settings)  # of each ascent, [3, B, H, W, C]
-  return jax.lax.stop_gradient(worst[-1])
+  ascents = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
+  _, largest_margin = jax.lax.scan(ascend, x, ascents)  # points of each ascent, [3, B, H, W, C]
+  return jax.lax.stop_gradient(largest_margin[-1])
 
 
 def sparse_direction(gradient: Array, count: Array) -> Array:

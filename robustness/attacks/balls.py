@@ -126,15 +126,14 @@ def clipped(images: jax.Array, change: jax.Array, norm: str, epsilon: Scalar) ->
 def _onto_l1(image: jax.Array, change: jax.Array, epsilon: Scalar) -> jax.Array:
   """Returns the nearest change with Σ|δ_i| ≤ ε that keeps an image [H, W, C] in [0, 1].
 
-  It is sign(δ_i) min(max(|δ_i| − λ, 0), room_i) with the smallest λ ≥ 0 for which the sum is at
-  most ε; room_i is the distance of x_i from the bound of [0, 1]. The sum is piecewise linear in λ,
-  and is added up from the largest λ at which a term changes, so that λ is exact where it is small.
+  It is sign(δ_i) min(max(|δ_i| − λ, 0), room_i) with the smallest λ ≥ 0 for which the sum of these
+  magnitudes is at most ε; room_i is the distance of x_i from the bound of [0, 1]. As λ falls from
+  |δ_i| to max(|δ_i| − room_i, 0), magnitude i grows from 0 with slope 1; elsewhere it is constant.
   """
   size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
-  full = jnp.maximum(size - room, 0)  # the λ up to which a term is at its bound
-  # As λ falls, a term grows with slope 1 from λ = size, where it is 0, to λ = full. `breaks` are
-  # −λ at these points in ascending order, and `sums` the sum of all terms there.
-  breaks = jnp.concatenate([-size.ravel(), -full.ravel()])
+  # −λ where the slope of the sum changes, in ascending order, and the sum there. It is added up
+  # from 0 at the largest λ, so that it is most exact where it is small.
+  breaks = jnp.concatenate([-size.ravel(), -jnp.maximum(size - room, 0).ravel()])
   slope_changes = jnp.repeat(jnp.asarray([1, -1]), size.size)
   breaks, slope_changes = jax.lax.sort((breaks, slope_changes), num_keys=1)
   slopes = slope_changes[:-1].cumsum()

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from robustness.attacks import LOSSES, Array
+from robustness.attacks import Array
 from robustness.attacks.nearest import NearestAttack
 
 RADIUS_CHANGE = 0.05
@@ -27,10 +27,6 @@ class DDN(NearestAttack):
   norms = ('l2',)
   first_radius = 1.0
   norm: str = 'l2'
-
-  def losses(self, scores: Array, labels: Array) -> Array:
-    """Returns the losses that the setting `loss` names, [B]."""
-    return LOSSES[self.loss](scores, labels)
 
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array

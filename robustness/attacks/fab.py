@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +73,8 @@ class FAB(Attack):
     """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
-      boundary = _target_boundary(logits, labels, likely_wrong_class(logits(images), number))
+      targets = likely_wrong_class(logits(images), number)
+      boundary = functools.partial(_target_boundary, logits, labels, targets)
       x = images
     else:
       boundary = functools.partial(self._nearest_boundary, logits, labels)
@@ -110,11 +110,13 @@ class FAB(Attack):
     return jnp.where(as_image_factors(distance <= epsilon), nearest, images)
 
   def _next_iterate(self, x: Array, images: Array, value: Array, normal: Array) -> Array:
-    """Returns the next iterate, (1 − α)(x + ηd_1) + α(x_0 + ηd_2) of `FAB`, [B, H, W, C].
+    """Returns the next iterate of `FAB`, (1 − α)(x + ηd_1) + α(x_0 + ηd_2), [B, H, W, C].
+
+    d_1 and d_2 are the shortest changes of x and x_0 onto the plane that approximates the boundary.
 
     Args:
       x: the iterate.
-      images: x_0.
+      images: the clean images x_0.
       value: value [B] at x of the function that is 0 at the boundary.
       normal: gradient [B, H, W, C] of this function at x.
     """
@@ -135,10 +137,10 @@ class FAB(Attack):
     """
     scores, backward = jax.vjp(lambda x: logits(x).astype(jnp.float32), x)
     count, rows = scores.shape[1], jnp.arange(len(x))
-    # the gradient of z_t − z_y for every class t, in z: [classes, B, classes]
-    cotangents = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
-    # and in x: [classes, B, H, W, C]
-    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(cotangents)
+    # the gradient of z_t − z_y by z for every class t: [classes, B, classes]
+    by_logits = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
+    # and by x: [classes, B, H, W, C]
+    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(by_logits)
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
     dual_norms = jnp.linalg.norm(flat, balls.ORDERS[balls.DUALS[self.norm]], axis=-1)
@@ -149,9 +151,9 @@ class FAB(Attack):
 
 
 def _target_boundary(
-  logits: Logits, labels: Array, targets: Array
-) -> Callable[[Array], tuple[Array, Array]]:
-  """Returns the function from images x to z_t − z_y, float32 [B], and its gradient [B, H, W, C].
+  logits: Logits, labels: Array, targets: Array, x: Array
+) -> tuple[Array, Array]:
+  """Returns z_t − z_y, float32 [B], and its gradient [B, H, W, C] at the images x.
 
   z are the logits of x, y the labels and t the target classes, int32 [B].
   """
@@ -162,12 +164,8 @@ def _target_boundary(
     # each value depends on one image only, so the gradient of the sum has all their gradients
     return value.sum(), value
 
-  def plane(x: Array) -> tuple[Array, Array]:
-    """Returns the target's logit minus the label's [B], and its gradient, the plane's normal."""
-    (_, value), normal = jax.value_and_grad(total, has_aux=True)(x)
-    return value, normal
-
-  return plane
+  (_, value), normal = jax.value_and_grad(total, has_aux=True)(x)
+  return value, normal
 
 
 def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Array:
@@ -189,7 +187,7 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   largest = as_image_factors(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
   offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
   gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
-  # the sign of each d_i
+  # the sign of each d_i, towards the plane
   towards = jnp.sign(normals) * as_image_factors(jnp.where(gap < 0, -1.0, 1.0))
   room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))  # largest |d_i|
   weight = jnp.abs(normals)
@@ -198,13 +196,16 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   rate = jnp.ones_like(weight) if norm == 'linf' else weight  # |d_i| = min(λ·rate_i, room_i)
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B]."""
+    """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B].
+
+    The equation is Σ_i |w_i| min(λ·rate_i, room_i) = |gap|. Near a λ its left side is linear: the
+    terms that are at their bounds, room_i, are constant, and the others rise with λ.
+    """
     multiplier, _ = state  # λ
-    is_full = as_image_factors(multiplier) * rate >= room
-    # |w · d| is `reached` of full values plus λ · `slope` of all others, near this λ
-    reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))
-    slope = jnp.where(is_full, 0, weight * rate).sum((1, 2, 3))
-    root = jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)
+    is_at_bound = as_image_factors(multiplier) * rate >= room
+    constant = jnp.where(is_at_bound, weight * room, 0).sum((1, 2, 3))
+    slope = jnp.where(is_at_bound, 0, weight * rate).sum((1, 2, 3))
+    root = jnp.where(slope > 0, (jnp.abs(gap) - constant) / jnp.maximum(slope, 1e-30), jnp.inf)
     return jnp.maximum(multiplier, root), root > multiplier
 
   start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
@@ -224,9 +225,9 @@ def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
     gap: what the sum is to reach for each image, float32 [B].
   """
   order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)  # of the values of each image
-  reach = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
-  reached_before = reach.cumsum(1) - reach  # the sum over the values of larger weight
-  # the same sum at the values' places in the image, and what it leaves of the gap
-  before = jnp.take_along_axis(reached_before, jnp.argsort(order, axis=1), 1)
+  terms = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)  # the largest ones
+  sum_before = terms.cumsum(1) - terms  # over the values of larger weight, which move before
+  # the same sum in the order of the image, and what it leaves of the gap
+  before = jnp.take_along_axis(sum_before, jnp.argsort(order, axis=1), 1)
   missing = as_image_factors(gap) - before.reshape(weight.shape)
   return jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)

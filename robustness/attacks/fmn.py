@@ -15,13 +15,17 @@ RADIUS_CHANGES = 0.05, 0.001
 class FMN(NearestAttack):
   """Returns the nearest misclassified image that n steps on the margin of the logits find.
 
-  Each image x has a change δ, which is projected onto a ball of radius ε. If x + δ is wrongly
-  classified, ε becomes (1 − γ)ε, or the least distance of a wrong image so far if that is smaller.
-  Otherwise ε becomes (1 + γ)ε. Before the first wrong image it becomes instead (1 + γ)·d,
-  with d = ‖δ‖_p + |m| / ‖∇m‖_q and m the margin, the largest logit of another class minus the
-  label's; d is where the linearised m is 0. The paper has d without 1 + γ, and rounding may then
-  leave x + δ at the boundary for ever. γ falls from .05 to .001 along a half cosine. For the
-  steps of δ see `NearestAttack`.
+  Each image x has a change δ, which is projected onto a ball of radius ε (for the steps of δ see
+  `NearestAttack`). A step changes the radius:
+
+  * if x + δ is misclassified, to (1 − γ)ε, or to the least distance of a misclassified image so
+    far if that is smaller;
+  * otherwise to (1 + γ)ε;
+  * before the first misclassified image to (1 + γ)·d, with the estimated distance d of the
+    boundary, d = ‖δ‖_p + |m| / ‖∇m‖_q. m is the margin, the largest logit of another class minus
+    the label's. The paper has d without 1 + γ, and rounding may then leave x + δ at the boundary.
+
+  γ falls from .05 to .001 along a half cosine.
 
   Reference:
     Pintor et al. (2021), Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints,
@@ -39,11 +43,9 @@ class FMN(NearestAttack):
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the radius of each image for the projection of a step, [B].
+    """Returns the radius of each image's ball after a step, [B], by the rules of the class.
 
-    Where the image is misclassified it is (1 − γ)·radius, but at most `distance`. Elsewhere it is
-    (1 + γ)·radius, or (1 + γ)·boundary before the first misclassified image. γ falls with `share`
-    (`RADIUS_CHANGES`). For the arguments see `NearestAttack.radius_after`.
+    For the arguments see `NearestAttack.radius_after`.
     """
     first, last = RADIUS_CHANGES
     gamma = last + (first - last) * share  # falls from `first` to `last`, as `share` from 1 to 0

@@ -28,11 +28,10 @@ def in_turn(
 ) -> tuple[Array, Array]:
   """Returns the adversarial images after `count` runs, and whether they are classified correctly.
 
-  If a run finds a misclassified image, this image is kept and later runs leave out its row. In each
-  run, the rows that are still classified correctly are collected and attacked in tiles of equal
-  size. The last tile is filled with copies of its first row. (A run may stop once all images of a
-  tile are misclassified, and a copy is misclassified together with its row.) The result of a row
-  does not depend on other rows.
+  Each run attacks only the rows that are still classified correctly, and keeps the misclassified
+  images that it finds. It attacks them in batches of equal size, tiles. The last tile is filled
+  with copies of its first row. (A run may stop once all images of a tile are misclassified, and a
+  copy is misclassified together with its row.) The result of a row does not depend on other rows.
 
   Args:
     run: The attack, which returns an image for each row of a tile; keys differ from run to run.
@@ -85,6 +84,5 @@ def attack_in_turn(
   An image is unchanged if no run succeeds, or if the clean image is misclassified already.
   """
   is_right = logits(images).argmax(-1) == labels
-  clean = jnp.asarray(images)
-  adversarial, _ = in_turn(run, count, logits, keys, images, labels, clean, is_right)
+  adversarial, _ = in_turn(run, count, logits, keys, images, labels, images, is_right)
   return adversarial

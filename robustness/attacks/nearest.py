@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from optax import projections
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls
+from robustness.attacks import LOSSES, Array, Attack, Logits, Scalar, balls
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
@@ -45,9 +45,12 @@ class NearestAttack(Attack):
   def first_radius(self) -> float:
     """The radius ε before the first step."""
 
-  @abc.abstractmethod
   def losses(self, scores: Array, labels: Array) -> Array:
-    """Returns the loss of each image [B], which steps increase, for logits [B, classes]."""
+    """Returns the loss of each image [B], which steps increase, for logits [B, classes].
+
+    By default it is the one that the setting `loss` names.
+    """
+    return LOSSES[self.loss](scores, labels)
 
   @abc.abstractmethod
   def radius_after(
@@ -59,8 +62,9 @@ class NearestAttack(Attack):
       radius: ε [B] before the step.
       is_wrong: bool [B], whether x + δ is misclassified.
       distance: the least distance [B] of a wrong image; inf if none was found.
-      boundary: [B], ‖δ‖ plus the distance from x + δ at which the linearised loss is 0.
-      share: falls from 1 in the first step to 0 along a half cosine, a scalar.
+      boundary: estimated distance [B] of the decision boundary from x: ‖δ‖ plus the distance from
+        x + δ at which the linearised loss is 0.
+      share: scalar that falls from 1 in the first step to 0 along a half cosine.
     """
 
   def nearest(
@@ -91,12 +95,12 @@ class NearestAttack(Attack):
       """Returns (points, radii, nearest wrong images, their distances) after step `number`."""
       x, radius, nearest, distance = state
       gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
-      length = balls.change_norms(x - images, self.norm)
+      length = balls.change_norms(x - images, self.norm)  # ‖δ‖
       is_nearer = is_wrong & (length < distance)
       nearest = jnp.where(balls.as_image_factors(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
       share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # falls from 1 to 0
-      # ‖δ‖ plus the distance at which the linearised loss is 0
+      # an estimate of the distance of the decision boundary, where the linearised loss is 0
       boundary = length + jnp.abs(losses) / balls.change_norms(gradient, balls.DUALS[self.norm])
       radius = self.radius_after(radius, is_wrong, distance, boundary, share)
       radius = jnp.minimum(radius, farthest)
@@ -117,10 +121,10 @@ class NearestAttack(Attack):
     return jnp.where(is_nan, jnp.nan, distance), nearest
 
   def _projected(self, change: Array, radius: Array) -> Array:
-    """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B].
+    """Returns changes δ [B, H, W, C] projected by Π_ε of `NearestAttack`, with radii ε [B].
 
-    It is the nearest point of the ball of radius ε for ℓ∞ and ℓ1. For ℓ2 it is δ scaled to the
-    length ε, also if δ is shorter.
+    For ℓ∞ and ℓ1 the projection is the nearest point of the ball of radius ε. For ℓ2 it is δ
+    scaled to the length ε, even where δ is shorter.
     """
     if self.norm == 'l2':
       return change * balls.as_image_factors(radius / balls.change_norms(change, 'l2'))

@@ -73,7 +73,8 @@ class Square(Attack):
     """
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
-    # the functions that make the first change and propose a further one, and the least window side
+    # functions that return the first changed images and the ones that a later step proposes, and
+    # the smallest side of a window
     start, propose, smallest = _stripes, _linf_proposal, 1
     if self.norm != 'linf':
       start = functools.partial(_initial_tiles, self.norm)
@@ -89,8 +90,9 @@ class Square(Attack):
       """Returns the state (completed steps, images, their margins) after a step."""
       k, x, best = state
       halvings = jnp.searchsorted(HALVED_AFTER, k)
-      size = halvings, window_sides[halvings]
-      new = jax.vmap(propose, (0, 0, 0, None, None))(step_keys(k + 1), images, x, size, epsilon)
+      new = jax.vmap(propose, (0, 0, 0, None, None, None))(
+        step_keys(k + 1), images, x, halvings, window_sides[halvings], epsilon
+      )
       margins = margin(logits(new), labels)
       is_better = (margins > best) & (best < 0)  # a wrong image, of margin 0 or above, is final
       return (
@@ -142,15 +144,14 @@ def _draw_window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, 
 
 
 def _linf_proposal(
-  key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
+  key: Array, image: Array, x: Array, halvings: Array, side: Array, epsilon: Scalar
 ) -> Array:
   """Returns the proposal in ℓ∞: the image `x` with a window in which each channel moves by ±2ε.
 
-  The result stays in the ball around the clean `image`. `size` is (number of halvings, side of
-  windows in pixels); only the side is used.
+  The result stays in the ball around the clean `image`. `side` is the window's, in pixels.
   """
+  del halvings  # which the proposals in ℓ2 and ℓ1 take
   key_window, key_signs = jax.random.split(key)
-  _, side = size
   _, mask = _draw_window(key_window, image.shape, side)
   change = 2 * epsilon * jax.random.rademacher(key_signs, (1, 1, image.shape[2]), image.dtype)
   moved = jnp.clip(x + jnp.where(mask, change, 0), image - epsilon, image + epsilon)
@@ -173,8 +174,8 @@ def two_halves_pattern(side: int, norm: str) -> np.ndarray:
     # rows and columns from the middle
     down, right = (np.abs(np.arange(size) - size // 2) for size in (height, side))
     weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
-    # entry k is the sum of the weights of rectangle k + 1 and all larger ones, which are those that
-    # have a pixel k rows or columns from the middle
+    # A pixel at most k rows and columns from the middle is in rectangle k + 1 and in all larger
+    # ones; entry k is the sum of their weights.
     sums = np.append(weights[::-1].cumsum()[::-1], 0)
     return scaled(sums[np.maximum(down[:, None], right)])
 
@@ -183,10 +184,10 @@ def two_halves_pattern(side: int, norm: str) -> np.ndarray:
 
 
 def _patterns(shape: Sequence[int], norm: str) -> Array:
-  """Returns the pattern η for 0 to 9 halvings, upright and transposed, float32 [10, 2, 2M, 2M].
+  """Returns canvases with the pattern η, float32 [halvings 0 to 9, upright or transposed, 2M, 2M].
 
-  M is the longer side of the image. A pattern begins at (M, M) and is surrounded by zeros, so that
-  a slice of it is an image with the pattern at any position.
+  M is the longer side of the image. The pattern begins at pixel (M, M) of a canvas and is
+  surrounded by zeros, so that a slice of it is an image with the pattern at any position.
   """
   middle, all_sides = max(shape[:2]), sides(shape[:2], smallest=3)  # `middle` is M
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
@@ -200,9 +201,9 @@ def _initial_tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Arra
   """Returns the image [H, W, C] with the first change of Square in ℓ2 or ℓ1: a grid of tiles.
 
   Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
-  are 5 tiles from top to bottom, or more in small images; rows that they leave are shared between
-  top and bottom. The first column of the grid has the number of its first row, also in images that
-  are not square, as in the authors' code; what exceeds the image is cut off.
+  are 5 tiles from top to bottom, or more in small images; the grid is centred vertically. Its first
+  column and its first row have the same number, also in images that are not square, as in the
+  authors' code. What exceeds the image is cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
@@ -228,27 +229,28 @@ def _l2_or_l1_proposal(
   key: Array,
   image: Array,
   x: Array,
-  size: tuple[Array, Array],
+  halvings: Array,
+  side: Array,
   epsilon: Scalar,
 ) -> Array:
   """Returns the image that a step in ℓ2 or ℓ1 proposes, [H, W, C] (algorithm 3).
 
-  The norm of the change x − image in a random window, `source`, moves to another one, `target`. The
-  new change is 0 in the source. In the target it is the old change, scaled to length 1, plus the
-  pattern η with a random sign for each channel, and this sum is scaled to its new norm.
+  The change x − image is removed in a random window, the source, and its norm moves to another
+  window, the target. The new change in the target is the old one, scaled to length 1, plus the
+  pattern η with a random sign for each channel; this sum is then scaled to its new norm.
 
   Args:
     norm: 'l2' or 'l1'.
-    patterns: η by number of halvings, upright and transposed, in images of twice the longer side M
-      of `image`, [10, 2, 2M, 2M], see `_patterns`.
+    patterns: canvases with η, [10, 2, 2M, 2M], see `_patterns`.
     key: random key.
     image: the clean image [H, W, C].
     x: the current image.
-    size: (number of halvings of the area of windows, their side in pixels), int32 scalars.
+    halvings: number of halvings of the area of windows so far, int32 scalar.
+    side: side of windows in pixels, int32 scalar.
     epsilon: radius of the ball.
   """
   key_target, key_source, key_transposed, key_signs = jax.random.split(key, 4)
-  (halvings, side), channels = size, image.shape[2]
+  channels = image.shape[2]
   corner, target = _draw_window(key_target, image.shape, side)
   _, source = _draw_window(key_source, image.shape, side)
   is_transposed = jax.random.bernoulli(key_transposed).astype(jnp.int32)
@@ -264,11 +266,11 @@ def _l2_or_l1_proposal(
   # the new change in the target: first its direction, then its length in each channel
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  # In each channel, the p-th power of the target's new norm is the p-th power of the norm of both
-  # windows together plus an equal share of what the change lacks to length ε. (ℓ1: times the
-  # channels, see `Square`.)
+  # Norms to the power of p = `order` add up over pixels. A channel of the target gets the power of
+  # both windows together and an equal share of the power that is left to a change of length ε.
   unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / channels
   powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
+  # in ℓ1 the authors' code multiplies by the number of channels, see `Square`
   lengths = jnp.sqrt(powers) if norm == 'l2' else channels * powers
   new = new / (1e-12 + channel_norms(new)) * lengths
   proposed = jnp.where(target, new, jnp.where(source, 0, change))

@@ -264,7 +264,7 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns the index that two jumps lead to from each pixel, and whether any one has changed."""
+    """Returns where two jumps lead from each pixel, and whether that differs from one jump."""
     jump, _ = state
     doubled = jump[jump]
     return doubled, filters.any_of_batch(doubled != jump)

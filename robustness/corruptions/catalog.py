@@ -76,7 +76,7 @@ def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) ->
   for name in names:
     if not is_reference(name):
       choice(key, name, valid)
-    elif not isinstance(name, RecordedReference):  # code named by stored results is never run
+    elif not isinstance(name, RecordedReference):  # references in stored results are never loaded
       find(name, key)
   referenced = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
   is_distinct = len({*referenced}) == len(referenced)
@@ -238,7 +238,7 @@ def _checked_and_corrupted(
   side: int | None,
   options: Mapping[str, Options],
 ) -> jax.Array:
-  """Checks all arguments except the images, and calls the compiled function.
+  """Returns the corrupted images, after a check of all arguments except the images.
 
   The arguments are the same as in `corrupt_each`; `images` may also be one image [H, W, C].
   """
@@ -249,25 +249,26 @@ def _checked_and_corrupted(
   check_integers('index', index, batch, range(len(names)))
   num_severities = len(SEVERITIES) + len(between)
   check_integers('severity', severity_numbers, batch, range(1, num_severities + 1))
-  for name in set(names) - {'frost'}:  # frost also takes arrays
-    pictures = options.get(name, {}).get('photographs', '')
-    if not isinstance(pictures, (str, os.PathLike)):
+  # Options are static arguments of the compiled function, and therefore hashable. Only arrays with
+  # pictures of frost are traced instead.
+  static_options = {name: dict(values) for name, values in options.items()}
+  frost_pictures = None
+  for name, values in static_options.items():
+    pictures = values.get('photographs', '')
+    if isinstance(pictures, (str, os.PathLike)):
+      continue
+    if name != 'frost':
       kind = type(pictures).__name__
       raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
-  # photographs that are arrays are traced and leave `static_options`; all other options are static
-  # arguments, which must be hashable
-  static_options = {name: dict(values) for name, values in options.items()}
-  photographs = options.get('frost', {}).get('photographs')
-  photograph_arrays = None
-  if photographs is not None and not isinstance(photographs, (str, os.PathLike)):
-    photograph_arrays = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
-    del static_options['frost']['photographs']
+    if pictures is not None:
+      frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(pictures))
+      del values['photographs']
   return _corrupt(
     as_key(key),
     images,
     jnp.asarray(as_array('index', index), jnp.int32),
     jnp.asarray(as_array('severity', severity_numbers), jnp.int32),
-    photograph_arrays,
+    frost_pictures,
     static=tuple((name, tuple(sorted(values.items()))) for name, values in static_options.items()),
     names=names,
     quantize=quantize,
@@ -283,26 +284,27 @@ def _corrupt(
   images: jax.Array,
   index: jax.Array,
   severity: jax.Array,
-  photographs: tuple[jax.Array, ...] | None,
+  frost_pictures: tuple[jax.Array, ...] | None,
   *,
   static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
   **settings: Any,
 ) -> jax.Array:
-  """Calls `apply` for every image.
+  """Returns the corrupted image or images, by `apply`.
 
   Args:
     key: random key; image b of a batch gets fold_in(key, b).
     images: [H, W, C] or [B, H, W, C].
     index: index of the corruption in `names`, a scalar or [B].
     severity: 1..5, or 6, 7, ... for the fractional severities `between`; a scalar or [B].
-    photographs: pictures of frost as traced arrays, uint8 [h, w, 3] each; None if `static` names
+    frost_pictures: pictures of frost as traced arrays, uint8 [h, w, 3] each; None if `static` names
       their folder, or frost is procedural.
-    static: options of corruptions as hashable pairs, ((corruption, ((option, value), ...)), ...).
+    static: the other options of corruptions, which must be hashable for `jax.jit`, as pairs
+      ((corruption, ((option, value), ...)), ...).
     **settings: the arguments `names`, `quantize`, `side` and `between` of `apply`.
   """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
-  if photographs is not None:
-    options['frost']['photographs'] = photographs
+  if frost_pictures is not None:
+    options['frost']['photographs'] = frost_pictures
   corrupt_one: Callable[..., jax.Array] = functools.partial(apply, options=options, **settings)
   if images.ndim == 3:
     return corrupt_one(key, images, index, severity)

@@ -217,7 +217,7 @@ def c_bar(
     **declared: Other fields of `Corruption`.
   """
 
-  def draws(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+  def draw_for_shape(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
     """Returns the random numbers of an image of this shape, by `draw`."""
     assert draw
     return draw(key if keys == 1 else jax.random.split(key, keys), shape[0])
@@ -227,7 +227,7 @@ def c_bar(
     'magnitude',
     by_side,
     family,
-    draw=draw and draws,  # None stays None
+    draw=draw and draw_for_shape,  # None stays None
     square=True,
     least_side=lambda constants: 8,
     reason='or its shapes are smaller than a pixel',
@@ -243,9 +243,9 @@ def interpolated(values: Sequence[Any], severity: float) -> Any:
   end at the interpolated last factor and have the steps of the next lower integer severity.
   """
   below = min(int(severity), len(values) - 1)
-  fraction = severity - below  # 1 at severity 5, and 0 at other whole ones
+  fraction = severity - below
   low, high = values[below - 1], values[below]
-  if fraction in (0, 1):
+  if fraction in (0, 1):  # a whole severity (1: severity 5) has its published value, unrounded
     return high if fraction else low
   if isinstance(low, tuple):  # zoom factors
     step = low[1] - low[0]

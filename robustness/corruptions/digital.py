@@ -105,26 +105,26 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   """Returns an image [H, W, C] with sides shrunk to `scale` ≤ 1 times themselves, then enlarged."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
-  # The row and column of the shrunk image that each pixel shows, [height] and [width]: when a line
-  # is enlarged, every box holds a single old pixel, which `argmax` finds.
-  rows = box_membership(small_height, height).argmax(1)
-  columns = box_membership(small_width, width).argmax(1)
+  # Shrink: each pixel of the small image is the mean over a box of pixels. In `levels` the C
+  # channels of a pixel are C columns. The Kronecker product therefore turns the box of a column of
+  # pixels into C boxes, one for each channel, [small_width · C, width · C].
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
-  # `levels` has C columns for each column of pixels; `kron` makes C boxes of every box, so that the
-  # channels stay separate: [small_width · C, width · C]
-  columns_of_box = np.kron(box_membership(width, small_width), np.eye(channels, dtype=int))
-  levels = _rounded_means(levels, columns_of_box, axis=1)
+  boxes_of_channels = np.kron(box_membership(width, small_width), np.eye(channels, dtype=int))
+  levels = _rounded_means(levels, boxes_of_channels, axis=1)
   levels = _rounded_means(levels, box_membership(height, small_height), axis=0)
   small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
+  # Enlarge: the box of a pixel of the result has one pixel of the small image, found by `argmax`.
+  rows = box_membership(small_height, height).argmax(1)
+  columns = box_membership(small_width, width).argmax(1)
   wide = small.at[:, columns].get(mode='promise_in_bounds')
   return wide.at[rows].get(mode='promise_in_bounds')
 
 
 def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Array:
-  """Returns means of integer levels over boxes of lines, rounded by Pillow's 22-bit arithmetic.
+  """Returns the mean levels of boxes of lines, rounded by Pillow's 22-bit arithmetic.
 
-  Boxes are consecutive lines, so that `BAND` boxes at a time are multiplied with only the lines
-  that they contain.
+  A line is a row or a column, and a box consists of consecutive lines. `BAND` boxes at a time are
+  summed by a matrix product with the lines that they contain.
 
   Args:
     levels: whole numbers in 0..255, float32 [H, W].
@@ -134,7 +134,8 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
   sums = []
   for start in range(0, len(members), BAND):
     band = members[start : start + BAND]
-    first, last = map(int, np.flatnonzero(band.any(0))[[0, -1]])  # lines that the boxes contain
+    lines_in_boxes = np.flatnonzero(band.any(0))
+    first, last = int(lines_in_boxes[0]), int(lines_in_boxes[-1])
     weights = band[:, first : last + 1].astype(np.float32)
     lines = jax.lax.slice_in_dim(levels, first, last + 1, axis=axis)
     factors = (weights, lines) if axis == 0 else (lines, weights.T)

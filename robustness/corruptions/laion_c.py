@@ -55,7 +55,7 @@ def distortion(
   """
 
   def declare(function: LevelsFunction) -> Corruption:
-    """Returns the corruption of images in [0, 1] that distorts their levels by `function`."""
+    """Returns the corruption, with the constants `values`, that distorts levels by `function`."""
 
     @functools.wraps(function)
     def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
@@ -65,6 +65,7 @@ def distortion(
       corrupted = from_levels(function(draws, rgb, strength, **options))
       return grey(corrupted) if image.shape[-1] == 1 else corrupted
 
+    # the values were published for images of 224 pixels
     return corruption(parameters, {224: values}, ALONE, **declared)(on_floats)
 
   return declare
@@ -296,10 +297,10 @@ def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax
   """
   kind, size = draws['kind'], draws['size'] - SIZES[0]  # the index of the size in `SIZES`
   # `shape_stamps` has a stamp for each kind below STAR and size, and then for each size and angle
-  # of stars; `first` is the number of the first stamp of this kind and size.
-  first = jnp.where(kind < STAR, kind * len(SIZES) + size, STAR * len(SIZES) + size * TURNS)
-  turn = jnp.where(kind < STAR, 0, draws['turn'])
-  stamps = jnp.asarray(shape_stamps())[first + turn]
+  # of stars
+  star_number = STAR * len(SIZES) + size * TURNS + draws['turn']
+  number = jnp.where(kind < STAR, kind * len(SIZES) + size, star_number)
+  stamps = jnp.asarray(shape_stamps())[number]
   is_used = jnp.arange(len(kind)) < strength['count']
   # index of the shape at each pixel, −1 for none; a shape is at pixel (REACH, REACH) of its stamp
   shape = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)
@@ -370,9 +371,11 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   height, width = levels.shape[:2]
   counts = strength.constants['columns']
   by_severity = [line_tables(count, max(counts), width) for count in counts]
-  starts, ends, segment_ends = map(np.stack, zip(*by_severity, strict=True))
-  first, end = strength.select(starts), strength.select(ends)  # columns of each line's block
-  end_of_segment = strength.select(segment_ends)  # by line and mean grey level, [lines, 256]
+  # the first column of each line's block and the column after it, [lines]; and the column in which
+  # a segment ends, by line and mean grey level, [lines, 256]
+  block_start, block_end, segment_end = (
+    strength.select(np.stack(tables)) for tables in zip(*by_severity, strict=True)
+  )
   # Numbers of the segments of a line, and their rows from top to bottom − 1. There are `height`
   # segments, because their number of rows, `step`, is traced; segments below the image are empty.
   step, segments = strength['step'], jnp.arange(height)
@@ -381,15 +384,18 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
   def mean_levels(line: jax.Array, segment: jax.Array) -> jax.Array:
     """Returns the mean R, G, B and grey levels of segments' blocks, rounded down, [..., 4]."""
-    y0, y1, x0, x1 = top[segment], bottom[segment], first[line], end[line]
+    y0, y1, x0, x1 = top[segment], bottom[segment], block_start[line], block_end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
 
   def draw_line(line: jax.Array, drawn: jax.Array) -> jax.Array:
-    """Returns `drawn` after line number `line`: the number of the last segment at each pixel."""
+    """Returns the number of the segment that was drawn last at each pixel, after line `line`.
+
+    `drawn` is the result for the line before. Segment s of line i has the number i · height + s.
+    """
     block_grey = mean_levels(line, segments)[:, 3]
-    x1 = end_of_segment[line, block_grey]
-    x0 = jnp.roll(x1, 1).at[0].set(first[line])  # a segment starts where the previous one ends
+    x1 = segment_end[line, block_grey]
+    x0 = jnp.roll(x1, 1).at[0].set(block_start[line])  # a segment starts where the previous ends
     # segment s goes from (x1 of s - 1, top of s - 1) to (x1 of s, top of s)
     y, x = bresenham(x0, jnp.maximum(top - step, 0), x1, top)
     is_inside = (x >= 0) & (x < width) & (top[:, None] < height)
@@ -399,7 +405,6 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
   num_lines, nothing_drawn = strength['columns'], jnp.full((height, width), -1, jnp.int32)
   drawn = jax.lax.fori_loop(0, num_lines, draw_line, nothing_drawn)
-  # segment s of line i has the number i · height + s
   rgb = mean_levels(line=drawn // height, segment=drawn % height)[..., :3]
   return jnp.where(drawn[..., None] < 0, 0, rgb)
 
@@ -428,11 +433,11 @@ def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarr
     block, int32 [size]; and the column in which a segment of the line ends for each mean grey level
     of its pixels, int32 [size, 256], truncated as in Pillow.
   """
-  first = np.arange(size) / count * width
-  # end of a segment for each mean grey level: BEND pixels to the left for 0, none for 255
-  bent = first[:, None] + (1 - np.arange(256) / 255) * -BEND
-  end = np.minimum((first + width / count).astype(np.int32), width)
-  return first.astype(np.int32), end, bent.astype(np.int32)
+  block_start = np.arange(size) / count * width
+  block_end = np.minimum((block_start + width / count).astype(np.int32), width)
+  # BEND pixels to the left of the line's start for the grey level 0, none for 255
+  segment_end = block_start[:, None] - BEND * (1 - np.arange(256) / 255)
+  return block_start.astype(np.int32), block_end, segment_end.astype(np.int32)
 
 
 def bresenham(

@@ -113,7 +113,7 @@ def shot_noise(
   count = from_table(bits, level, strength).astype(image.dtype)
 
   def with_remainder(count: jax.Array) -> jax.Array:
-    """Returns `count` plus the draws for the remainders."""
+    """Returns `count` plus the second draws, with the rates λ · remainder / 255."""
     uniform = random_images.uniform(remainder_key, image.shape)
     max_rate = strength.maximum('photons') / LEVELS
     return count + small_poisson(uniform, remainder * (photons / LEVELS), max_rate)
@@ -189,7 +189,8 @@ def _alias_tables(mass: np.ndarray) -> np.ndarray:
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width
-  # two copies of the remaining masses, to search the least and the greatest
+  # two copies of the masses, to search the least and the greatest; completed columns get a value
+  # that is neither
   for_minimum, for_maximum = mass.copy(), mass.copy()
   limit = np.full(mass.shape, capacity - 1)
   alias = np.tile(np.arange(width), (len(mass), 1))
@@ -201,7 +202,6 @@ def _alias_tables(mass: np.ndarray) -> np.ndarray:
     alias[rows, poor] = np.where(is_short, rich, poor)
     for_minimum[rows, rich] -= np.where(is_short, capacity - least_mass, 0)
     for_maximum[rows, rich] = for_minimum[rows, rich]
-    # no longer the least or the greatest
     for_minimum[rows, poor], for_maximum[rows, poor] = capacity + 1, -1
   return (limit * width + alias).astype(np.uint32)
 
@@ -234,16 +234,16 @@ def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) 
   """
   start, edges = cumulative_table(strength.constants['photons'])
   width = edges.shape[1]
-  # the largest bits for which the count is at most start + column, for every column; 0 if no bits
-  # have such a small count
-  upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))
+  # Column k of a table stands for the count start + k: the largest value of `bits` for which the
+  # count is at most start + k, or 0 where no value has such a small count.
+  largest_bits = jnp.asarray((edges - 1).clip(0, 2**32 - 1).astype(np.uint32).reshape(-1))
   row = strength.index * (LEVELS + 1) + level  # number of the table of each value
   column = jnp.zeros_like(row)
   # Binary search for the first column that the bits do not exceed: a step is taken if the bits
   # exceed the last column that it skips. Steps are width / 2, width / 4, ..., 1.
   for step in (width >> k for k in range(1, width.bit_length())):
     last_skipped = row * width + column + step - 1
-    column += jnp.where(bits > upper[last_skipped], step, 0)
+    column += jnp.where(bits > largest_bits[last_skipped], step, 0)
   return jnp.asarray(start)[row] + column
 
 

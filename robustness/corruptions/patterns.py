@@ -76,10 +76,9 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds wobbly grey rings: clip(x + 12.8 m / 255 · z, 0, 1) with the magnitude m.
 
-  z ∈ [−½, ½) is a sawtooth of the distance ρ (in
-  pixels) and the angle θ from the drawn `centre`: z = ((ρ + a sin kθ) mod w) / w − ½, with
-  a = `wobble` and w = `width` in pixels. k = `frequency` is a real number, so that the rings have a
-  seam. The released set spells the name so.
+  z = ((ρ + a sin kθ) mod w) / w − ½ is a sawtooth in [−½, ½) of the distance ρ, in pixels, and the
+  angle θ from the drawn `centre`, with a = `wobble` and w = `width` in pixels. k = `frequency` is
+  a real number, so that the rings have a seam. The released set spells the name so.
   """
   r, c = pixel_grid(image.shape[0])
   down, right = r - draws['centre'][0], c - draws['centre'][1]

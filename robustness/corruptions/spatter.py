@@ -189,8 +189,8 @@ def _is_local_maximum(size: jax.Array, down: jax.Array, right: jax.Array) -> jax
 def _moves(stride: int) -> tuple[list[int], list[float]]:
   """Returns the offset and the length of each move: a step of `STEPS` repeated 1, 2, 4, … times.
 
-  Lengths are in pixels. Offsets are in a line that holds a plane row by row, each row with `stride`
-  pixels.
+  Lengths are in pixels. An offset is the difference of two pixels' indices in a plane that is
+  stored row by row, each row with `stride` pixels.
   """
   moves = [
     (2**doubling * (down * stride + right), 2**doubling * length)
@@ -204,8 +204,9 @@ def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
   The chamfer distance is the length of the shortest path of steps to 16 neighbours: straight,
-  diagonal and knight's steps (`STEPS`, eight and their opposites). Such a path repeats one step and
-  then another one, so that it is found by trying each step in turn, repeated 1, 2, 4, … times.
+  diagonal and knight's steps (`STEPS`, eight and their opposites). A shortest path has two kinds of
+  steps at most, in any order, and any number of repeats of a step is a sum of 1, 2, 4, … repeats.
+  One sweep over all pixels for each of these moves (`_moves`) therefore finds all paths.
 
   The plane is stored as one line, its rows one after the other, so that each step is an offset in
   the line. 20 empty pixels after each row make a path around its end too long to count.
@@ -214,17 +215,21 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stride = width + MAX_DISTANCE
   move_offsets, move_lengths = _moves(stride)
   offsets, lengths = jnp.array(move_offsets), jnp.array(move_lengths)
-  margin, size = max(map(abs, move_offsets)), height * stride
+  longest_offset, size = max(map(abs, move_offsets)), height * stride
   start = jnp.where(mask, 0.0, float(MAX_DISTANCE))
   line = jnp.pad(start, ((0, 0), (0, MAX_DISTANCE)), constant_values=MAX_DISTANCE).reshape(-1)
-  far = jnp.full((margin,), float(MAX_DISTANCE))
-  stored = jax.lax.optimization_barrier  # slices in memory are five times as fast on a CPU
+  margin = jnp.full((longest_offset,), float(MAX_DISTANCE))
+  # the barrier makes XLA store a slice in memory, which on a CPU is five times as fast
+  stored = jax.lax.optimization_barrier
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
-    """Returns the distance of every pixel in `line` after it tries move i in both directions."""
-    padded = stored(jnp.concatenate([far, line, far]))
-    ahead = stored(jax.lax.dynamic_slice(padded, (margin + offsets[i],), (size,)))
-    behind = stored(jax.lax.dynamic_slice(padded, (margin - offsets[i],), (size,)))
+    """Returns the distances, lowered where a path that begins with move i is shorter.
+
+    Move i leads to the pixel ahead or, in the opposite direction, to the pixel behind.
+    """
+    padded = stored(jnp.concatenate([margin, line, margin]))
+    ahead = stored(jax.lax.dynamic_slice(padded, (longest_offset + offsets[i],), (size,)))
+    behind = stored(jax.lax.dynamic_slice(padded, (longest_offset - offsets[i],), (size,)))
     return jnp.minimum(line, jnp.minimum(ahead, behind) + lengths[i])
 
   line = jax.lax.fori_loop(0, len(move_offsets), sweep, line)

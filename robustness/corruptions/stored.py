@@ -50,7 +50,8 @@ class StoredOrMade(CorruptionViews):
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
       reports the study's corruptions and severities as far as the set holds them.
     allows_adaptation: See `Study`; classifiers may adapt to batches of corrupted images.
-    not_stored: Further settings, besides `MADE_WITH`, that only concern generated images.
+    not_stored: Settings of a subclass that only concern generated images. Like the settings of
+      `CorruptionViews` in `MADE_WITH`, they must be unset for stored images.
     needs_clean: Whether a stored set must hold the clean images.
   """
 
@@ -86,11 +87,11 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings that determine the recorded values.
+    """The settings that determine the recorded predictions and energies, see `Study.recording`.
 
-    The only such setting for stored images is `bandwidth`, which defines the high frequencies of
-    recorded energies (`robustness.fourier.filters.lowest_kept`). All studies of stored images with
-    the same bandwidth therefore share their records.
+    For stored images only `bandwidth` does, which defines the high frequencies of the energies
+    (`robustness.fourier.filters.lowest_kept`). Studies of stored images with the same bandwidth
+    therefore share their records, whatever corruptions they report.
     """
     shared = {'views': STORED, 'bandwidth': self.bandwidth}
     return shared if self.is_stored else super().recording
@@ -120,22 +121,26 @@ class StoredOrMade(CorruptionViews):
       )
 
   def _check_corruptions(self, rows: Rows) -> None:
-    """Raises InputError if stored rows lack a corruption that `corruptions` names, else warns."""
-    stored = parts_of_rows(rows)  # [] if the rows are not described
-    stored_names = self.restricted_to_stored(stored).names if stored else self.names
-    missing = [name for name in self.names if name not in stored_names]
-    if not missing:
+    """Checks that stored rows have the study's corruptions.
+
+    Raises InputError if they lack a corruption that the setting `corruptions` lists by its name.
+    Logs a warning if they lack one that is only a member of a listed set, such as 'official'.
+    """
+    stored = parts_of_rows(rows)
+    if not stored:  # rows that are not described
       return
-    problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
-    if set(missing) & set(self.corruptions):
-      raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
-    logging.warning('%s: results are of the others', problem)
+    stored_names = self.restricted_to_stored(stored).names
+    if missing := [name for name in self.names if name not in stored_names]:
+      problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
+      if {*missing} & {*self.corruptions}:
+        raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
+      logging.warning('%s: results are of the others', problem)
 
   def needed_rows(self, rows: Rows) -> Rows:
     """Returns the rows that the study measures.
 
     Of a stored set they are the clean images and the images with the study's corruptions and
-    severities; otherwise all rows.
+    severities, and the description of the result lists these; otherwise they are all rows.
     """
     stored = parts_of_rows(rows) if self.is_stored else []
     if not stored:
@@ -145,7 +150,7 @@ class StoredOrMade(CorruptionViews):
     if len(indices) == len(stored):
       return rows
     corrupted = [stored[index] for index in indices if stored[index] != CLEAN_PART]
-    facts = {
+    description = {
       'parts': len(indices),
       'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in corrupted)],
       'severities': sorted({part.severity for part in corrupted}),
@@ -153,13 +158,13 @@ class StoredOrMade(CorruptionViews):
     # the rows of each needed part, [parts, rows of a part]
     part_size = rows.num_examples // len(stored)
     positions = np.array(indices)[:, None] * part_size + np.arange(part_size)
-    return with_facts(rows.at(positions.ravel()), facts)
+    return with_facts(rows.at(positions.ravel()), description)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each corruption and severity, or one for stored images.
+    """Returns the views of `CorruptionViews`; for stored images a single view.
 
-    The view of stored images leaves them unchanged and measures the energy of their difference from
-    the clean image.
+    The single view shows each stored image unchanged, and measures the energy of its difference
+    from its clean image.
     """
     if not self.is_stored:
       return super().views(image_shape)
@@ -173,9 +178,10 @@ class StoredOrMade(CorruptionViews):
       changes = change(image, row[CLEAN_IMAGE], row['severity'])
       return measures.energies(spectrum.half_magnitude(changes))
 
-    views = dataclasses.replace(stored_view(), measure=measure, add_columns=with_clean_images)
-    # one image at a time, because XLA's sums over a batch depend on its size
-    return dataclasses.replace(views, sequential=True)
+    # sequential, one image at a time, because XLA's sums over a batch depend on its size
+    return dataclasses.replace(
+      stored_view(), measure=measure, add_columns=with_clean_images, sequential=True
+    )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names and groups of views; for stored images the one view 'as stored'."""
@@ -216,11 +222,12 @@ class StoredOrMade(CorruptionViews):
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape
   ) -> tuple[Self, Recorded]:
-    """Returns the study, and its records with a row per image and a view per corrupted version.
+    """Returns the study as it was recorded, and its records with one row for each clean image.
 
-    The records of stored images have a row for each stored image instead, and are rearranged. The
-    study is then restricted to the corruptions and severities in the records, and there is a clean
-    view, the first one, only if the set has clean images.
+    The records of stored images have one row for each corrupted version of an image. The versions
+    are joined here: they become the views of one row, as in a study that corrupts images itself.
+    The returned study has only the corruptions and severities that were recorded, and a clean view,
+    the first one, only if the set has clean images.
     """
     if not self.is_stored:
       return self, Recorded(evaluations, self.facets(image_shape))
@@ -229,16 +236,14 @@ class StoredOrMade(CorruptionViews):
     facets = study.facets(image_shape)
     if CLEAN_PART not in parts:
       facets = facets[1:].reset_index(drop=True)  # the first row describes the clean view
-    joined = (self.by_image(e.records, image_shape)[0] for e in evaluations)
-    pairs = zip(evaluations, joined, strict=True)
-    by_image = [dataclasses.replace(evaluation, records=records) for evaluation, records in pairs]
+    by_image = [
+      dataclasses.replace(evaluation, records=self.by_image(evaluation.records, image_shape)[0])
+      for evaluation in evaluations
+    ]
     return study, Recorded(by_image, facets)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the study's estimates.
-
-    They are made from a row per image and a view per corrupted version, see `joined`.
-    """
+    """Returns the estimates of errors and other quantities from the records of all classifiers."""
     study, recorded = self.joined(evaluations, image_shape)
     return Findings(estimates=list(study.estimates(recorded)))
 
@@ -264,13 +269,13 @@ class StoredOrMade(CorruptionViews):
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table that states the origin of the corrupted images."""
-    settings, records = self, evaluations[0].records
+    study, records = self, evaluations[0].records
     fields: dict[str, Any] = {'denominator': self.denominator(evaluations[0].label)}
     if self.is_stored:
       parts = parts_of(records)  # the stored pairs of corruption and severity
-      settings = self.restricted_to_stored(parts)
+      study = self.restricted_to_stored(parts)
       fields |= {'num_images': num_images(records), 'clean': CLEAN_PART in parts}
-    return Provenance.of(settings, records, image_shape, **fields).table()
+    return Provenance.of(study, records, image_shape, **fields).table()
 
   def denominator(self, first: str) -> str:
     """Returns in words which errors mCE divides by; here '', because the study has no mCE.
@@ -281,10 +286,10 @@ class StoredOrMade(CorruptionViews):
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of views of records that keep a row per stored image.
+    """Returns the names of the views, and for stored images also the names of the recorded rows.
 
-    Stored images have the one view 'as stored'. Each row is named by its corruption and severity,
-    such as 'fog 3', and the rows of clean images are left out of means.
+    Stored images have one view, 'as stored', and a row for each version of an image, which is named
+    by its corruption and severity, such as 'fog 3'. Means leave out the rows of clean images.
     """
     if not self.is_stored:
       return super().by_row(records, image_shape)
@@ -355,11 +360,11 @@ def stored_settings(
 
 
 def rows_by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
-  """Returns the indices of stored rows by image and part, int [images, parts].
+  """Returns the index of the stored row of each image in each part, int [images, parts].
 
   Args:
     columns: corruption, severity and base_id of the rows, integers [rows] each.
-    parts: corruption and severity of each column of the result.
+    parts: the parts of the stored set (one corruption at one severity each) to look for.
 
   Returns:
     The indices; images are in ascending order of base_id.

@@ -142,14 +142,13 @@ class CorruptionViews(Study):
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*ALL_SETS, *NUMBERS))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
-    needs_stored = bool({*self.names} & {*STORED})
+    can_be_shown = self.is_stored or not {*self.names} & {*STORED}  # `STORED` are only read
     valid = f"of those made here without {KEYS.study.source}='stored'"
-    self.require(self.is_stored or not needs_stored, 'corruptions', valid)
-    severities = set(self.severities)
-    is_valid = bool(severities) and severities <= set(SEVERITIES)
-    is_distinct = len(severities) == len(self.severities)
-    self.require(is_valid and is_distinct, 'severities', 'distinct numbers of 1..5')
-    # the one setting `photographs` would name two kinds of pictures
+    self.require(can_be_shown, 'corruptions', valid)
+    is_distinct = 0 < len({*self.severities}) == len(self.severities)
+    is_valid = is_distinct and {*self.severities} <= {*SEVERITIES}
+    self.require(is_valid, 'severities', 'distinct numbers of 1..5')
+    # the one setting `photographs` would name pictures of frost and other pictures
     is_ambiguous = self.photographs and 'frost' in self.names and self._shows_pictures
     valid = "'' for frost beside LAION-C's mosaic or stickers, which are made of other pictures"
     self.require(not is_ambiguous, 'photographs', valid)
@@ -205,7 +204,10 @@ class CorruptionViews(Study):
 
   @property
   def levels(self) -> tuple[float, ...]:
-    """The severities of the views: as set, or ascending if there are fractional ones."""
+    """The severities of the views of a corruption, in order: `severities` and `severities_between`.
+
+    They are in the order of the setting, or ascending if there are fractional ones.
+    """
     between = self.severities_between
     return tuple(sorted((*self.severities, *between))) if between else self.severities
 
@@ -221,10 +223,10 @@ class CorruptionViews(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings that determine the views; studies with equal settings share their records.
+    """The settings that determine the recorded predictions, see `Study.recording`.
 
     They are the settings of `CorruptionViews` without `confidence`, the confidence level of
-    intervals. Neither it nor a setting that only a subclass has changes what is recorded.
+    intervals. Studies that differ only in it, or in settings of a subclass, share their records.
     """
     values = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
@@ -284,7 +286,7 @@ class CorruptionViews(Study):
 
   @property
   def _file_by_name(self) -> dict[str, PlainValue]:
-    """{corruption: name and digest of its file; None for a corruption of this package}."""
+    """{corruption: name and digest of the user's file with it; None if it is in this package}."""
     files: Any = self.files.get('files', {})
     return {name: files.get(name) for name in self.names}
 
@@ -295,12 +297,11 @@ class CorruptionViews(Study):
     returned unchanged for stored images, and if no corruption is common to all.
     """
     makers = [study for study in studies if isinstance(study, CorruptionViews)]
-    files = self._file_by_name
+    names_and_files = zip(self.references, self._file_by_name.items(), strict=True)
     common = tuple(
       reference
-      for reference, name in zip(self.references, self.names, strict=True)
-      # '' for a corruption that a study lacks differs from None, a corruption of this package
-      if all(study._file_by_name.get(name, '') == files[name] for study in makers)
+      for reference, pair in names_and_files
+      if all(pair in study._file_by_name.items() for study in makers)
     )
     if self.is_stored or not common or len(common) == len(self.names):
       return self
@@ -315,51 +316,51 @@ class CorruptionViews(Study):
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Returns the table of `view_table`, with the clean view as the first if `has_clean`."""
-    # {name of a view or group: columns of its rows in results}; groups are added at the end
-    facets: dict[str, Mapping[str, object]] = {
+    """Returns the names and groups that `view_table` describes, without 'clean' unless `has_clean`.
+
+    The table also has `facets`: {name of a view or group: its columns in results}.
+    """
+    # {name of a corrupted view: its facets}
+    views: dict[str, Mapping[str, object]] = {
       f'{corruption} {severity}': {'corruption': corruption, 'severity': severity}
       for corruption in self.names
       for severity in self.levels
     }
-    # `clean`, `by_corruption`, `by_severity` and `sets` are groups: {name: indices of its views}
-    clean = {'clean': [CLEAN]} if has_clean else {}
-    # The index of the view of each corruption and whole severity, [corruptions, severities]: with a
-    # clean view, [[1, 3], [4, 6]] for two corruptions at the levels 1, 1.5 and 2.
+    clean = {'clean': [CLEAN]} if has_clean else {}  # like all groups, {name: indices of its views}
+    # indices of the views, [corruptions, severities], without fractional severities
     columns = [self.levels.index(severity) for severity in self.severities]
-    views = len(clean) + self.grid(np.arange(len(facets)))[:, columns]
-    by_corruption = dict(zip(self.names, views.tolist(), strict=True))
-    severities = [f'severity {severity}' for severity in self.severities]
-    by_severity = dict(zip(severities, views.T.tolist(), strict=True))
-    sets = {
+    indices = len(clean) + self.grid(np.arange(len(views)))[:, columns]
+    by_corruption = dict(zip(self.names, indices.tolist(), strict=True))
+    by_severity = dict(zip(self.severities, indices.T.tolist(), strict=True))
+    by_set = {
       label: [index for name in members for index in by_corruption[name]]
       for label, members in whole_sets(self.names, side=min(image_shape[:2])).items()
     }
-    names = [*clean, *facets]  # of the views, before `facets` gets groups
-    table = ViewTable.of(names, {**clean, **by_corruption, **by_severity, **sets})
-    facets |= {name: {'corruption': name} for name in self.names}
-    facets |= {f'severity {s}': {'severity': s} for s in self.severities}
-    facets |= {label: {'corruption_set': label} for label in sets}
-    return dataclasses.replace(table, facets=facets)
+    severities = {f'severity {severity}': group for severity, group in by_severity.items()}
+    groups = {**clean, **by_corruption, **severities, **by_set}
+    facets = views | {name: {'corruption': name} for name in by_corruption}
+    facets |= {f'severity {severity}': {'severity': severity} for severity in by_severity}
+    facets |= {label: {'corruption_set': label} for label in by_set}
+    return dataclasses.replace(ViewTable.of([*clean, *views], groups), facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table that states how and from what images the corrupted images were made."""
     return Provenance.of(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
-    """Returns the image side, in pixels, for which the constants that are used were published."""
+    """Returns the side in pixels of the images for which this study's constants were published."""
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns {difference from a released set in words: whether images made here have it}."""
     constants = self.constants_of(image_shape)
-    # 'as_released' compresses as the released set; other protocols match only sets without JPEG
-    is_stored_alike = self.protocol == AS_RELEASED or not released.jpeg_quality
+    # 'as_released' compresses as the released set does; other protocols do not compress
+    has_equal_format = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
       'frost is drawn, not photographed': self.has_drawn_frost,
       "pictures of mosaics and stickers are not LAION's": 'pictures' in self.facts,
       'values are not rounded to 8 bits as released': self.rounding != 'floor',
-      f'images are not stored as {released.storage}': not is_stored_alike,
+      f'images are not stored as {released.storage}': not has_equal_format,
       f'constants are those of {constants} pixels': constants != released.side,
       f'variants of {", ".join(self.variants)} are not the released ones': bool(self.variants),
     }
@@ -454,7 +455,7 @@ class Provenance:
   ) -> Self:
     """Returns the origin of the images in the records of a run.
 
-    Other `fields` are not read from records; without `num_images` each row is an image.
+    `fields` are `denominator` and `clean`, and `num_images` unless each recorded row is an image.
     """
     fields = {'num_images': records.layout.num_rows, **fields}
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
@@ -462,12 +463,16 @@ class Provenance:
 
   @property
   def released(self) -> ReleasedSet:
-    """The released set with which the images are compared."""
+    """The released set with which the images are compared.
+
+    It is the set that the data source reads if only this source reads it, and otherwise a set with
+    images of nearly the same size; if images are made here, a set with the same corruptions.
+    """
     source = str(self.description.get('source', ''))
-    # the published side nearest to the images'; constants of 299 pixels belong to the set of 224
-    side = min(catalog.table_for(*self.image_shape[:2]).side, max(RELEASED))
     if source in BY_SOURCE:
       return BY_SOURCE[source]
+    # images of 299 pixels, for which there are constants but no set, belong to the set of 224
+    side = min(catalog.table_for(*self.image_shape[:2]).side, max(RELEASED))
     return RELEASED[side] if self.settings.is_stored else matching_set(self.settings.names, side)
 
   @property
@@ -478,12 +483,9 @@ class Provenance:
     """
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
-    missing = [name for name in released.corruptions if name not in settings.names]
-    if released.side == 32 and set(ALL_SETS['fourier_cifar']) <= set(settings.names):
-      missing = []  # Yin et al.'s table 3 counts as complete, although the released set has others
-    missing_severities = [str(s) for s in SEVERITIES if s not in settings.severities]
     total = released.num_images or self.num_images  # an unknown number counts as equal
     number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
+    # {phrase: whether the images differ so}
     differences = released.size_differs(self.image_shape)
     if not settings.is_stored:
       differences |= self._data_differs() | number_differs
@@ -492,8 +494,13 @@ class Provenance:
       differences[f'the source {source} is no released set'] = True
     elif not self._is_robustbench:  # RobustBench's part of a set is complete
       differences |= number_differs
+    # table 3 of Yin et al. has published errors under 15 other corruptions than CIFAR-10-C's
+    is_table_3 = released.side == 32 and {*ALL_SETS['fourier_cifar']} <= {*settings.names}
+    needed = () if is_table_3 else released.corruptions
+    missing = [name for name in needed if name not in settings.names]
     differences[f'without {", ".join(missing)}'] = bool(missing)
-    differences[f'without severity {", ".join(missing_severities)}'] = bool(missing_severities)
+    severities = [str(s) for s in SEVERITIES if s not in settings.severities]
+    differences[f'without severity {", ".join(severities)}'] = bool(severities)
     return [words for words, is_present in differences.items() if is_present]
 
   def _data_differs(self) -> dict[str, bool]:
@@ -503,18 +510,19 @@ class Provenance:
     """
     released, description = self.released, self.description
     name, split = str(description.get('name', '')).lower(), str(description.get('split', ''))
-    is_clean_data = any(
+    is_same_data = any(
       data_set in name and split.startswith(clean_split)
       for data_set, clean_split in released.clean.items()
     )
-    prepared = released.prepared.items()
-    missing = [f'{KEYS.data}.{k}={value}' for k, value in prepared if description.get(k) != value]
-    has_clean = bool(released.clean)
-    return {
-      f'the data are not known to be those of {released.name}': has_clean and not is_clean_data,
-      f'the clean images of {released.name} were not released': not has_clean,
-      f'images were prepared otherwise, without {", ".join(missing)}': bool(missing),
-    }
+    if released.clean:
+      phrase = f'the data are not known to be those of {released.name}'
+    else:
+      phrase = f'the clean images of {released.name} were not released'
+    # settings of the data with which the released set was prepared, and these images were not
+    needed = released.prepared.items()
+    missing = [f'{KEYS.data}.{k}={value}' for k, value in needed if description.get(k) != value]
+    preparation = f'images were prepared otherwise, without {", ".join(missing)}'
+    return {phrase: not is_same_data, preparation: bool(missing)}
 
   @property
   def _is_robustbench(self) -> bool:
@@ -554,12 +562,12 @@ class Provenance:
 
   @property
   def _comparable(self) -> str:
-    """The answer to whether errors are comparable with published ones, without `differences`."""
+    """The published errors that are comparable if there are no `differences`, in words."""
     if self._is_robustbench:
       return "yes, with RobustBench's accuracies; other tables are of all 50000 images"
     is_made = not self.settings.is_stored
     answer = 'yes, but for the random draws: images were made anew' if is_made else 'yes'
-    # Where there are no `differences`, fewer corruptions than released are those of Yin et al.
+    # a lack of released corruptions is no difference only for the corruptions of Yin et al.
     if not set(self.released.corruptions) <= set(self.settings.names):
       answer += '; with tables 2 and 3 of Yin et al. (2019), as other papers have the official 15'
     return answer
@@ -568,7 +576,8 @@ class Provenance:
 def check_between(key: str, severities: Sequence[float]) -> None:
   """Raises InputError, naming the setting `key`, for invalid fractional severities.
 
-  They must be distinct, ascending, in [1, 5], multiples of 1 / `FINEST`, and no integers.
+  They must be distinct, ascending, in [1, 5], multiples of 1 / `FINEST`, and no integers, for which
+  there is the setting `severities`.
   """
   for severity in severities:
     require(1 <= severity <= 5, key, severity, 'in [1, 5]')

@@ -70,23 +70,27 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
       (corner_x, corner_y), ''.join(STROKES) * REPEATS, fill=255, font=characters
     )
     return np.asarray(drawing, np.float32) / 255
-  corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size  # from the line's top to its letters
-  # pixels of the two characters; one more, because the corner is inside of a pixel
+  # Pillow puts the characters this far below the corner of the text
+  corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size
+  # pixels of the two characters; one more, because their corner is inside of a pixel
   rows, columns = size + 1, len(STROKES) * size + 1
 
-  def samples(count: int, corner: float) -> np.ndarray:
-    """Returns positions of the samples of `count` pixels, in font sizes from the first character.
+  def sample_positions(count: int, corner: float) -> np.ndarray:
+    """Returns the rows or columns of samples in `count` pixels, in font sizes from the corner.
 
-    `corner` is the position in pixels of the character's upper or left edge. The first sample is in
-    the pixel of the corner, so that only the fraction of `corner` counts.
+    `corner` is the row or column of the characters' corner, in pixels. The first of the pixels is
+    the one with the corner.
     """
-    return (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size
+    from_pixel = (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size
+    return from_pixel - corner % 1 / size  # corner % 1: how far the corner is inside of the pixel
 
-  is_on_stroke = _is_on_stroke(samples(rows, corner_y), samples(columns, corner_x))
+  is_on_stroke = _is_on_stroke(
+    sample_positions(rows, corner_y), sample_positions(columns, corner_x)
+  )
   # means over the samples of each pixel
   pair = is_on_stroke.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
-  # the two characters side by side, three times, without the additional column between repeats
+  # the pair side by side, three times; the additional column of a pair overlaps the next one
   row, first = int(corner_y), int(corner_x)
   for column in range(first, first + REPEATS * (columns - 1), columns - 1):
     page[row : row + rows, column : column + columns] += pair

@@ -93,9 +93,9 @@ class BandStudy(Study):
     )
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table with the columns `band` (the kind) and `bandwidth`, a row per view.
+    """Returns a table with a row for each view and the columns `band` and `bandwidth`.
 
-    Both are None in the clean view, which is first.
+    `band` is the kind, 'low_pass' or 'high_pass'. Both are None in the clean view, which is first.
     """
     clean = (None, None)
     return pd.DataFrame([clean, *self.bands(image_shape)], columns=['band', 'bandwidth'])
@@ -131,8 +131,8 @@ class BandStudy(Study):
     return arrays
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the estimates of the second quantity in the clean view, and of the first by band."""
-    in_bands, when_clean = self.quantities[:2]
+    """Yields the error, or accuracy, in the clean view, and in each band."""
+    in_bands, when_clean = self.quantities[:2]  # as the class requires
     is_clean = recorded.views.band.isna().to_numpy()
     yield self.means(when_clean, recorded, where=is_clean, test=True)
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)

@@ -15,6 +15,7 @@ p − n // 2, so that the Nyquist row and column of an even size come first.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import jax
@@ -46,8 +47,8 @@ class Frequencies:
 
   Attributes:
     fy, fx: int32 [V], cycles per image down and across, of one frequency of each mirrored pair.
-    cell: int32 [window height, window width], index in [0, V) of the frequency at each position of
-      the centred window.
+    cell: int32 [window height, window width]; for each position of the centred window, the index
+      in `fy` and `fx` of its frequency or of the mirror.
   """
 
   fy: np.ndarray
@@ -80,17 +81,17 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
 
   def indices(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns the row-major index of each frequency (y[i], x[j]), int [len(y), len(x)].
+    """Returns the index of each frequency (y[i], x[j]) in a spectrum, int [len(y), len(x)].
 
-    It counts through the H × W spectrum, which has zero frequency in the centre.
+    The spectrum, H × W with zero frequency in the centre, is counted row by row.
     """
     row, column = (y + height // 2) % height, (x + width // 2) % width
     return row[:, None] * width + column
 
-  order, mirror = indices(axis_y, axis_x), indices(-axis_y, -axis_x)
+  index, mirror_index = indices(axis_y, axis_x), indices(-axis_y, -axis_x)
   # The smaller index stands for both, and is the frequency of the pair.
-  first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
-  fy, fx = first // width - height // 2, first % width - width // 2
+  distinct, cell = np.unique(np.minimum(index, mirror_index), return_inverse=True)
+  fy, fx = distinct // width - height // 2, distinct % width - width // 2
   cells = cell.reshape(rows, columns)
   return Frequencies(fy.astype(np.int32), fx.astype(np.int32), cells.astype(np.int32))
 
@@ -189,16 +190,9 @@ def perturb(
     return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
   count = len(images)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
-  per_image = jnp.broadcast_to(frequency, (count, 2)), jnp.broadcast_to(norm, (count,))
-
-  def perturbed(key: jax.Array, image: jax.Array, pair: jax.Array, v: jax.Array) -> jax.Array:
-    """Returns `image` plus the wave of the frequency `pair` = (fy, fx), with norm `v`.
-
-    The sign in each channel is drawn with `key`.
-    """
-    return add_wave(key, image, pair[0], pair[1], v, phase, clip)
-
-  return jax.vmap(perturbed)(keys, images, *per_image)
+  fy, fx = jnp.broadcast_to(frequency, (count, 2)).T
+  add_to_each = jax.vmap(functools.partial(add_wave, phase=phase, clip=clip))
+  return add_to_each(keys, images, fy, fx, jnp.broadcast_to(norm, (count,)))
 
 
 def add_wave(

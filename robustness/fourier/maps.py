@@ -155,7 +155,9 @@ class FinishedMap:
     return self.results.settings['window']
 
   def classifier_rows(self, label: str) -> pd.DataFrame:
-    """Returns the rows of the classifier with a label, or of the only classifier for any label.
+    """Returns the map's rows of the classifier with a label.
+
+    A map of a single classifier serves classifiers of any label.
 
     Raises:
       InputError: The run has several classifiers, none of this label.
@@ -197,8 +199,8 @@ class FinishedMap:
   def _folders(self) -> list[pathlib.Path]:
     """The folders with records of the run, for all seeds; [] if the records were deleted.
 
-    If the run is a task of a battery, the list has the records of all tasks of the battery with the
-    same study.
+    If the run is a task of a battery, one of several studies in a config, they are the folders of
+    all tasks of the battery with the same study.
     """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
@@ -206,11 +208,11 @@ class FinishedMap:
     return sorted(root.glob(pattern)) + sorted(root.glob(f'seed*/{pattern}'))
 
   def records(self) -> list[Records]:
-    """Opens all records of the images on which the map was measured.
+    """Opens records with all images on which the map was measured.
 
-    A run that shows its images in rounds may stop earlier for some classifiers: the records then
-    hold all rounds and classifiers. Without rounds all classifiers saw the same images, and
-    the records are those of the first classifier.
+    The records of one classifier suffice if all saw the same images. A run with `half_width` shows
+    images in rounds, a part of the images each, and ends earlier for some classifiers than for
+    others: the result then has the records of all rounds and classifiers.
 
     Raises:
       InputError: the records are missing.

@@ -42,25 +42,28 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
 
 
 def full_map(values: np.ndarray, width: int) -> np.ndarray:
-  """Returns the map of all frequencies [..., H, W], zero in the centre, from its half.
+  """Returns the map of all frequencies [..., H, W], zero in the centre, from its half f_x ≥ 0.
 
   `values` [..., H, W // 2 + 1] are in the order of `rfft2`, and `width` is W. The map is equal at a
   frequency and its mirror.
   """
   mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)  # the value at −f_y in row f_y
-  has_mirror = slice(1, (width + 1) // 2)  # columns f_x > 0, without Nyquist's
-  negative = mirrored[..., has_mirror][..., ::-1]  # columns −f_x, in the order of `fft2`
+  # columns −f_x in the order of `fft2`, for 0 < f_x < W / 2; the two ends are their own mirrors
+  negative = mirrored[..., 1 : (width + 1) // 2][..., ::-1]
   full = np.concatenate([values, negative], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
 
 
 @dataclasses.dataclass(frozen=True)
 class Measures:
-  """Weights for sums and means over frequencies of a half spectrum.
+  """The measures of spectra that studies record: their energies, and means over rings.
+
+  A spectrum is given by its half f_x ≥ 0, in the order of `rfft2`. The attributes are weights of
+  its elements in sums over all frequencies, [H, W // 2 + 1].
 
   Attributes:
     weight: float32 [H, W // 2 + 1], number of frequencies that an element represents: 2, or 1 if it
-      has no mirror.
+      has no mirror in the other half.
     high: float32 [H, W // 2 + 1], `weight` of the frequencies that a high pass keeps, else 0.
     rings: float32 [R, H, W // 2 + 1], weights for means over R rings of |f|; each sums to 1.
     radii: [R], the middle of each ring in cycles per image.
@@ -95,14 +98,14 @@ class Measures:
 
 
 def measures(keep: np.ndarray) -> Measures:
-  """Returns weights for sums over a half spectrum, for its high frequencies and for means by ring.
+  """Returns the measures of spectra of H × W images, given the frequencies that count as high.
 
   Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. At most 33 rings
   reach the Nyquist frequency of the shorter side, and 46 the corner of a square image.
 
   Args:
-    keep: bool [H, W], the frequencies that the high pass keeps, with frequency zero at the centre
-      of the array.
+    keep: bool [H, W], the high frequencies, which a high pass keeps, with frequency zero at the
+      centre of the array.
   """
   height, width = keep.shape
   columns = width // 2 + 1

@@ -21,7 +21,9 @@ Minimised = tuple[jax.Array, jax.Array, State, State]
 
 @dataclasses.dataclass(frozen=True)
 class Objective(Part):
-  """Base class: the fields are the keys of the section `config.classifier.objective.<name>`.
+  """Base class of objectives, functions that return the losses and weights of a batch's rows.
+
+  The fields are the keys of the section `config.classifier.objective.<name>`.
 
   Attributes:
     needs_features: Whether `outputs` also has `features`, the input of the network's last linear

@@ -118,23 +118,22 @@ class Coral(GroupObjective):
 
     Entry [b, s] of the first array, [B, S], is 1 if row b is in set s, else 0. The second array,
     int [P, 2], has the indices of both sets of each pair. With `pairs` 'every' the sets are the E
-    environments. With 'same_classes' the first E − 1 sets are the environments k = 1, 2, ..., and
-    the next E − 1 sets are the rows of environment 0 in class group k = 1, 2, ....
+    environments. With 'same_classes' sets 0, …, E − 2 are the environments 1, …, E − 1, and each
+    is compared with a set of environment 0: the rows with classes of the same group.
     """
     count = self.environments
     if self.pairs == EVERY:
       return member, np.stack(np.triu_indices(count, 1), 1)
-    is_clean = member[:, :1]  # whether a row is in environment 0
-    clean = is_clean * jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
-    first = np.arange(count - 1)
-    return jnp.concatenate([member[:, 1:], clean], 1), np.stack([first, first + count - 1], 1)
+    in_environment_0 = member[:, :1]
+    by_group = jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]  # group 0 is none
+    index = np.arange(count - 1)
+    sets = jnp.concatenate([member[:, 1:], in_environment_0 * by_group], 1)
+    return sets, np.stack([index, index + count - 1], 1)
 
   def _distances(
     self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
   ) -> jax.Array:
-    """Returns the distance of the features of each pair of sets, [P].
-
-    It is the mean squared difference of their means plus the one of their covariances.
+    """Returns the distance of the features of each pair of sets, [P], see `Coral`.
 
     Args:
       features: [B, F].
@@ -147,7 +146,7 @@ class Coral(GroupObjective):
     centred = sets[..., None] * (features[:, None] - mean[None])  # [B, S, F], 0 outside of a set
     spread = total(jnp.einsum('nsd,nse->sde', centred, centred))
     covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]  # [S, F, F]
-    # two terms of each pair, next to each other: of the covariances and of the means
+    # two terms of each pair: the mean squared difference of the covariances, and of the means
     terms = [((x[a] - x[b]) ** 2).mean() for a, b in pairs for x in (covariance, mean)]
     return jnp.stack(terms).reshape(len(pairs), 2).sum(1)
 
@@ -234,13 +233,13 @@ class IRM(GroupObjective):
     return {'step': jnp.zeros((), jnp.int32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses with the penalty added, weights, the step count as state, and metrics."""
+    """Returns the losses plus λ times the mean penalty, weights, the step count, and metrics."""
     logits = outputs['logits'].astype(jnp.float32)
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))  # [B, 1, K] for V images
-    # the derivative of each loss by the factor w of its logits at w = 1, [B] or [B, V]
+    # the derivative of each loss by a factor w of the logits, at w = 1, [B] or [B, V]
     slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)
     slope = slope_of_images.reshape(len(losses), -1).mean(1)  # mean over the images of a row, [B]
     penalties, has_rows = self._penalties(slope, member, half_of(batch['example_id']), total)
@@ -257,16 +256,16 @@ class IRM(GroupObjective):
     """Returns two arrays [E]: the penalty of each environment, and whether it can be computed.
 
     Args:
-      slope: derivative of each row's loss by the factor w of its logits, [B].
+      slope: derivative of each row's loss by a factor w of its logits, at w = 1, [B].
       member: 1 if a row is in an environment, else 0, [B, E].
-      half: 0 or 1 for each row, [B], its random half. The estimate 'unbiased' multiplies the mean
-        slopes of the two halves; 'squared' ignores halves and squares the mean of all rows.
+      half: number of the random half that each row is in, 0 or 1, [B].
       total: function that sums an array over the devices that share the batch.
     """
-    # the product of two mean slopes: of the two halves of an environment, or twice of all its rows
+    # A penalty is the product of two mean slopes: the two factors are over the two halves of an
+    # environment ('unbiased'), or both over all its rows ('squared').
     halves = [member * (half == k)[:, None] for k in (0, 1)]
-    rows_of_means = [member, member] if self.estimate == SQUARED else halves
-    sums = [total(((slope[:, None] * rows).sum(0), rows.sum(0))) for rows in rows_of_means]
+    rows_of_factors = [member, member] if self.estimate == SQUARED else halves
+    sums = [total(((slope[:, None] * rows).sum(0), rows.sum(0))) for rows in rows_of_factors]
     (first_sum, first_count), (second_sum, second_count) = sums
     first = first_sum / jnp.maximum(first_count, 1)
     second = second_sum / jnp.maximum(second_count, 1)
