@@ -29,8 +29,8 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.ranks import rank_correlation
 from robustness.estimates.table import assemble
 from robustness.present import charts, forms, text
-from robustness.present.choice import overall_choices, values_that_rank
 from robustness.present.publish import Presentation, publish
+from robustness.present.selection import overall_selections, values_that_rank
 from robustness.results import DIGEST_OF_IMAGES, JSON_NAME, Results, Table
 from robustness.workdirs import workdir
 
@@ -151,8 +151,8 @@ def _comparable_values(
   """
   for quantity in results.quantities:
     rows = values_that_rank(results, quantity)
-    for choice in overall_choices(rows[rows.classifier.isin(list(labels))], quantity):
-      yield quantity, choice.words, choice.rows
+    for selection in overall_selections(rows[rows.classifier.isin(list(labels))], quantity):
+      yield quantity, selection.words, selection.rows
 
 
 def _folders_with_results(path: Path) -> list[Path]:

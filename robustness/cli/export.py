@@ -31,10 +31,10 @@ from robustness.core.settings import choice
 from robustness.core.typing import Facts
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import facets_of, select
-from robustness.present import choice as choices
 from robustness.present import methods, side_by_side, tables
-from robustness.present.notation import MINUS, place_of, value_text
+from robustness.present.notation import MINUS, condition_of, value_text
 from robustness.present.phrases import data_words
+from robustness.present.selection import overall_rows
 from robustness.results import TASK, Results
 from robustness.workdirs import finished_workdir
 
@@ -155,7 +155,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   table = results.over_seeds.table
   table = table[table.classifier == label]
   condition = _parse_condition(table, declared[name], at)
-  rows = choices.overall_rows(table, declared[name])
+  rows = overall_rows(table, declared[name])
   if condition:
     rows = select(table, name, '', **condition)
   rows = rows[(rows.versus == '') & rows['value'].notna()]
@@ -217,7 +217,7 @@ def hub_entry(
   scale = 100.0 if options.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
-  place = place_of(quantity, row, facets_of(row.to_frame().T))
+  place = condition_of(quantity, row, facets_of(row.to_frame().T))
   unit = ''
   if quantity.scale > 1:  # reports print it in percent
     unit = 'percent' if options.percent else 'a fraction'

@@ -49,9 +49,9 @@ from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import TIE_RANKS, Records, RecordsReader, is_per_view
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
-from robustness.present.choice import overall_choices, overall_rows, values_that_rank
 from robustness.present.phrases import classifier_words
 from robustness.present.publish import Drawn, Presentation, publish, with_task_captions
+from robustness.present.selection import overall_rows, overall_selections, values_that_rank
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
 from robustness.workdirs import finished_workdir, workdir
 
@@ -456,8 +456,8 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     if len(rows):
       quantities.append(quantity)
       parts.append(rows)
-      for choice in overall_choices(rows, quantity):
-        values_by_words[choice.words] = quantity, choice.rows
+      for selection in overall_selections(rows, quantity):
+        values_by_words[selection.words] = quantity, selection.rows
   # A ranking by each value; with several rankings the facet `ranked_by` distinguishes them.
   for words, (quantity, rows) in values_by_words.items():
     facets = {'ranked_by': words} if len(values_by_words) > 1 else {}

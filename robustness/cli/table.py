@@ -57,8 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     tasks, quantities, rows, columns, intervals=options.intervals, short_columns=short_columns
   )
   print(FORMATS[options.format](table, best), end='')
-  choices = side_by_side.named_choices(tasks, quantities, (*rows, *columns), short_columns)
-  for note in side_by_side.notes_of(choices):
+  selections = side_by_side.named_selections(tasks, quantities, (*rows, *columns), short_columns)
+  for note in side_by_side.notes_of(selections):
     print(f'note: {note}', file=sys.stderr)
   return 0
 

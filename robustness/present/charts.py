@@ -15,6 +15,7 @@ same facets make one figure:
 Each map and grid is a heatmap: a cell is one estimate.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,15 +32,16 @@ from robustness.present.notation import (
   Notation,
   are_degenerate,
   column_name,
+  condition_of,
   is_axis,
   joined_words,
   name_of,
-  place_of,
   sentence,
   span,
   value_text,
   value_words,
 )
+from robustness.present.selection import with_few_facets
 from robustness.results import SEED, Results
 
 MAX_POINTS, MAX_PANELS, MIN_MAP_SIDE = 40, 24, 3
@@ -48,8 +50,6 @@ and fewest values on each side of a map. Longer figures do not fit on a page.
 """
 Picture = tuple[Figure, str]
 """A figure and its caption."""
-Column = tuple[Notation, pd.DataFrame]
-"""The notation and rows of a column of a figure: all values, or all paired differences."""
 
 
 def draw(results: Results) -> dict[str, Picture]:
@@ -66,26 +66,24 @@ def draw(results: Results) -> dict[str, Picture]:
     groups = [
       (facets, rows) for facets, rows in without_repeats(estimates) if facets and SEED not in facets
     ]
-    # 2, or the fewest facets of a group if all groups have more
-    max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
-    for facets, rows in groups:
-      if len(facets) <= max_facets:
-        pictures = draw_rows(rows, quantity, facets, results)
-        name = name_of(quantity.name, facets)
-        figures |= {f'{name}{suffix}': picture for suffix, picture in pictures.items()}
+    for facets, rows in with_few_facets(groups):
+      name = name_of(quantity.name, facets)
+      for suffix, picture in draw_rows(rows, quantity, facets, results).items():
+        figures[f'{name}{suffix}'] = picture
   return figures or draw_levels(results)
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[str, Picture]:
-  """Returns scatter plots of one share against another, a point per classifier.
-
-  The result is {'<up>_against_<across>': (figure, caption)}, or {} if the table lacks a quantity.
+  """Returns scatter plots of two shares, such as accuracies, with a point per classifier.
 
   Args:
     results: the results with both quantities.
-    across: quantity of the horizontal axis, in all plots with its values over all conditions.
+    across: quantity of the horizontal axis. All plots have its values over all conditions.
     up: quantity of the vertical axis.
-    by: facet of `up`; each of its values gets a plot.
+    by: facet of `up`; each of its values, such as each attack, gets a plot.
+
+  Returns:
+    {'<up>_against_<across>': (figure, caption)}, or {} if `results` lack one of the quantities.
   """
   any_value: dict[str, Any] = {by: ...}  # `...` selects all values; '' leaves out differences
   x = select(results.table, across.name).set_index('classifier')
@@ -122,32 +120,30 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 
 
 def draw_levels(results: Results) -> dict[str, Picture]:
-  """Returns {file name: (figure, caption)} of the shares that have one value per classifier.
+  """Returns {file name: (figure, caption)} of the shares that are estimated in one condition only.
 
-  A share is a quantity between 0 and 1, such as an accuracy. It has one value per classifier if it
-  is over all conditions, or by facets with only one value each. All are in the figure 'levels'. If
-  only some of them have paired differences, the others are in a second figure,
-  'levels_without_differences', which lacks the column of differences.
+  A share is a quantity between 0 and 1, such as an accuracy. One condition means that the share has
+  a single value per classifier: over all conditions, or for the only value of its facets. All such
+  shares are in the figure 'levels', with a plot of paired differences. If only some of them have
+  differences, the others are in a second figure, 'levels_without_differences'.
   """
   rate = results.false_discovery_rate
-  # {whether there are paired differences: rows of the shares}, in the order of the figures
-  parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
+  shares_with_differences, shares_without = list[pd.DataFrame](), list[pd.DataFrame]()
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
     if quantity.kind == SHARE and len(rows) and all(rows[name].nunique() == 1 for name in facets):
-      place = place_of(quantity, rows.iloc[0], facets)
-      words = ' '.join(filter(None, (quantity.words, place)))
-      has_differences = bool((rows.versus != '').any())
-      parts[has_differences].append(rows.assign(words=words))
+      condition = condition_of(quantity, rows.iloc[0], facets)
+      rows = rows.assign(words=' '.join(filter(None, (quantity.words, condition))))
+      (shares_with_differences if (rows.versus != '').any() else shares_without).append(rows)
   figures: dict[str, Picture] = {}
-  for shares in filter(None, parts.values()):
+  for shares in filter(None, (shares_with_differences, shares_without)):
     rows = pd.concat(shares)
     names = list(dict.fromkeys(rows['words']))
-    columns = columns_of(rows, Quantity('share', 'share'), rate)
-    figure = forms.rows_of_points(names, columns, results.labels, 'words')
+    plots = values_and_differences(rows, Quantity('share', 'share'), rate)
+    figure = forms.rows_of_points(names, plots, results.labels, 'words')
     # If no share has differences, those without are in the first figure.
     name = 'levels_without_differences' if figures else 'levels'
-    text = f'{", ".join(names)}{sample_in_words(rows)}{_difference_words(columns[-1], rate)}'
+    text = f'{", ".join(names)}{sample_in_words(rows)}{_difference_words(plots[-1], rate)}'
     figures[name] = figure, sentence(text)
   return figures
 
@@ -155,14 +151,14 @@ def draw_levels(results: Results) -> dict[str, Picture]:
 def draw_rows(
   rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], results: Results
 ) -> dict[str, Picture]:
-  """Returns the figures of a quantity's estimates by one set of facets.
+  """Returns the figures of a quantity's estimates by one set of facets, as {suffix: (figure,
+  caption)}.
 
-  The result is {suffix: (figure, caption)}; the suffix, such as '_difference' or '', completes the
-  file name. It is empty if the module has no figure for this combination of facets, or if there are
-  too many values for one figure.
+  The suffix, such as '_difference' or '', completes the file name. The result is {} if this module
+  has no figure for the combination of facets, or if there are too many values for one figure.
 
-  Values of the quantity's `reference` are marked. Curves are compared with its values over all
-  conditions; points with its values by the same facets, if there are any.
+  The figures also show the quantity's `reference`, another quantity to compare with: curves its
+  values over all conditions, points its values by the same facets, if there are any.
 
   Args:
     rows: the estimates, values and paired differences.
@@ -171,7 +167,6 @@ def draw_rows(
     results: the results that the rows are from.
   """
   labels, rate = results.labels, results.false_discovery_rate
-  reference = {declared.name: declared for declared in results.quantities}.get(quantity.reference)
   varying = [name for name in facets if rows[name].nunique() > 1]
   # Facets with ordered numbers, such as severity, and those with names, such as corruption.
   axes = [name for name in varying if is_axis(quantity, rows, name)]
@@ -180,75 +175,71 @@ def draw_rows(
     shorter, longer = sorted(axes, key=lambda name: int(rows[name].nunique()))
     if rows[shorter].nunique() < MIN_MAP_SIDE:  # so few lines are drawn as curves, a plot for each
       names, axes = [shorter], [longer]
-  # Values come first, then differences if there are any.
-  columns = columns_of(rows, quantity, rate)
-
-  def caption(columns: Sequence[Column]) -> str:
-    """Returns the caption of a figure with the columns of plots `columns`."""
-    return _caption(columns, facets, varying, rate)
-
+  plots = values_and_differences(rows, quantity, rate)
+  caption = functools.partial(_caption, facets=facets, varying=varying, rate=rate)
+  reference = next((q for q in results.quantities if q.name == quantity.reference), None)
   reference_values: dict[tuple[str, str], float] = {}
   reference_words = ''
   if reference and varying:
     reference_values = _reference_values(reference, results.table, '' if axes else names[0], facets)
-    first_notation, _ = columns[0]
-    if reference_values and not first_notation.difference:
-      marks_of_points = 'Bars' if any(name for _, name in reference_values) else 'Broken lines'
-      marks = 'Dotted level lines' if axes else marks_of_points
+    if reference_values and not plots[0].notation.difference:
+      marks = 'Dotted level lines' if axes else 'Broken lines'
+      if any(name for _, name in reference_values):  # not over all conditions
+        marks = 'Bars'
       reference_words = f' {marks}: {reference.words}.'
   match len(names), len(axes):
     case 1, 0:  # a point for each name
-      figure = _points_by_name(rows, columns, labels, names[0], reference_values)
+      figure = _points_by_name(rows, plots, labels, names[0], reference_values)
     case 0, 1:  # curves: a plot of values, a plot of differences
-      panels = [
-        maps.Panel('paired differences' if notation.difference else '', part, notation)
-        for notation, part in columns
-      ]
-      figure = forms.curves(panels, labels, axes[0], reference_values)
+      figure = forms.curves(plots, labels, axes[0], reference_values)
     # Curves of values: a plot for each name; differences in a grid of names by numbers.
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
-      panels = _panels_by_value(columns[0], names[0])
+      panels = _panels_by_value(plots[0], names[0])
       figure = forms.curves(panels, labels, axes[0], reference_values)
-      grids_of_differences = _draw_grids(columns[1:], names[0], axes[0], caption)
-      return {'': (figure, caption(columns[:1]) + reference_words), **grids_of_differences}
+      grids_of_differences = _draw_grids(plots[1:], names[0], axes[0], caption)
+      return {'': (figure, caption(plots[:1]) + reference_words), **grids_of_differences}
     case 2, 0:  # grids with the facet of more names down
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
-      return _draw_grids(columns, down, across, caption)
+      return _draw_grids(plots, down, across, caption)
     case 0, 2:  # maps over two facets with numbers
-      return {'': (maps.maps(_classifier_panels(columns), axes[0], axes[1]), caption(columns))}
+      return {'': (maps.maps(_panels_by_classifier(plots), axes[0], axes[1]), caption(plots))}
     case 1, 2:  # a map for each name
-      return _small_multiples(columns[0], names[0], axes, caption(columns[:1]))
+      return _maps_by_name(plots[0], names[0], axes, caption(plots[:1]))
     case _:
       return {}
-  return {'': (figure, caption(columns) + reference_words)}
+  return {'': (figure, caption(plots) + reference_words)}
 
 
 def _reference_values(
-  quantity: Quantity, table: pd.DataFrame, name: str, facets: Sequence[str]
+  reference: Quantity, table: pd.DataFrame, name: str, facets: Sequence[str]
 ) -> dict[tuple[str, str], float]:
-  """Returns the values of a reference quantity, by (classifier, value of the facet `name`).
+  """Returns the values of a reference quantity as {(classifier, value of the facet `name`): value}.
 
-  If `name` is '' or the reference has no values by `facets`, they are its values over all
-  conditions, by (classifier, '').
+  If `name` is '', or if the reference has no values by `facets`, the result is {(classifier, ''):
+  value over all conditions}.
 
   Args:
-    quantity: the reference.
+    reference: the reference.
     table: the table of results.
-    name: the facet that varies; '' for none.
-    facets: all facets of the rows that are drawn.
+    name: one of `facets`, the one with several values.
+    facets: all facets of the estimates that are compared with the reference.
   """
-  any_condition: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
-  rows = select(table, quantity.name, '', **any_condition) if name else pd.DataFrame()
-  if rows.empty:
-    # The values over all conditions, with a column of '' in the place of the facet.
-    rows, name = select(table, quantity.name).assign(over_all=''), 'over_all'
-  rows = rows.dropna(subset=['value'])
-  keys = zip(rows.classifier, rows[name].astype(str), strict=True)
-  return dict(zip(keys, rows.value, strict=True))
+  if name:
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
+    rows = select(table, reference.name, '', **any_value)
+    if len(rows):
+      rows = rows.dropna(subset=['value'])
+      keys = zip(rows.classifier, rows[name].astype(str), strict=True)
+      return dict(zip(keys, rows.value, strict=True))
+  rows = select(table, reference.name).dropna(subset=['value'])
+  return {(label, ''): value for label, value in zip(rows.classifier, rows.value, strict=True)}
 
 
 def _draw_grids(
-  columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
+  plots: Sequence[maps.Panel],
+  down: str,
+  across: str,
+  caption: Callable[[Sequence[maps.Panel]], str],
 ) -> dict[str, Picture]:
   """Returns heatmaps over two facets as {suffix of the file name: (figure, caption)}.
 
@@ -257,62 +248,62 @@ def _draw_grids(
   figures with the suffixes '_2', '_3', …, on the same colour scale.
 
   Args:
-    columns: the values, and the differences if there are any.
+    plots: the values, and the differences if there are any.
     down: facet of the lines of a grid, at most 2 · `MAX_POINTS` values.
     across: facet of the columns of a grid, at most `MAX_PANELS` values.
-    caption: returns the caption of a figure that shows the columns that it is called with.
+    caption: called with [values] or [differences]; returns the caption of a figure of these.
   """
   figures = {}
-  for notation, rows in columns:
-    if rows[down].nunique() <= 2 * MAX_POINTS and rows[across].nunique() <= MAX_PANELS:
-      column = [(notation, rows)]
-      suffix = '_difference' if notation.difference else ''
-      panels = _classifier_panels(column)
+  for plot in plots:
+    if plot.rows[down].nunique() <= 2 * MAX_POINTS and plot.rows[across].nunique() <= MAX_PANELS:
+      suffix = '_difference' if plot.notation.difference else ''
+      panels = _panels_by_classifier([plot])
       for page, part in enumerate(maps.pages(panels, down, across), 1):
         figure = maps.grids(part, down, across, scaled=panels)
-        figures[f'{suffix}_{page}' if page > 1 else suffix] = (figure, caption(column))
+        figures[f'{suffix}_{page}' if page > 1 else suffix] = (figure, caption([plot]))
   return figures
 
 
-def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
-  """Returns [(notation, values), (notation, paired differences)], without columns that are empty.
+def values_and_differences(
+  rows: pd.DataFrame, quantity: Quantity, rate: float = RATE
+) -> list[maps.Panel]:
+  """Divides rows into values and paired differences: returns [values, differences], or one of them
+  if there are no others.
 
-  The boolean `marked` is added to the rows: true for differences that are significant at the
-  false-discovery rate `rate`.
+  The boolean column `marked` is added to the rows. It is true for differences that are significant
+  at the false-discovery rate `rate`.
   """
   values, differences = rows[rows.versus == ''], rows[rows.versus != '']
   differences = differences.assign(marked=significant(differences, quantity, rate))
   baselines = list(differences.versus.unique())
-  versus = baselines[0] if len(baselines) == 1 else ''
-  columns = [
-    (Notation(quantity), values.assign(marked=False)),
-    (Notation(quantity, difference=True, versus=versus), differences),
+  versus = baselines[0] if len(baselines) == 1 else ''  # no single classifier is subtracted
+  of_differences = Notation(quantity, difference=True, versus=versus)
+  parts = [
+    maps.Panel('', values.assign(marked=False), Notation(quantity)),
+    maps.Panel('paired differences', differences, of_differences),
   ]
-  return [(notation, column) for notation, column in columns if len(column)]
+  return [part for part in parts if len(part.rows)]
 
 
-def _classifier_panels(columns: Sequence[Column]) -> list[maps.Panel]:
-  """Returns a panel for each classifier's values and each pair of classifiers' differences."""
+def _panels_by_classifier(plots: Sequence[maps.Panel]) -> list[maps.Panel]:
+  """Returns a plot for each classifier's values and each pair of classifiers' differences."""
   return [
     maps.Panel(column_name(label, versus), group, notation)
-    for notation, rows in columns
+    for _, rows, notation in plots
     for (label, versus), group in rows.groupby(['classifier', 'versus'], sort=False)
   ]
 
 
-def _panels_by_value(column: Column, name: str) -> list[maps.Panel]:
-  """Returns a plot for each value of the facet `name`, with the value as title.
-
-  `column` is the notation and the rows that the plots divide among them.
-  """
-  notation, rows = column
+def _panels_by_value(plot: maps.Panel, name: str) -> list[maps.Panel]:
+  """Divides a plot into plots for each value of the facet `name`, with the value as title."""
+  _, rows, notation = plot
   facet = notation.quantity.facet(name)
   values = dict.fromkeys(rows[name])
   return [maps.Panel(_title(facet, value), rows[rows[name] == value], notation) for value in values]
 
 
-def _small_multiples(
-  column: Column, name: str, axes: Sequence[str], caption: str
+def _maps_by_name(
+  plot: maps.Panel, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
   """Returns a figure for each classifier, {'_<label>': (figure, caption)}.
 
@@ -320,11 +311,9 @@ def _small_multiples(
   All maps of all figures share one colour scale.
   """
   pictures = {}
-  notation, estimates = column
-  for label, rows in estimates.groupby('classifier', sort=False):
-    panels = _panels_by_value((notation, rows), name)
-    # the panels of all classifiers and values set the colour scale
-    in_scale = _classifier_panels([column])
+  in_scale = _panels_by_classifier([plot])
+  for label, rows in plot.rows.groupby('classifier', sort=False):
+    panels = _panels_by_value(plot._replace(rows=rows), name)
     figure = maps.maps(panels[:MAX_PANELS], axes[0], axes[1], scaled=in_scale)
     excerpt = f' The first {MAX_PANELS} of {len(panels)}.' if len(panels) > MAX_PANELS else ''
     pictures[f'_{label}'] = figure, f'{label}: {caption}{excerpt}'
@@ -333,29 +322,27 @@ def _small_multiples(
 
 def _points_by_name(
   rows: pd.DataFrame,
-  columns: Sequence[Column],
+  plots: Sequence[maps.Panel],
   labels: Sequence[str],
   name: str,
   reference: Mapping[tuple[str, str], float],
 ) -> Figure:
-  """Draws a row of points for each value of the facet `name`.
+  """Draws the estimates as points, in a line for each value of the facet `name`.
 
   Of more than `MAX_POINTS` values of the facet, only those with the worst result of any classifier
-  are drawn. `reference` has values to compare with, by (classifier, value of `name`) or by
-  (classifier, '').
+  are drawn. For the other arguments see `forms.rows_of_points`; `rows` are the rows of all `plots`.
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
-    notation, estimates = columns[0]
-    is_higher_better = notation.quantity.better == 'higher'
-    by_name = estimates.groupby(name, sort=False).value
-    worst = by_name.min() if is_higher_better else by_name.max()  # over classifiers
+    is_higher_better = plots[0].notation.quantity.better == 'higher'
+    estimates_by_value = plots[0].rows.groupby(name, sort=False).value  # of all classifiers
+    worst = estimates_by_value.min() if is_higher_better else estimates_by_value.max()
     worst_first = worst.sort_values(ascending=is_higher_better)
     values = list(map(str, worst_first.index[:MAX_POINTS]))
-    columns = [
-      (notation, column[column[name].astype(str).isin(values)]) for notation, column in columns
+    plots = [
+      plot._replace(rows=plot.rows[plot.rows[name].astype(str).isin(values)]) for plot in plots
     ]
-  return forms.rows_of_points(values, columns, labels, name, reference)
+  return forms.rows_of_points(values, plots, labels, name, reference)
 
 
 def _title(facet: Facet, value: Any) -> str:
@@ -367,45 +354,52 @@ def _title(facet: Facet, value: Any) -> str:
 
 
 def _caption(
-  columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
+  plots: Sequence[maps.Panel], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
-  """Returns the caption of a figure of `columns`, of values or of differences.
+  """Returns the caption of a figure of values, of differences, or of both.
 
-  It states the quantity, the facets in `varying`, the only value of every other facet in `facets`,
-  the number of images, and what symbols in the figure mean. `rate` is the false-discovery rate of
-  differences that are marked as significant.
+  The caption states the quantity; the facets in `varying`, that is those with several values; the
+  value of each other facet; the number of images; and what the marks in the figure mean.
+
+  Args:
+    plots: what the figure shows, as `values_and_differences` returns it.
+    facets: all facets of the rows.
+    varying: the facets with several values.
+    rate: false-discovery rate of the differences that are marked as significant.
   """
-  notation, rows = columns[0]
+  _, rows, notation = plots[0]
   quantity = notation.quantity
-  words = f'difference in {quantity.words}' if notation.difference else quantity.words
-  by = joined_words(quantity, varying)
-  single = [name for name in facets if name not in varying]
-  fixed = ', '.join(value_words(quantity.facet(name), rows[name].iloc[0]) for name in single)
-  text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample_in_words(rows)}'
-  has_axis = any(is_axis(quantity, rows, name) for name in varying)
-  # Points for the names of one facet, or a grid of cells for the names of two.
-  has_points, has_grid = len(varying) == 1 and not has_axis, len(varying) == 2 and not has_axis
-  if has_points and rows[varying[0]].nunique() > MAX_POINTS:
+  text = f'difference in {quantity.words}' if notation.difference else quantity.words
+  if varying:
+    text = f'{text} by {joined_words(quantity, varying)}'
+  fixed = [name for name in facets if name not in varying]
+  if fixed:
+    values = [value_words(quantity.facet(name), rows[name].iloc[0]) for name in fixed]
+    text = f'{text} {", ".join(values)}'
+  text = f'{text}{sample_in_words(rows)}'
+  # The names of one facet have points, the names of two a grid of cells.
+  has_names = not any(is_axis(quantity, rows, name) for name in varying)
+  if has_names and len(varying) == 1 and rows[varying[0]].nunique() > MAX_POINTS:
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MAX_POINTS} {end} of {rows[varying[0]].nunique()}'
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
-  if notes and has_grid:
+  if notes and has_names and len(varying) == 2:
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif are_degenerate(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'
   for units, note in (('clusters', TOO_FEW), ('seeds', TOO_FEW_SEEDS)):
     if rows.note.str.contains(note, regex=False).any():
       text = f'{text}. Estimates from too few {units} have no interval'
-  return sentence(text + _difference_words(columns[-1], rate))
+  return sentence(text + _difference_words(plots[-1], rate))
 
 
-def _difference_words(column: Column, rate: float) -> str:
-  """Returns the sentence of a caption about paired differences; '' for a column of values.
+def _difference_words(plot: maps.Panel, rate: float) -> str:
+  """Returns the part of a caption on a plot of paired differences; '' for a plot of values.
 
   It names the classifier that is subtracted and explains the dots, which mark differences that are
   significant at the false-discovery rate `rate`.
   """
-  notation, rows = column
+  _, rows, notation = plot
   if not notation.difference:
     return ''
   family = f' over {len(rows):,} differences' if len(rows) > 1 else ''
@@ -416,9 +410,10 @@ def _difference_words(column: Column, rate: float) -> str:
 
 
 def sample_in_words(rows: pd.DataFrame) -> str:
-  """Returns the number of observations and the confidence level of the intervals of rows.
+  """Returns how many observations rows are estimated from, and the confidence of their intervals.
 
-  For example ', n = 10,000; 95 % intervals'; a part that is missing in all rows is left out.
+  An example is ', n = 10,000; 95 % intervals', to be added to a caption. What is missing in all
+  rows is left out.
   """
   images = span(rows.n.dropna())
   confidence = rows.confidence[rows.low.notna()]

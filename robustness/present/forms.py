@@ -30,58 +30,58 @@ _DECADES = 2.5
 @style.in_style
 def rows_of_points(
   names: Sequence[str],
-  columns: Sequence[tuple[Notation, pd.DataFrame]],
+  plots: Sequence[Panel],
   labels: Sequence[str],
-  name: str,
+  column: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws points with intervals: the names one below another, a plot per notation side by side.
+  """Draws values with intervals as points, the names one below another.
 
   Each classifier has a point for each name, and all its points have one colour.
 
   Args:
-    names: values of the column `name`, such as corruptions, from top to bottom.
-    columns: the notation and rows of each plot, left to right: values, then differences.
+    names: names at the vertical axis, such as corruptions, from top to bottom.
+    plots: the plots side by side: values, then differences. Their titles are not drawn.
     labels: all classifiers, in the order that decides their colours.
-    name: the column of the rows that has the names.
-    reference: values to compare with, unscaled. A value at (classifier, name) is drawn as a bar,
-      one at (classifier, '') as a broken line through all names. Plots of differences show neither.
+    column: the column of the rows that has the names.
+    reference: values to compare with, as fractions if the values are. {(classifier, name): value}
+      draws a bar next to the point, {(classifier, ''): value} a broken line through all names.
+      Plots of differences show neither.
   """
-  drawn = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
-  first_notation, _ = columns[0]
-  facet = first_notation.quantity.facet(name)
-  ticks = [style.wrapped(value_text(facet, text), 30) for text in names]
+  drawn = [label for label in labels if any(label in set(plot.rows.classifier) for plot in plots)]
+  facet = plots[0].notation.quantity.facet(column)
+  ticks = [style.wrapped(value_text(facet, name), 30) for name in names]
   # Sizes in inches; a name needs room for its text and for a point of each classifier.
   lines_per_tick = max(text.count('\n') + 1 for text in ticks)
-  width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
-  margin = style.LETTER * max(len(line) for text in ticks for line in text.split('\n'))
-  letters = max(15, int((width - margin) / len(columns) / style.LETTER))
-  heads = [style.wrapped(notation.head, letters) for notation, _ in columns]
+  width = style.COLUMN_WIDTH if len(plots) == 1 else style.PAGE_WIDTH
+  margin = style.LETTER * style.longest_line(ticks)
+  letters = max(15, int((width - margin) / len(plots) / style.LETTER))
+  heads = [style.wrapped(plot.notation.head, letters) for plot in plots]
   height_of_heads = 0.75 + _LINE * max(head.count('\n') for head in heads)
   height = height_of_heads + len(names) * max(_GROUP, _LINE * len(drawn), _LINE * lines_per_tick)
   height = min(height, style.PAGE_HEIGHT)
-  pitch = (height - height_of_heads) / len(names)
+  height_of_name = (height - height_of_heads) / len(names)
   figure = Figure(figsize=(width, height), layout='constrained')
-  plots = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+  grid = figure.subplots(1, len(plots), squeeze=False, sharey=True)[0]
   # Names are at 0, 1, … on the vertical axis; the classifiers' points share 0.75 around each.
   offsets = (np.arange(len(drawn)) - (len(drawn) - 1) / 2) * 0.75 / len(drawn)
-  for axes, head, (notation, rows) in zip(plots, heads, columns, strict=True):
+  for axes, head, (_, rows, notation) in zip(grid, heads, plots, strict=True):
     for label, offset in zip(drawn, offsets, strict=True):
       group = rows[rows.classifier == label]
       if group.empty:
         continue
       # The classifier's points, with a dot on significant differences.
-      y = np.array([names.index(str(value)) for value in group[name]]) + offset
+      y = np.array([names.index(str(name)) for name in group[column]]) + offset
       x, low, high = _values_and_ends(group, notation.scale)
       marked, index = group.marked.to_numpy(), labels.index(label)
       _draw_points(axes, [x, low, high], [y], index, label)
       style.mark_significant(axes, x[marked], y[marked])
       _draw_hollow_markers(axes, x, y, are_degenerate(group), index)
-      if not notation.difference:  # the values to compare with
+      if not notation.difference:
         colour, scale = style.colour(index), notation.scale
         if (label, '') in reference:
           axes.axvline(scale * reference[label, ''], color=colour, linestyle='--', linewidth=0.7)
-        bars = [scale * reference.get((label, str(value)), math.nan) for value in group[name]]
+        bars = [scale * reference.get((label, str(name)), math.nan) for name in group[column]]
         axes.plot(bars, y, '|', color=colour, markersize=6)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
@@ -91,8 +91,8 @@ def rows_of_points(
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
     axes.set_axisbelow(True)
-  plots[0].set_yticks(range(len(names)), ticks, fontsize=style.tick_size(ticks, pitch))
-  plots[0].set_ylim(len(names) - 0.4, -0.6)  # downwards
+  grid[0].set_yticks(range(len(names)), ticks, fontsize=style.tick_size(ticks, height_of_name))
+  grid[0].set_ylim(len(names) - 0.4, -0.6)  # downwards
   style.legend_above(figure)
   return figure
 
@@ -105,7 +105,7 @@ def _draw_points(
   label: str,
   linewidth: float = 0.9,
 ) -> None:
-  """Draws the points of a classifier with error bars.
+  """Draws the points of a classifier, with error bars along the axes that have ends of intervals.
 
   Args:
     axes: the plot.
@@ -115,7 +115,7 @@ def _draw_points(
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
-  xerr, yerr = (_error_bar_lengths(*ends) if len(ends) > 1 else None for ends in (x, y))
+  xerr, yerr = (_error_bar_lengths(*axis) if len(axis) > 1 else None for axis in (x, y))
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
   axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
 
@@ -128,10 +128,10 @@ def _error_bar_lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> 
 def _draw_hollow_markers(
   axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int
 ) -> None:
-  """Draws white-faced markers over the points in `mask`, which are degenerate estimates.
+  """Draws white-faced markers over a classifier's degenerate estimates, where `mask` is true.
 
-  `x`, `y` and the boolean `mask` are arrays of one shape. `index` is the position of the classifier
-  in the order that decides its colour.
+  `x`, `y` and the boolean `mask` are arrays [n]. `index` is the position of the classifier in the
+  order that decides its colour.
   """
   look: dict[str, Any] = {'color': style.colour(index), 'markerfacecolor': 'white', 'zorder': 4}
   if mask.any():
@@ -163,10 +163,11 @@ def curves(
       next to differences have.
     labels: all classifiers, in the order that decides their colours.
     x: the ordered facet of the horizontal axis.
-    reference: values to compare with, unscaled; those at (classifier, '') are dotted lines.
+    reference: {(classifier, ''): value to compare its curve with}, as a fraction if the values are.
+      It is drawn as a dotted line.
   """
   count, first_notation = len(parts), parts[0].notation
-  is_mixed = any(panel.notation != first_notation for panel in parts)
+  has_shared_axis = all(panel.notation == first_notation for panel in parts)
   columns = min(MAX_COLUMNS, count)
   lines = math.ceil(count / columns)
   titles = [style.wrapped(panel.title, 20) for panel in parts]
@@ -174,20 +175,20 @@ def curves(
   above = _LINE * max(title.count('\n') for title in titles)
   width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
   height = min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT) if count > 2 else 2.5 + above
-  figure, grid = panels(count, columns, (width, height), sharey=not is_mixed)
+  figure, grid = panels(count, columns, (width, height), sharey=has_shared_axis)
   for axes, title, panel in zip(grid, titles, parts, strict=True):
     _draw_curves(axes, panel, labels, x, reference)
-    sharing = [panel] if is_mixed else parts  # the plots with the same vertical axis
-    if limits := _limits(panel.notation, *(plot.rows for plot in sharing)):
+    on_same_axis = parts if has_shared_axis else [panel]
+    if limits := _limits(panel.notation, *(plot.rows for plot in on_same_axis)):
       axes.set_ylim(limits)
-    if is_mixed or count == 1:
+    if not has_shared_axis or count == 1:
       axes.set_ylabel(style.wrapped(panel.notation.head, int(0.8 * height / style.LETTER)))
     axes.set_title(title, fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   if all(pd.api.types.is_integer_dtype(panel.rows[x].dtype) for panel in parts):
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
   figure.supxlabel(first_notation.quantity.facet(x).axis)
-  if not is_mixed and count > 1:
+  if has_shared_axis and count > 1:
     figure.supylabel(style.wrapped(first_notation.head, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
   return figure
@@ -207,8 +208,8 @@ def _draw_curves(
     panel: rows of the table of results, and their notation.
     labels: labels of the classifiers, in the order of their colours.
     x: the facet on the horizontal axis.
-    reference: {(label, ''): value that the classifier is compared with}, unscaled. It is drawn as a
-      dotted line if the rows are values, not differences.
+    reference: {(label, ''): value that the classifier's curve is compared with}; see `curves`.
+      Curves of differences are not compared.
   """
   rows, notation = panel.rows, panel.notation
   for index, label in enumerate(labels):
@@ -246,24 +247,24 @@ def _draw_curve(
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
-  """Returns the limits of the axis of values if all values are equal; else None.
+  """Returns the limits of an axis with equal values: the range of the quantity, with margins.
 
-  Matplotlib chooses the limits for None. Equal values do not determine a scale, so the limits are
-  the range of the quantity with margins. The result is None also if this range is infinite.
+  Equal values do not determine a scale. If the values differ, or if the range is infinite, the
+  result is None: Matplotlib then chooses the limits. `parts` are rows with the values on the axis.
   """
   quantity = notation.quantity
   low, high = quantity.difference_range if notation.difference else quantity.range
-  ends = np.concatenate([end for rows in parts for end in _values_and_ends(rows, 1)])
-  ends = ends[np.isfinite(ends)]
-  if not math.isfinite(high - low) or not len(ends) or np.ptp(ends) > 1e-12:
+  numbers = np.concatenate([array for rows in parts for array in _values_and_ends(rows, scale=1)])
+  numbers = numbers[np.isfinite(numbers)]
+  if not math.isfinite(high - low) or not len(numbers) or np.ptp(numbers) > 1e-12:
     return None
   margin = 0.05 * (high - low)
   return notation.scale * (low - margin), notation.scale * (high + margin)
 
 
 def _spans_decades(rows: pd.DataFrame) -> bool:
-  """Returns whether positive values span so many decades that the axis is logarithmic
-  (`_DECADES`).
+  """Returns whether all values are positive and span more than `_DECADES` powers of ten, so that
+  their axis is logarithmic.
   """
   values = rows.value.to_numpy(float)
   values = values[np.isfinite(values)]
@@ -297,10 +298,10 @@ def named_points(
 
   Args:
     points: one item for each plot; its values are fractions.
-    x: name of the horizontal axis.
-    y: name of the vertical axis.
-    labels: all names, in the order that decides their colours; () takes the names in the plots,
-      and writes them with spaces for underscores.
+    x: what the horizontal axis shows, in words.
+    y: what the vertical axis shows, in words.
+    labels: names of the points, in the order that decides their colours; () takes the names in the
+      plots, and writes them with spaces for underscores.
   """
   lines = math.ceil(len(points) / 3)  # at most 3 plots in a line
   columns = math.ceil(len(points) / lines)
@@ -313,10 +314,10 @@ def named_points(
       axes.axhline(0, color='0.6', linewidth=0.6)
     for index, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:
-        # (value, low, high) in percent, for each axis
-        across, up = (_values_and_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
+        point_x = _values_and_ends(panel.x.loc[[name]], scale=100)
+        point_y = _values_and_ends(panel.y.loc[[name]], scale=100)
         label = name if labels else name.replace('_', ' ')
-        _draw_points(axes, across, up, index, label, linewidth=0.6)
+        _draw_points(axes, point_x, point_y, index, label, linewidth=0.6)
     if panel.line is not None and len(panel.line):
       line_x = 100 * panel.line.index.to_numpy(float)
       value, low, high = _values_and_ends(panel.line, 100)
@@ -355,16 +356,15 @@ def scatter_page(
     for index, name in enumerate(labels):
       if all(name in values[quantity].index for quantity in pair):
         rows_of_pair = [values[quantity].loc[[name]] for quantity in pair]
-        # (value, low, high), for each axis
-        across, up = (_values_and_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
-        _draw_points(axes, across, up, index, name, linewidth=0.6)
-    across_words, up_words = (
+        x, y = (_values_and_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
+        _draw_points(axes, x, y, index, name, linewidth=0.6)
+    x_words, y_words = (
       f'{quantity} (%)' if (values[quantity]['scale'] == 100).all() else quantity
       for quantity in pair
     )
-    across_letters, up_letters = int(width / columns / 0.07), int(height / lines / 0.08)
-    axes.set_xlabel(style.wrapped(across_words, across_letters), fontsize=6)
-    axes.set_ylabel(style.wrapped(up_words, up_letters), fontsize=6)
+    # 0.07 and 0.08 inches per letter of these small names, with margins
+    axes.set_xlabel(style.wrapped(x_words, int(width / columns / 0.07)), fontsize=6)
+    axes.set_ylabel(style.wrapped(y_words, int(height / lines / 0.08)), fontsize=6)
     axes.spines[['top', 'right']].set_visible(False)
   style.legend_above(figure)
   return figure

@@ -12,61 +12,65 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.present import charts, forms
-from robustness.present.choice import CLASS, first_headlines, headlines, short_names
 from robustness.present.notation import Notation, column_name
+from robustness.present.selection import first_headlines, headlines, short_names
 from robustness.results import Results, Table, labels_of
 
 
 class HeadlineText(NamedTuple):
-  """A headline, which is one of the main results, as text.
+  """A headline, which is one of the main results, as text: a row of a table.
 
   Attributes:
     name: its name with the unit.
-    values: values as text by (classifier, versus), where `versus` is the classifier that is
-      subtracted or ''.
-    notes: notes by the same keys.
-    is_of_classes: whether it is about single classes.
+    values: {(classifier, ''): value as text}, and {(classifier, versus): text of its value
+      minus the value of the classifier `versus`}.
+    notes: notes on the values and differences, by the same keys.
+    is_by_class: whether it is about single classes.
   """
 
   name: str
   values: dict[tuple[str, str], str]
   notes: dict[tuple[str, str], str]
-  is_of_classes: bool = False
+  is_by_class: bool = False
 
 
-def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
-  """Returns the headlines as text; the worst of several values is followed by its condition.
+def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
+  """Returns the values of the headlines as text, such as '31.2 (30.1 to 32.4)'.
+
+  A headline that is the highest or lowest value of several conditions has the condition after the
+  value.
 
   Args:
     tasks: results by task.
-    limit: the number of headlines, spread over the tasks, under short names; 0 returns all under
-      full names.
+    limit: 0 returns all headlines; another number this many, spread over the tasks and under short
+      names, for a table of few lines.
   """
-  texts, choices = [], headlines(tasks)
-  choices = first_headlines(choices, limit) if limit else choices
-  names = short_names(choices) if limit else [choice.name for choice in choices]
-  for name, choice in zip(names, choices, strict=True):
-    unit = Notation(choice.quantity).unit
-    full_name = f'{name} ({unit})' if unit else name
-    line = HeadlineText(full_name, values={}, notes={}, is_of_classes=CLASS in choice.facets)
-    for _, row in choice.summary_rows.iterrows():
+  texts, selections = [], headlines(tasks)
+  names = [selection.name for selection in selections]
+  if limit:
+    selections = first_headlines(selections, limit)
+    names = short_names(selections)
+  for name, selection in zip(names, selections, strict=True):
+    unit = Notation(selection.quantity).unit
+    name_with_unit = f'{name} ({unit})' if unit else name
+    text = HeadlineText(name_with_unit, values={}, notes={}, is_by_class=selection.is_by_class)
+    for _, row in selection.reported_rows.iterrows():
       key = row.classifier, row.versus
-      text = Notation(choice.quantity, difference=bool(row.versus)).bare(row)
       if math.isnan(row.value):  # the first part of the note is the reason
-        line.values[key] = row.note.partition(';')[0]
+        text.values[key] = row.note.partition(';')[0]
         continue
-      line.values[key] = f'{text} {choice.place_words(row)}'.rstrip()
-      coverage = choice.coverage if choice.extremes is not None else ''
-      if note := '; '.join(filter(None, (coverage, row.note))):
-        line.notes[key] = note
-    texts.append(line)
+      estimate = Notation(selection.quantity, difference=bool(row.versus)).bare(row)
+      text.values[key] = f'{estimate} {selection.extreme_condition(row)}'.rstrip()
+      if note := '; '.join(filter(None, (selection.interval_scope, row.note))):
+        text.notes[key] = note
+    texts.append(text)
   return texts
 
 
 def joined_notes(row: HeadlineText) -> str:
-  """Returns the notes of a headline as one text.
+  """Returns the notes of a headline as one text, such as 'net, base: few images'.
 
-  A note is preceded by the columns it concerns, unless it concerns all.
+  A note follows the names of the columns that it is on, unless it is on all.
   """
   columns: dict[str, list[str]] = {}
   for key, note in row.notes.items():
@@ -80,10 +84,10 @@ def joined_notes(row: HeadlineText) -> str:
 def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
   """Returns a table with a row per headline and a column per classifier and per difference.
 
-  It has a column of notes if there are any. `limit` is the number of headlines, spread over the
+  If there are notes, they are the last column. `limit` is the number of headlines, spread over the
   tasks; 0 takes all.
   """
-  rows = cells(tasks, limit)
+  rows = headline_texts(tasks, limit)
   pairs = dict.fromkeys(key for row in rows for key in row.values)  # (classifier, versus)
   values = [(label, '') for label in labels_of(tasks) if (label, '') in pairs]
   differences = [(label, versus) for label, versus in pairs if versus]
@@ -98,25 +102,26 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {file name: (figure, caption)}: a figure of points for headlines that share an axis.
+  """Returns {file name: (figure, caption)}: the values of the headlines as points with intervals.
 
-  They have the same kind (share, ratio, …), the same unit and the same better direction.
+  Headlines of the same kind (share, ratio, …), unit and better direction share an axis and so a
+  figure.
   """
-  # {quantity made up for the common axis: the rows of its headlines}
-  kinds: dict[Quantity, list[pd.DataFrame]] = {}
-  for choice in headlines(tasks):
-    quantity = choice.quantity
+  # {quantity that stands for all of a figure: rows of the headlines in it}
+  rows_by_axis: dict[Quantity, list[pd.DataFrame]] = {}
+  for selection in headlines(tasks):
+    quantity = selection.quantity
     rating = f', {quantity.better} is better' if quantity.better else ''
-    kind = Quantity('overview', f'value{rating}', quantity.kind, quantity.better, quantity.unit)
-    rows = choice.summary_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
-    kinds.setdefault(kind, []).append(rows.assign(headline=choice.name))
+    axis = Quantity('overview', f'value{rating}', quantity.kind, quantity.better, quantity.unit)
+    rows = selection.reported_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
+    rows_by_axis.setdefault(axis, []).append(rows.assign(headline=selection.name))
   figures: dict[str, charts.Picture] = {}
-  for kind, parts in kinds.items():
+  for axis, parts in rows_by_axis.items():
     rows = pd.concat(parts, ignore_index=True)
-    columns = charts.columns_of(rows, kind)
+    plots = charts.values_and_differences(rows, axis)
     names = list(dict.fromkeys(rows.headline))
-    figure = forms.rows_of_points(names, columns, labels_of(tasks), 'headline')
-    name = '_'.join(filter(None, (kind.name, kind.kind, kind.unit, kind.better)))
-    caption = f'Headline quantities: {kind.words}{charts.sample_in_words(rows)}.'
+    figure = forms.rows_of_points(names, plots, labels_of(tasks), 'headline')
+    name = '_'.join(filter(None, (axis.name, axis.kind, axis.unit, axis.better)))
+    caption = f'Headline quantities: {axis.words}{charts.sample_in_words(rows)}.'
     figures[name.replace(' ', '_').replace('%', 'percent')] = figure, caption
   return figures

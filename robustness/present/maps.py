@@ -330,11 +330,11 @@ def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) 
   lines = math.ceil(len(parts) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
   # Sizes in inches: 0.35 for a title, 0.9 for the axes and their names.
-  is_wide = columns > 1 or len(x_values) > 5 or _longest_line(y_names) > 20
+  is_wide = columns > 1 or len(x_values) > 5 or style.longest_line(y_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
   above = 0.35 + _LINE * max(title.count('\n') for title in titles)
   grid_height = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
-  slanted = 0.03 * max(0, _longest_line(x_names) - 12)  # inches of long names below the grid
+  slanted = 0.03 * max(0, style.longest_line(x_names) - 12)  # inches of long names below the grid
   # of one page, or of as many as cells of the least height need
   room = max(style.PAGE_HEIGHT - 0.9 - slanted, lines * (above + _MIN_CELL * len(y_values)))
   height = max(1.9, 0.9 + slanted + min(room, lines * (above + grid_height)))
@@ -406,11 +406,6 @@ def _write_numbers(
 def cell_notes(rows: pd.DataFrame) -> pd.Series:
   """Returns the notes that outline cells: all except the note that all seeds are equal."""
   return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
-
-
-def _longest_line(names: Sequence[str]) -> int:
-  """Returns the number of letters in the longest line of all `names`."""
-  return max(len(line) for name in names for line in name.split('\n'))
 
 
 @style.in_style

@@ -12,10 +12,10 @@ from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.choice import CLASS, Choice, headlines
 from robustness.present.notation import span
 from robustness.present.page import counted_devices, duration, flattened
 from robustness.present.phrases import classifier_facts, data_words
+from robustness.present.selection import Selection, headlines
 from robustness.results import NO_CLASSIFIER, SEED, WHICH_NUMBERS, Results
 
 METHODS = {
@@ -100,34 +100,37 @@ def _scaling(classifier: Facts) -> str:
   return f'images normalised by {" and ".join(texts)}' if texts else ''
 
 
-def _stated(results: Results, task: str) -> dict[str, str]:
-  """Returns {fact: text} on what the numbers of a task measure: {'data': 'digits, split test', …}.
+def _protocol_facts(results: Results, task: str) -> dict[str, str]:
+  """Returns how a task was measured, such as {'data': 'digits, split test', 'crop': '24'}.
 
-  The facts are the rows of its table `WHICH_NUMBERS`; the result is {} without such a table.
+  These are the rows of the task's table `WHICH_NUMBERS`; {} if the results lack the table. `task`
+  is '' for a single study.
   """
   table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
   rows = table.rows if table else ()
+  # Semicolons separate the facts in the paragraph.
   return {str(key): str(text).replace('; ', ', ') for key, text in rows}
 
 
 def _protocol(results: Results) -> str:
-  """Returns how images were chosen, prepared and changed; what tasks share is stated once.
+  """Returns sentences on how images were chosen, prepared and changed.
 
-  An example is 'Protocol: n: 100. Protocol of noise: crop: 24.', with lines of all tasks first.
+  In 'Protocol: n: 100. Protocol of noise: crop: 24.' all tasks use 100 images, and the task 'noise'
+  crops them to 24 pixels. What holds for most tasks comes first.
   """
-  tasks_by_line: dict[str, list[str]] = {}
+  tasks_by_fact: dict[str, list[str]] = {}
   for task in results.by_task:
-    for key, text in _stated(results, task).items():
+    for key, text in _protocol_facts(results, task).items():
       if key not in DETAILS:
-        tasks_by_line.setdefault(f'{key}: {text}', []).append(task)
-  # Lines that are stated of the same tasks become one sentence.
-  lines_by_tasks: dict[tuple[str, ...], list[str]] = {}
-  for line, tasks in tasks_by_line.items():
-    lines_by_tasks.setdefault(tuple(tasks), []).append(line)
+        tasks_by_fact.setdefault(f'{key}: {text}', []).append(task)
+  # Facts on the same tasks become one sentence.
+  facts_by_tasks: dict[tuple[str, ...], list[str]] = {}
+  for fact, tasks in tasks_by_fact.items():
+    facts_by_tasks.setdefault(tuple(tasks), []).append(fact)
   sentences = []
-  for names in sorted(lines_by_tasks, key=len, reverse=True):
+  for names in sorted(facts_by_tasks, key=len, reverse=True):
     of_tasks = '' if len(names) == len(results.by_task) else f' of {", ".join(names)}'
-    sentences.append(f'Protocol{of_tasks}: {"; ".join(lines_by_tasks[names])}.')
+    sentences.append(f'Protocol{of_tasks}: {"; ".join(facts_by_tasks[names])}.')
   return ' '.join(sentences)
 
 
@@ -140,9 +143,9 @@ def settings(results: Results, environment: Facts) -> list[str]:
   """
   lines = []
   for task, results_of_task in results.by_task.items():
-    stated = _stated(results, task)
-    values = {k: v for k, v in results_of_task.protocol.items() if k not in {'name', *stated}}
-    texts = [f'{key}: {stated[key]}' for key in DETAILS if key in stated]
+    facts = _protocol_facts(results, task)
+    values = {k: v for k, v in results_of_task.protocol.items() if k not in {'name', *facts}}
+    texts = [f'{key}: {facts[key]}' for key in DETAILS if key in facts]
     texts += [f'{name}={text}' for name, text in flattened(values) if text]
     lines += [f'{task or results_of_task.study}: {"; ".join(texts)}'] if texts else []
   command = environment['command']
@@ -150,42 +153,42 @@ def settings(results: Results, environment: Facts) -> list[str]:
 
 
 def _intervals(results: Results, label: str) -> str:
-  """Returns the methods of the headlines' intervals, with the number of images.
+  """Returns a sentence on how the intervals of the headlines were computed, from how many images.
 
-  The number of independent units, such as videos, is added if it differs. Intervals of differences
-  are left out if the paragraph describes a single classifier `label`.
+  The number of independent units, such as videos, is added if it differs. If the paragraph
+  describes a single classifier `label`, the sentence leaves out differences between classifiers.
   """
-  # {method of an interval: {headline in words: its rows}}
-  rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}
-  for choice in headlines(results.over_seeds.by_task):
-    for _, row in choice.summary_rows.iterrows():
-      is_included = not label or (row.classifier == label and not row.versus)
-      has_estimated_interval = not pd.isna(row.low) and row.method != intervals.EXACT
-      if is_included and has_estimated_interval:
-        words = _headline_words(choice, is_difference=bool(row.versus))
-        rows_by_method.setdefault(row.method, {}).setdefault(words, []).append(row)
+  # {method of intervals: [(headline in words, row of an estimate)]}
+  estimates_by_method: dict[str, list[tuple[str, pd.Series]]] = {}
+  for selection in headlines(results.over_seeds.by_task):
+    for _, row in selection.reported_rows.iterrows():
+      is_described = not label or (row.classifier == label and not row.versus)
+      has_interval = not pd.isna(row.low) and row.method != intervals.EXACT
+      if is_described and has_interval:
+        words = _headline_words(selection, is_difference=bool(row.versus))
+        estimates_by_method.setdefault(row.method, []).append((words, row))
   clauses, confidences = [], set()
-  for method, rows_by_words in rows_by_method.items():
-    rows = [row for group in rows_by_words.values() for row in group]
+  for method, estimates in estimates_by_method.items():
+    names = ', '.join(dict.fromkeys(words for words, _ in estimates))
+    rows = [row for _, row in estimates]
     confidences |= {f'{100 * row.confidence:g} %' for row in rows}
-    n, units = span([row.n for row in rows]), span([row.clusters for row in rows])
+    n, units = span(row.n for row in rows), span(row.clusters for row in rows)
     size = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
-    clauses.append(f'for {", ".join(rows_by_words)}: {METHODS.get(method, method)} ({size})')
+    clauses.append(f'for {names}: {METHODS.get(method, method)} ({size})')
   levels = ' and '.join(sorted(confidences))
   return f'Intervals of {levels} are {"; ".join(clauses)}.' if clauses else ''
 
 
-def _headline_words(choice: Choice, is_difference: bool) -> str:
+def _headline_words(selection: Selection, is_difference: bool) -> str:
   """Returns a headline: 'top-1 error under fog', 'differences in mCE', 'accuracy of each class'.
 
-  For a largest or smallest value over conditions, brackets say what its interval holds for, such
-  as '(simultaneous over 8 corruptions)'.
+  The highest or lowest value over conditions has in brackets what its interval allows for, such as
+  '(simultaneous over 8 corruptions)'.
   """
-  is_by_class = CLASS in choice.facets
-  words = f'{choice.quantity.words} of each class' if is_by_class else choice.words
+  words = f'{selection.quantity.words} of each class' if selection.is_by_class else selection.words
   if is_difference:
     words = f'differences in {words}'
-  return words if choice.extremes is None else f'{words} ({choice.coverage})'
+  return f'{words} ({selection.interval_scope})' if selection.interval_scope else words
 
 
 def _baseline(results: Results) -> str:
@@ -204,11 +207,11 @@ def _baseline(results: Results) -> str:
 
 
 def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:
-  """Returns a sentence that states which variation the intervals include and which they leave out.
+  """Returns a sentence on the variation that intervals include, and on what they leave out.
 
-  Intervals of a run with several seeds include the variation between trainings, others the choice
-  of images. The others leave out another training of the classifiers, or hold for predictions that
-  were read from files.
+  Intervals over several seeds include the variation between trainings and leave out the choice of
+  images. All other intervals include the choice of images and leave out the variation between
+  trainings; they hold for the weights, or the predictions read from files, that were measured.
 
   Args:
     results: the results of a finished workdir.

@@ -91,11 +91,11 @@ class Notation:
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:
-    """Returns the number of decimals of a value as printed; 0 for a count.
+    """Returns the number of decimals that a value with an interval is printed with; 0 for a count.
 
     Args:
-      width: width of the value's interval before `self.scale`, so 0.02 for 2 %. With 0 or NaN,
-        which do not show how precise the value is, percentages get 1 decimal and others 2.
+      width: width of the interval before `self.scale`, so 0.02 for 2 %. With 0 or NaN, which do not
+        show how precise the value is, percentages get 1 decimal and other values 2.
     """
     if self.quantity.kind == COUNT and not self.difference:
       return 0
@@ -105,13 +105,15 @@ class Notation:
     return decimals(scaled)
 
   def plain_digits(self, largest: float) -> int:
-    """Returns the number of decimals for values without intervals.
+    """Returns the number of decimals that several values without intervals are printed with.
 
     * Counts have none.
-    * Percentages show two significant digits of the largest, with at least one decimal: 3 decimals
-      for 0.052 %. Their differences have one decimal.
-    * Other values show three significant digits of the largest: 2 decimals for 1.23. Ratios have
-      at least three decimals.
+    * Percentages show two significant digits of the largest value, with at least one decimal: 3
+      decimals for 0.052 %. Their differences have one decimal.
+    * Other values show three significant digits of the largest value: 2 decimals for 1.23. Ratios
+      have at least three decimals.
+
+    No value has more than 12 decimals.
 
     Args:
       largest: the largest absolute value that is written, before `self.scale`.
@@ -119,11 +121,11 @@ class Notation:
     largest = self.scale * largest
     if self.quantity.kind == COUNT and not self.difference:
       return 0
-    # The power of ten of the first digit: 1 for 31.2, −2 for 0.05.
-    leading = math.floor(math.log10(largest)) if largest > 1e-12 else 0
+    # The power of ten of the first significant digit: 1 for 31.2, −2 for 0.05.
+    exponent = math.floor(math.log10(largest)) if largest > 1e-12 else 0
     if self.scale > 1:
-      return 1 if self.signed else min(12, max(1, 1 - leading))
-    return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - leading))
+      return 1 if self.signed else min(12, max(1, 1 - exponent))  # the second digit is the last
+    return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - exponent))  # the third one is
 
   def number(self, value: float, digits: int) -> str:
     """Returns a value without its unit; 'unknown' for NaN.
@@ -141,11 +143,11 @@ class Notation:
     return f'{MINUS if value < 0 else plus}{text}'
 
   def bare(self, row: Any) -> str:
-    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
+    """Returns an estimate with its interval but without its unit: '31.2 (30.1 to 32.4)'.
 
     If a difference's interval excludes 0, it has enough decimals to show this. An estimate without
-    an interval is a single number, followed by the reason if there are too few clusters or
-    seeds.
+    an interval is a single number; if there are too few clusters or seeds for an interval, the part
+    of the note that says so follows in brackets.
 
     Args:
       row: row of the table of results, with value, low, high and note.
@@ -161,8 +163,8 @@ class Notation:
       digits = min(12, max(digits, math.ceil(-math.log10(2 * end_nearest_to_zero))))
     value = self.number(row.value, digits)
     if math.isnan(row.low + row.high):  # no interval
-      few = TOO_FEW, TOO_FEW_SEEDS
-      reasons = (part for part in row.note.split('; ') if part.startswith(few))
+      parts_of_note = row.note.split('; ')
+      reasons = [part for part in parts_of_note if part.startswith((TOO_FEW, TOO_FEW_SEEDS))]
       return ' '.join([value, *(f'({reason})' for reason in reasons)])
     return f'{value} ({self.number(row.low, digits)} to {self.number(row.high, digits)})'
 
@@ -174,7 +176,7 @@ class Notation:
 
 
 def are_degenerate(rows: pd.DataFrame) -> np.ndarray:
-  """Returns which estimates are degenerate according to their notes, bool [n].
+  """Returns which estimates are marked as degenerate in the column `note`, bool [n].
 
   An example is a ratio of two gains in accuracy if the classifier gained nothing from its training.
   """
@@ -209,7 +211,9 @@ def rounded(facet: Facet, value: float) -> str:
   least two, as keep them within 1 % of the value.
   """
   steps = facet.steps * value
-  if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
+  is_fraction = facet.steps and abs(steps - round(steps)) < 1e-6
+  has_two_decimals = value == round(value, 2)
+  if is_fraction and not has_two_decimals:
     return f'{round(steps)}/{facet.steps}'
   if float(value).is_integer() or (abs(value) < 10 and value == round(value, 3)):
     return number(value)
@@ -228,23 +232,27 @@ def value_text(facet: Facet, value: Any) -> str:
   return PAPER_NAMES.get(facet.name, {}).get(value, value.replace('_', ' '))
 
 
-def _place_form(facet: Facet, value: Any) -> str:
-  """Returns the phrase for a value of a facet, with '{}' in place of the value: 'under {}'."""
+def _value_template(facet: Facet, value: Any) -> str:
+  """Returns the phrase that names a value of a facet, with '{}' for the value: 'under {}'."""
   preposition = 'in' if isinstance(value, str) else 'at'
   return facet.place or f'{preposition} {facet.words} {{}}'
 
 
 def value_words(facet: Facet, value: Any) -> str:
   """Returns the value of a facet as a phrase: 'under fog', 'at severity 3', 'in class 7'."""
-  form = facet.places.get(value) or _place_form(facet, value)  # such as 'under {}'
-  return form.replace('{}', value_text(facet, value))
+  template = facet.places.get(value) or _value_template(facet, value)  # such as 'under {}'
+  return template.replace('{}', value_text(facet, value))
 
 
-def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
-  """Returns the values of several facets as a phrase, such as 'under fog at severity 3'.
+def condition_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
+  """Returns a condition as a phrase, such as 'under fog at severity 3'.
 
-  Fourier frequencies are one vector: 'at frequency ±(3, −1)'. `values` are in the order of
-  `facets`.
+  The frequencies of both axes are one vector: 'at frequency ±(3, −1)'.
+
+  Args:
+    quantity: the quantity, which declares the facets.
+    facets: names of the facets, such as ('corruption', 'severity').
+    values: the value of each facet.
   """
   by_name = dict(zip(facets, values, strict=True))
   if not {*FREQUENCIES} <= by_name.keys():
@@ -270,70 +278,74 @@ def _phrase(conditions: Sequence[str]) -> str:
   return ' '.join(parts)
 
 
-def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
-  """Returns where an estimate holds as a phrase, such as 'under fog at severity 3'.
+def condition_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
+  """Returns the condition of an estimate as a phrase, such as 'under fog at severity 3'.
 
-  Facets without a value in the row are left out.
+  Facets without a value in `row`, the row of the estimate, are left out.
   """
   names = [name for name in facets if not pd.isna(row[name])]
-  return place_words(quantity, names, [row[name] for name in names])
+  return condition_words(quantity, names, [row[name] for name in names])
 
 
-def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
+def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
   """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
 
   The first `MAX_NAMED` conditions are listed, and the others are counted: 'under fog, snow, frost
   and 4 others'. A single further condition is listed too. If only one of `facets` varies, the
   values of the other facets are stated once: 'at severities 1 and 2 under fog'.
   """
+  # 'and 1 other' would be no shorter than the condition itself.
   listed = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
-  form, end = '{}', 'others'
+  template, noun = '{}', 'others'
   if len(varying) == 1:
     # Such as 'at severities {} under fog', with the texts '1' and '2'.
-    form = _plural_form(quantity, rows.iloc[0], facets, varying[0])
+    template = _plural_template(quantity, rows.iloc[0], facets, varying[0])
     facet, values = quantity.facet(varying[0]), listed[varying[0]]
     texts = [value_text(facet, value) for value in values]
-    if not _place_form(facet, values.iloc[0]).endswith('{}'):
-      end = 'other'  # a noun follows: 'after 1, 2, 3 and 6 other queries'
+    if not _value_template(facet, values.iloc[0]).endswith('{}'):
+      noun = 'other'  # a plural follows: 'after 1, 2, 3 and 6 other queries'
   else:
-    first, *later = [place_of(quantity, row, facets) for _, row in listed.iterrows()]
+    first, *later = [condition_of(quantity, row, facets) for _, row in listed.iterrows()]
+    # 'at frequency (3, 1) and (4, 0)': the words are not repeated
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]
   if len(rows) > len(listed):
-    texts.append(f'{len(rows) - len(listed)} {end}')
+    texts.append(f'{len(rows) - len(listed)} {noun}')
   *before, last = texts
-  return form.replace('{}', f'{", ".join(before)} and {last}' if before else last)
+  return template.replace('{}', f'{", ".join(before)} and {last}' if before else last)
 
 
-def _plural_form(quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str) -> str:
-  """Returns the phrase for several values of a facet, such as 'at severities {} under fog'.
+def _plural_template(
+  quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str
+) -> str:
+  """Returns the phrase that names several values of a facet, such as 'at severities {} under fog'.
 
-  '{}' is the place of the values of `varying`, which is one of `facets`. The values of the other
-  facets are from `row`.
+  '{}' stands for the values of `varying`, which is one of `facets`. The phrase has the values of
+  the other facets in `row`.
   """
   phrases = []
   for name in facets:
     facet = quantity.facet(name)
     if name == varying:  # 'at severity {}' → 'at severities {}'
-      form = _place_form(facet, row[name])
-      phrases.append(form.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
+      template = _value_template(facet, row[name])
+      phrases.append(template.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
     else:
       phrases.append(value_words(facet, row[name]))
   return _phrase(phrases)
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the preposition before values of `facets`: 'under', 'at' or 'in'.
+  """Returns the preposition before a number of conditions: 'under' in 'under 12 of 19 corruptions'.
 
-  It is 'in' for several facets, except for Fourier frequencies, which have 'at'.
+  It is 'in' for conditions of several facets, except for Fourier frequencies, which have 'at'.
+  `rows` have a value of each facet.
   """
   if {*facets} == {*FREQUENCIES}:
     return 'at'
   if len(facets) > 1:
     return 'in'
   [name] = facets
-  form = _place_form(quantity.facet(name), rows.iloc[0][name])  # such as 'under {}'
-  return form.partition(' ')[0]
+  return _value_template(quantity.facet(name), rows.iloc[0][name]).partition(' ')[0]
 
 
 def plural(quantity: Quantity, facets: Sequence[str]) -> str:

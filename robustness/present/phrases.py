@@ -28,9 +28,9 @@ def plural(count: int, noun: str) -> str:
 def data_words(data: Facts) -> str:
   """Returns the images of a run in words: '100 images of digits, split test'.
 
-  Different numbers of the same images in a battery's tasks are joined: '100 (clean) and 20 (attack)
-  images of digits'. Of scenes, the pairs that they are composed of are counted: '20 pairs of an
-  object and a background, composed to scenes of 512 × 512 pixels'.
+  If the tasks of a battery use different numbers of the same images, these are joined: '100 (clean)
+  and 20 (attack) images of digits'. For scenes, the pairs of objects and backgrounds are counted:
+  '20 pairs of an object and a background, composed to scenes of 512 × 512 pixels'.
   """
   if 'num_examples' not in data:  # of a battery
     return _battery_data_words(data)
@@ -48,13 +48,13 @@ def data_words(data: Facts) -> str:
 def _battery_data_words(data: Facts) -> str:
   """Returns the images of a battery, such as '100 (clean) and 20 (attack) images of digits'.
 
-  `data` is {task: facts about its images}. At most `_MAX_DATA` kinds of images are named.
+  `data` is {task: facts about its images}. At most `_MAX_DATA` data sets are named.
   """
   # {images: {count: tasks}}, such as {'images of digits': {'100': ['clean'], '20': ['attack']}}
   tasks_by_images: dict[str, dict[str, list[str]]] = {}
   for task, data_of_task in data.items():
     if isinstance(data_of_task, Mapping):
-      count, _, images = data_words(data_of_task).partition(' ')
+      count, _, images = data_words(data_of_task).partition(' ')  # '100', 'images of digits'
       tasks_by_images.setdefault(images, {}).setdefault(count, []).append(task)
   parts = []
   for images, tasks_by_count in tasks_by_images.items():
@@ -147,9 +147,9 @@ def _training(classifier: Facts) -> str:
 
 
 def _part_words(part: Facts) -> str:
-  """Returns the name of an augmentation, attack or objective, and its numbers that are not zero.
+  """Returns a part of a training with its settings that are numbers other than 0.
 
-  An example is 'gaussian (sigma 0.4)'.
+  An example is 'gaussian (sigma 0.4)' for {'name': 'gaussian', 'sigma': 0.4, 'clip': True}.
   """
   numbers = [
     f'{words(key)} {value:g}'

@@ -16,8 +16,8 @@ from robustness.estimates.facets import EPSILON
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import select
 from robustness.present import charts, maps, style
-from robustness.present.choice import Choice
 from robustness.present.notation import FREQUENCIES, Notation, value_text
+from robustness.present.selection import Selection
 from robustness.results import Results, labels_of
 
 MAX_CLASSIFIERS = 3
@@ -33,20 +33,19 @@ _DISTANCE = 0.2
 
 
 class _Column(NamedTuple):
-  """A column of the profile: the same kind of plot for each classifier.
+  """A column of plots in the profile, the same kind of plot for each classifier.
 
   Attributes:
     caption: what the plots show.
     quantity: the quantity of all rows.
     rows: rows of the table of results, of all classifiers.
-    draw: draws the rows of one classifier. Its arguments are the axes, the rows, the quantity, and
-      the smallest and largest value of all classifiers.
+    draw: draws the rows of one classifier; called with the axes, the rows and the quantity.
   """
 
   caption: str
   quantity: Quantity
   rows: pd.DataFrame
-  draw: Callable[[Axes, pd.DataFrame, Quantity, tuple[float, float]], None]
+  draw: Callable[[Axes, pd.DataFrame, Quantity], None]
 
 
 @style.in_style
@@ -72,15 +71,14 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   size = style.PAGE_WIDTH * max(len(columns), 2) / 3, _HEIGHT * len(labels) + 0.2
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(len(labels), len(columns), squeeze=False)
-  for panels, column in zip(grid.T, columns, strict=True):
-    limits = maps.limits_of([maps.Panel('', column.rows, Notation(column.quantity))])
-    for axes, label in zip(panels, labels, strict=True):
+  for axes_of_column, column in zip(grid.T, columns, strict=True):
+    for axes, label in zip(axes_of_column, labels, strict=True):
       rows = column.rows[column.rows.classifier == label]
       if rows.empty:  # a task may leave out a classifier
         axes.set_axis_off()
         continue
       axes.tick_params(labelsize=_TICK_SIZE)
-      column.draw(axes, rows, column.quantity, limits)
+      column.draw(axes, rows, column.quantity)
       if len(labels) > 1:
         axes.set_title(style.wrapped(label, _LETTERS), fontsize=7)
   captions = '; '.join(
@@ -91,33 +89,38 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:
-  """Returns the column of heatmaps over the facets `y` and `x`; None if no task measured them.
+  """Returns the column of heatmaps over the facets `y` and `x`, the same quantity for each
+  classifier.
 
-  It shows the first share with at least two values by exactly these facets, among the quantities
-  that tasks draw. `words` names the facets in the caption.
+  The quantity is the first share (error or accuracy) that a task has drawn in figures and estimated
+  by these two facets, with at least two values. The result is None if there is no such quantity.
+  `words` names the facets in the caption.
   """
   any_value: dict[str, Any] = {y: ..., x: ...}  # `...` selects all values
   for results in tasks.values():
     for quantity in results.drawn:
       rows = select(results.table, quantity.name, '', **any_value).dropna(subset=['value'])
       if len(rows) > 1 and quantity.kind == SHARE:
-        draw = functools.partial(_draw_map, y, x)
+        limits = maps.limits_of([maps.Panel('', rows, Notation(quantity))])
+        draw = functools.partial(_draw_map, y, x, limits)
         return _Column(f'{quantity.words} by {words}', quantity, rows, draw)
   return None
 
 
 def _draw_map(
-  y: str, x: str, axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+  y: str, x: str, limits: tuple[float, float], axes: Axes, rows: pd.DataFrame, quantity: Quantity
 ) -> None:
   """Draws a classifier's values as coloured cells over the facets `y` (down) and `x` (across).
 
   A facet `y` with names, such as the corruption, has a line for each name. `limits` are the ends of
-  the colour scale.
+  the colour scale, which all classifiers share.
   """
-  # Names are drawn at 0, 1, …; a Fourier heatmap has numbers on both axes.
-  names = [] if (y, x) == FREQUENCIES else list(dict.fromkeys(rows[y]))
-  numbered = rows.assign(**{y: rows[y].map(names.index)}) if names else rows
-  table = maps.cells_of(numbered, y, x)
+  if (y, x) == FREQUENCIES:
+    names, positions = [], rows[y]
+  else:  # names are at 0, 1, … of the axis
+    names = list(dict.fromkeys(rows[y]))
+    positions = rows[y].map(names.index)
+  table = maps.cells_of(rows.assign(**{y: positions}), y, x)
   image = maps.cell_image(axes, table, Notation(quantity), limits)
   if names:
     texts = [style.wrapped(value_text(quantity.facet(y), name), _LETTERS) for name in names]
@@ -134,37 +137,35 @@ def _draw_map(
 
 
 def _attack_column(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of accuracies by the radius ε of an attack; None if no task measured them.
+  """Returns the column of curves of accuracy by the radius ε of an attack; None if no task measured
+  them.
 
-  Radius 0 is the accuracy without an attack.
+  At radius 0 is the accuracy without an attack.
   """
   for results in tasks.values():
     attacked = select(results.table, 'attack_error', '', epsilon=...)  # `...`: at every ε
     if len(attacked):
       clean = select(results.table, 'clean_error', '').assign(epsilon=0.0)
       quantity = next(q for q in results.quantities if q.name == 'attack_error')
-      errors = Choice(quantity, pd.concat([clean, attacked]).dropna(subset=['value']))
+      errors = Selection(quantity, pd.concat([clean, attacked]).dropna(subset=['value']))
       accuracies = errors.as_accuracy
       caption = f'{accuracies.quantity.words} by ε'
       return _Column(caption, accuracies.quantity, accuracies.rows, _draw_curve)
   return None
 
 
-def _draw_curve(
-  axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
-) -> None:
+def _draw_curve(axes: Axes, rows: pd.DataFrame, quantity: Quantity) -> None:
   """Draws a classifier's accuracy, with intervals, over the radius ε of the attack.
 
-  `rows` are the estimates of the classifier, one for each ε. `limits` are not used.
+  `rows` are the estimates of the classifier, one for each ε.
   """
-  del limits  # which other columns of the figure need; here the axis spans 0 to 100 %
   rows, scale = rows.sort_values('epsilon'), quantity.scale
   errors = [scale * (rows.value - rows.low), scale * (rows.high - rows.value)]
   axes.errorbar(
     rows.epsilon, scale * rows.value, errors, fmt='o-', color=style.colour(0), markersize=3
   )
   radii = rows.epsilon.tolist()  # ascending
-  numbered = [radii[-1]]  # the radii with a number: the largest, and others where there is room
+  numbered = [radii[-1]]  # from the largest radius down, those at a distance from the one before
   for radius in reversed(radii):
     if numbered[-1] - radius >= _DISTANCE * radii[-1]:
       numbered.append(radius)

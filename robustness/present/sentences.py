@@ -1,8 +1,8 @@
 """Sentences about results: overall values with differences, significant differences, extremes.
 
-A sentence is made from one `Choice` (`robustness.present.choice`). The intervals of its differences
-hold for all classifiers in the sentence together; intervals of an extreme hold for all values
-that it was selected from.
+A sentence is made from one `Selection` (`robustness.present.selection`). The intervals of its
+differences hold for all classifiers in the sentence together; intervals of an extreme hold for all
+values that it was selected from.
 """
 
 import re
@@ -16,22 +16,22 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import widen_for_family
 from robustness.estimates.systematic import DEGENERATE, SAYS_LITTLE, UNDEFINED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.choice import Choice, choices
 from robustness.present.notation import (
   MAX_NAMED,
   Notation,
+  conditions_of,
   name_of,
-  places_of,
   preposition,
   sentence,
 )
+from robustness.present.selection import Selection, selections
 from robustness.results import Results
 
 MAX_CLAUSES_IN_LINE = 2
 """Most clauses in one line of a sentence; with more clauses, each has a line."""
 MANY = 100
 """With at least this many conditions, their share in percent is stated and not their number."""
-_ANSWERS = re.compile(r'top-1 (error|accuracy)\b *')
+_TOP1 = re.compile(r'top-1 (error|accuracy)\b *')
 _VERBS = {
   'error': ('errs less', 'errs more'),
   'accuracy': ('is right less often', 'is right more often'),
@@ -62,55 +62,59 @@ class Finding(NamedTuple):
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns the findings, sentences about results, on the headline quantities.
+  """Returns the findings, sentences on the headline quantities, or on all if none is a headline.
 
-  If no quantity is a headline, they are about all quantities. Findings on estimates that say little
-  according to their notes come last.
+  Findings on estimates that say little according to their notes come last.
   """
-  selected, findings = choices(results), list[Finding]()
-  overall = [choice for choice in selected if choice.extremes is None]
-  by_condition = [choice for choice in selected if choice.extremes is not None]
-  for quantity in dict.fromkeys(choice.quantity for choice in overall):
-    findings += _overall([choice for choice in overall if choice.quantity == quantity], quantity)
-  for choice in by_condition:
-    has_differences = bool((choice.rows.versus != '').any())
-    head, clauses = _differences(choice) if has_differences else _extremes(choice)
-    if clauses:
-      text = _join_clauses(head, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
-      text = f'{text} Intervals are {choice.coverage}.'
-      findings.append(Finding(text, choice.rows, choice.facets))
+  selected, findings = selections(results), list[Finding]()
+  overall: dict[Quantity, list[Selection]] = {}  # the overall values of each quantity
+  for selection in selected:
+    if selection.extremes is None:
+      overall.setdefault(selection.quantity, []).append(selection)
+  for quantity, selections_of_quantity in overall.items():
+    findings += _overall(selections_of_quantity, quantity)
+  for selection in selected:
+    if selection.extremes is not None:
+      has_differences = bool((selection.rows.versus != '').any())
+      begin, clauses = _differences(selection) if has_differences else _extremes(selection)
+      if clauses:
+        text = _join_clauses(begin, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
+        text = f'{text} Intervals are {selection.interval_scope}.'
+        findings.append(Finding(text, selection.rows, selection.facets))
   return sorted(findings, key=lambda finding: finding.rows['note'].str.contains(SAYS_LITTLE).all())
 
 
-def _overall(choices: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
-  """Yields findings about `choices`, the overall values of a quantity.
+def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Finding]:
+  """Yields the findings about the overall values of a quantity.
 
-  With several classifiers there is a finding per overall value, which compares them; for a single
-  classifier there is one finding with all values.
+  With several classifiers there is a finding for each selection, which compares them; for a single
+  classifier there is one finding with the values of all selections.
   """
-  estimates = [choice.rows[choice.rows['low'].notna()] for choice in choices]
+  estimates = [selection.rows[selection.rows['low'].notna()] for selection in selections]
   labels = pd.concat(estimates).classifier.unique()
-  if len(choices) > 1 and len(labels) == 1:
+  if len(selections) > 1 and len(labels) == 1:
     clauses = [
-      f'{_estimate(quantity, row)} {choice.place}'
-      for choice, rows in zip(choices, estimates, strict=True)
+      f'{_estimate(quantity, row)} {selection.condition}'
+      for selection, rows in zip(selections, estimates, strict=True)
       for row in _rows(rows)
     ]
     text = _join_clauses(f'{quantity.words}, {labels[0]}:', clauses)
-    yield Finding(text, pd.concat(estimates), choices[0].facets)
+    yield Finding(text, pd.concat(estimates), selections[0].facets)
     return
-  for choice, rows in zip(choices, estimates, strict=True):
+  for selection, rows in zip(selections, estimates, strict=True):
+    if not (rows.high > rows.low).any():  # such as 100 % for the baseline of a ratio
+      continue
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
-    # Differences with intervals that hold for all differences together; None if there is none.
-    joint = [widen_for_family(row, len(differences), quantity) for row in _rows(differences)]
-    widened = {row.classifier: row for row in joint if row is not None}
-    clauses = list(_overall_clauses(values, widened, quantity))
-    if (rows.high > rows.low).any():
-      text = _join_clauses(f'{choice.words}:', clauses)
-      if len(widened) > 1:
-        text = f'{text} Differences are simultaneous over {len(widened)} networks.'
-      stated = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
-      yield Finding(text, stated, choice.facets)
+    widened = {}  # {classifier: its difference, with an interval that holds for all together}
+    for row in _rows(differences):
+      joint = widen_for_family(row, len(differences), quantity)
+      if joint is not None:
+        widened[row.classifier] = joint
+    text = _join_clauses(f'{selection.words}:', list(_overall_clauses(values, widened, quantity)))
+    if len(widened) > 1:
+      text = f'{text} Differences are simultaneous over {len(widened)} networks.'
+    stated = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
+    yield Finding(text, stated, selection.facets)
 
 
 def _overall_clauses(
@@ -141,58 +145,60 @@ def _overall_clauses(
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
-      is_higher = bool(row.value > 0)
-      if_lower, if_higher = _comparatives(quantity)
-      comparative = if_higher if is_higher else if_lower
-      # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
-      size = _estimate(quantity, row if is_higher else _swap_classifiers(row)).replace('+', '')
+      lower, higher = _comparatives(quantity)
+      comparative, size = higher, _estimate(quantity, row).replace('+', '')
+      if row.value <= 0:  # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
+        comparative, size = lower, _estimate(quantity, _swap_classifiers(row)).replace('+', '')
       link = ',' if label in values else ' is'
       yield f'{clause}{link} {comparative} than {row.versus} by {size}'
 
 
-def _differences(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the beginning of a sentence and a clause for each classifier about its differences.
+def _differences(selection: Selection) -> tuple[str, list[str]]:
+  """Returns a sentence about paired differences as its beginning and a clause per classifier.
 
   A clause names the conditions in which the classifier differs significantly from the first one,
-  and its largest difference, which may be in another condition and not significant.
+  and its largest difference, which may be in another condition and not significant: 'net errs more
+  than base under fog; the largest difference, +9 points (5 to 13), is under fog'.
   """
-  quantity, clauses = choice.quantity, []
-  at = preposition(quantity, choice.rows, choice.varying)
-  for (label, versus), rows in choice.rows.groupby(['classifier', 'versus'], sort=False):
-    largest = _extreme_of(choice, rows)
-    if largest is None:
+  quantity, clauses = selection.quantity, []
+  at = preposition(quantity, selection.rows, selection.varying)
+  for (label, versus), rows in selection.rows.groupby(['classifier', 'versus'], sort=False):
+    extremes = _extremes_of_rows(selection, rows)
+    largest = extremes.iloc[0]
+    if pd.isna(largest.low):
       continue
     if quantity.biased and (rows.method == OVER_SEEDS).any():
       clause = f'seeds alone do not test whether {label} differs from {versus}'
     elif rows.marked.any():
-      clause = f'{label} {_significant_differences(choice, rows, versus, at)}'
+      clause = f'{label} {_significant_differences(selection, rows, versus, at)}'
     else:
       clause = f'{label} is not shown to differ from {versus} {at} any'
-    estimate, place = _estimate(quantity, largest), _shortened(choice.place_words(largest))
-    if rows.marked.any() and not _extremes_of(choice, rows).marked.any():
+    estimate = _estimate(quantity, largest)
+    condition = _without_frequency(selection.extreme_condition(largest))
+    if rows.marked.any() and not extremes.marked.any():
       estimate = f'{estimate}, not significant'
-    clauses.append(f'{clause}; the largest difference, {estimate}, is {place}')
-  answers = _ANSWERS.match(quantity.words)
-  if answers:  # the verbs say what is measured, so that 'top-1 error' is left out
-    rest_of_words = quantity.words[answers.end() :]
-    return f'{f"of {choice.conditions_text} {rest_of_words}".rstrip()},', clauses
-  return f'{quantity.words}: of {choice.conditions_text},', clauses
+    clauses.append(f'{clause}; the largest difference, {estimate}, is {condition}')
+  top1 = _TOP1.match(quantity.words)
+  if top1:  # `_VERBS` say in the clauses that errors or right answers are counted
+    condition_of_quantity = quantity.words[top1.end() :]  # 'after training' of '… after training'
+    return f'{f"of {selection.number_of_conditions} {condition_of_quantity}".rstrip()},', clauses
+  return f'{quantity.words}: of {selection.number_of_conditions},', clauses
 
 
-def _significant_differences(choice: Choice, rows: pd.DataFrame, versus: str, at: str) -> str:
+def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: str, at: str) -> str:
   """Returns where a classifier differs significantly from another one, the better conditions first.
 
   An example is 'errs less than base under fog and more under snow'.
 
   Args:
-    choice: the choice that the rows are from.
+    selection: the selection that the rows are from.
     rows: the differences of the classifier; at least one is marked as significant.
     versus: label of the other classifier.
     at: the preposition before a number of conditions, 'under' in 'under 12 %'.
   """
-  quantity, is_higher = choice.quantity, rows['value'] > 0
-  answers = _ANSWERS.match(quantity.words)  # of 'top-1 error …' or 'top-1 accuracy …'
-  verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
+  quantity, is_higher = selection.quantity, rows['value'] > 0
+  top1 = _TOP1.match(quantity.words)
+  verbs = _VERBS[top1[1]] if top1 else [f'is {word}' for word in _comparatives(quantity)]
   directions = list(zip(verbs, (~is_higher, is_higher), strict=True))  # lower, then higher
   if quantity.better == 'higher':
     directions.reverse()
@@ -202,57 +208,59 @@ def _significant_differences(choice: Choice, rows: pd.DataFrame, versus: str, at
     if len(differing):
       # The second verb is shortened: 'more' of 'errs more'.
       verb = re.sub('^(errs|is right|is) ', '', verb) if parts else f'{verb} than {versus}'
-      parts.append(f'{verb} {_conditions_in_words(choice, differing, len(rows), at)}')
+      parts.append(f'{verb} {_conditions_in_words(selection, differing, len(rows), at)}')
   return ' and '.join(parts)
 
 
-def _extremes(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the beginning of a sentence and a clause for each classifier about its worst value.
+def _extremes(selection: Selection) -> tuple[str, list[str]]:
+  """Returns a sentence about highest or lowest values as its beginning and a clause per classifier.
 
-  A clause has the highest or lowest value and its conditions. A classifier with equal values in all
-  conditions has no clause.
+  A clause has the value and its conditions: 'net 71 % (65 to 77) under fog'. A classifier with
+  equal values in all conditions has no clause.
   """
-  quantity, clauses = choice.quantity, []
-  for _, rows in choice.rows.groupby('classifier', sort=False):
-    extreme = _extreme_of(choice, rows)
-    place = '' if extreme is None else _shortened(choice.place_words(extreme))
-    if extreme is None or place == 'everywhere':
+  quantity, clauses = selection.quantity, []
+  for _, rows in selection.rows.groupby('classifier', sort=False):
+    extreme = _extremes_of_rows(selection, rows).iloc[0]
+    condition = _without_frequency(selection.extreme_condition(extreme))
+    if pd.isna(extreme.low) or condition == 'everywhere':
       continue
-    clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'
-    if choice.reference is not None and choice.reference.extremes is not None:
-      reference = choice.reference.extremes.loc[extreme.name]  # the row with the same index
-      estimate = _estimate(choice.reference.quantity, reference)
-      clause = f'{clause}, where the {choice.reference.quantity.words} is {estimate}'
+    clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {condition}'
+    if selection.reference is not None and selection.reference.extremes is not None:
+      # The reference in the condition of the extreme has the same index.
+      reference_row = selection.reference.extremes.loc[extreme.name]
+      estimate = _estimate(selection.reference.quantity, reference_row)
+      clause = f'{clause}, where the {selection.reference.quantity.words} is {estimate}'
     clauses.append(clause)
-  return f'{choice.words}:', clauses
+  return f'{selection.words}:', clauses
 
 
-def _conditions_in_words(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
-  """Returns the conditions of `rows` in words, or their number if there are many.
+def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, at: str) -> str:
+  """Returns in which conditions `rows` are: 'under fog and snow', 'under all', 'under 12' of them,
+  or 'under 12 %' if there are at least `MANY` in all.
 
   Args:
-    choice: the choice that the rows are from.
+    selection: the selection that the rows are from.
     rows: the significant differences of a classifier in one direction.
-    total: the number of all its differences.
-    at: the preposition before a number of conditions, 'under' in 'under 12 %'.
+    total: number of conditions in which the classifier has differences, significant or not.
+    at: the preposition before a number of conditions, such as 'under'.
   """
-  if total > 1 and len(rows) == total:
+  if len(rows) == total > 1:  # a single condition is named
     return f'{at} all'
-  if len(rows) <= MAX_NAMED + 1:
-    return _shortened(places_of(choice.quantity, rows, choice.facets))
-  share = 100 * len(rows) / total
-  can_be_rounded = 1 <= share < 99.5  # neither to 0 % nor to 100 %
-  return f'{at} {share:.0f} %' if total >= MANY and can_be_rounded else f'{at} {len(rows)}'
+  if len(rows) <= MAX_NAMED + 1:  # `conditions_of` names all of them
+    return _without_frequency(conditions_of(selection.quantity, rows, selection.facets))
+  percent = 100 * len(rows) / total
+  can_be_rounded = 1 <= percent < 99.5  # neither to 0 % nor to 100 %
+  return f'{at} {percent:.0f} %' if total >= MANY and can_be_rounded else f'{at} {len(rows)}'
 
 
-def _shortened(places: str) -> str:
-  """Returns conditions without the word 'frequency', which the sentence has at its beginning."""
-  return places.replace('at frequency ', 'at ')
+def _without_frequency(conditions: str) -> str:
+  """Returns 'at (3, 1)' for 'at frequency (3, 1)': the beginning of the sentence has the word."""
+  return conditions.replace('at frequency ', 'at ')
 
 
 def _comparatives(quantity: Quantity) -> tuple[str, str]:
-  """Returns the words for a lower and for a higher value: 'better', 'worse', 'lower' or
-  'higher'.
+  """Returns the words for a lower and for a higher value, such as ('better', 'worse') for an error;
+  ('lower', 'higher') if neither is better.
   """
   better = {'lower': ('better', 'worse'), 'higher': ('worse', 'better')}
   return better.get(quantity.better, ('lower', 'higher'))
@@ -263,19 +271,10 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
   return [row for _, row in table.iterrows()]
 
 
-def _extremes_of(choice: Choice, rows: pd.DataFrame) -> pd.DataFrame:
-  """Returns the rows with a classifier's extreme, several for a tie.
-
-  `rows` are the rows of the classifier in `choice`, a choice of extremes.
-  """
-  assert choice.extremes is not None
-  return choice.extremes[choice.extremes.index.isin(rows.index)]
-
-
-def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
-  """Returns the first of `_extremes_of`; None if it has no interval."""
-  row = _extremes_of(choice, rows).iloc[0]
-  return None if pd.isna(row.low) else row
+def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:
+  """Returns the extreme among a classifier's `rows` of a selection; several for a tie."""
+  assert selection.extremes is not None
+  return selection.extremes[selection.extremes.index.isin(rows.index)]
 
 
 def _swap_classifiers(row: pd.Series) -> pd.Series:
@@ -284,18 +283,20 @@ def _swap_classifiers(row: pd.Series) -> pd.Series:
 
 
 def _estimate(quantity: Quantity, row: pd.Series) -> str:
-  """Returns an estimate with its unit, followed by its note if the note limits what it means.
-
-  The baseline of a ratio is 100 % by definition and is called the baseline.
+  """Returns an estimate with unit and interval, and its note if that restricts what the estimate
+  means: 'undefined …', or that it is the ratio of a classifier to itself.
   """
   text = Notation(quantity, bool(row.versus)).full(row)
   if ITSELF in row.note:
     return f'{text}, {ITSELF}'
-  is_noted = any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE))
-  return f'{text}, {row.note.replace(";", ",")}' if is_noted else text
+  if any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE)):
+    note = row.note.replace(';', ',')  # semicolons separate the clauses of a sentence
+    return f'{text}, {note}'
+  return text
 
 
-def _join_clauses(head: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
-  """Returns 'HEAD clause; clause.'; more clauses than `limit` have a line each."""
-  between, begin = ('; ', ' ') if len(clauses) <= limit else (';\n', '\n')
-  return sentence(f'{head}{begin}{between.join(clauses)}')
+def _join_clauses(begin: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
+  """Returns 'BEGIN clause; clause.'; more clauses than `limit` have a line each."""
+  if len(clauses) <= limit:
+    return sentence(f'{begin} {"; ".join(clauses)}')
+  return sentence('\n'.join([begin, ';\n'.join(clauses)]))

@@ -3,6 +3,7 @@ facets.
 """
 
 import collections
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,8 +14,8 @@ from robustness.core.errors import InputError, nearest
 from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.table import facets_of, select
-from robustness.present.choice import CLASS, Choice, headlines, headlines_of_quantity
 from robustness.present.notation import MINUS, Notation, span, value_text
+from robustness.present.selection import Selection, headlines, headlines_of_quantity
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
 
@@ -49,7 +50,7 @@ class Entry(NamedTuple):
   counts: Sequence[int]
 
   def key(self, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns `labels[name]` for each of `names`, which identifies the entry's row or column."""
+    """Returns the labels called `names`, such as ('net', 'fog'), which identify a row or column."""
     return tuple(self.labels[name] for name in names)
 
 
@@ -61,18 +62,20 @@ def arrange(
   intervals: bool = False,
   short_columns: Sequence[str] = (),
 ) -> tuple[Table, frozenset[Cell]]:
-  """Returns a table of estimates, and the cells with the best classifier's value.
+  """Returns a table of estimates for a paper, and the cells with the best classifier's value.
 
-  The number of observations n follows the name of a quantity if quantities differ in it. Cells with
-  the same text as the best one count as best too. There is no best cell if the quantity
-  has no better direction or all cells have the same text.
+  The best classifier is searched for each quantity and condition. Cells with the same text as the
+  best one count as best too. There is no best cell if the quantity has no better direction or all
+  cells have the same text. The names of quantities have the number of observations n if quantities
+  differ in it.
 
   Args:
     tasks: {task: its results}; a single study has the key `SINGLE`.
     quantities: names of quantities; () selects the headlines.
-    rows, columns: what varies along each: 'classifier', 'quantity', 'task' or facets. With facets,
-      estimates by exactly these facets are shown; without, the headlines. By default rows are
-      classifiers and columns quantities.
+    rows: what varies along the rows: 'classifier', 'quantity', 'task' or facets. By default rows
+      are classifiers and columns quantities.
+    columns: what varies along the columns. If `rows` or `columns` name facets, estimates by exactly
+      these facets are shown, else values over all conditions, or highest or lowest values.
     intervals: whether intervals follow values.
     short_columns: columns with short titles in place of `quantities`: 'clean', names of tasks (for
       their first headline), or names of quantities.
@@ -83,8 +86,8 @@ def arrange(
   dimensions = [*rows, *columns]
   facets, by_task = _facets(dimensions), TASK in dimensions
   entries: list[Entry] = []
-  for head, choice in named_choices(tasks, quantities, dimensions, short_columns):
-    entries += _entries(head, choice, facets, intervals, by_task)
+  for name, selection in named_selections(tasks, quantities, dimensions, short_columns):
+    entries += _entries(name, selection, facets, intervals, by_task)
   if not entries:
     names = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
@@ -92,16 +95,15 @@ def arrange(
   entries = _with_counts(entries)
   titles = {entry.labels[QUANTITY] for entry in entries}
   num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
-  is_free = not dimensions and not short_columns  # the user chose no rows and columns
-  # With a column per classifier instead of per quantity, the table is no wider than a page.
+  # A column per quantity would make the table wider than a page, a column per classifier does not.
   is_narrower_by_classifier = num_classifiers <= MAX_COLUMNS < len(titles)
-  if is_free and is_narrower_by_classifier:
+  if is_narrower_by_classifier and not dimensions and not short_columns:
     rows, columns = [QUANTITY], [CLASSIFIER]
   else:
     if CLASSIFIER not in dimensions:
       rows = [*rows, CLASSIFIER]
-    is_named_in_corner = len(titles) == 1 and facets and columns  # the only quantity
-    if QUANTITY not in dimensions and not is_named_in_corner:
+    has_single_quantity = len(titles) == 1 and facets and columns  # the corner names it
+    if QUANTITY not in dimensions and not has_single_quantity:
       columns = [*columns, QUANTITY]
   return _fill_table(entries, rows, columns)
 
@@ -118,7 +120,7 @@ def _fill_table(
   """
   row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
   texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
-  # The entries that are compared for the best one: those that differ in the classifier only.
+  # The cells among which the best one is searched: entries that differ in the classifier only.
   compared: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
   for entry in entries:
     row = row_keys.index(entry.key(rows))
@@ -130,7 +132,7 @@ def _fill_table(
   if QUANTITY not in (*rows, *columns):
     corner[0] = f'{entries[0].labels[QUANTITY]}: {corner[0]}'
   table = Table((*corner, *map(', '.join, column_keys)), texts)
-  return table, frozenset(cell for rivals in compared.values() for cell in _best_cells(rivals))
+  return table, frozenset(itertools.chain(*map(_best_cells, compared.values())))
 
 
 def _facets(dimensions: Sequence[str]) -> list[str]:
@@ -138,28 +140,30 @@ def _facets(dimensions: Sequence[str]) -> list[str]:
   return [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
 
 
-def named_choices(
+def named_selections(
   tasks: Mapping[str, Results],
   quantities: Sequence[str] = (),
   dimensions: Sequence[str] = (),
   short_columns: Sequence[str] = (),
-) -> list[tuple[str, Choice]]:
-  """Returns (name, choice) for each set of estimates that a table shows.
+) -> list[tuple[str, Selection]]:
+  """Returns the estimates that a table shows, as (name of the quantity, selection of rows).
 
   Args:
     tasks: results by task.
-    quantities: names of quantities; () selects the headlines.
-    dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task' or facets.
-    short_columns: columns with short titles, which replace the other choices: 'clean', names of
-      tasks (for their first headline), or names of quantities.
+    quantities: names of quantities; () selects the headlines. Not used with `short_columns`.
+    dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task' or facets. The
+      names have no task if this is 'task'.
+    short_columns: columns with short titles: 'clean', names of tasks (for their first headline), or
+      names of quantities; () selects by `quantities` and `dimensions`.
   """
   if short_columns:
-    return [column for name in short_columns for column in _columns(tasks, name)]
+    return [column for name in short_columns for column in _short_column(tasks, name)]
   _check_names(tasks, quantities, dimensions)
-  facets = _facets(dimensions)
-  choices = [c for task in tasks for c in _choices(task, tasks[task], quantities, facets)]
-  choices.sort(key=lambda choice: CLASS in choice.facets)  # single classes come last
-  return [(choice.words if TASK in dimensions else choice.name, choice) for choice in choices]
+  selections = list[Selection]()
+  for task, results in tasks.items():
+    selections += _selections(task, results, quantities, _facets(dimensions))
+  selections.sort(key=lambda selection: selection.is_by_class)  # single classes come last
+  return [(s.words if TASK in dimensions else s.name, s) for s in selections]
 
 
 def _with_counts(entries: list[Entry]) -> list[Entry]:
@@ -170,12 +174,12 @@ def _with_counts(entries: list[Entry]) -> list[Entry]:
   counts = collections.defaultdict[str, list[int]](list)
   for entry in entries:
     counts[entry.labels[QUANTITY]] += entry.counts
-  texts = {head: span(numbers) for head, numbers in counts.items()}
-  if len({*texts.values()}) < 2:
+  spans = {name: span(numbers) or 'unknown' for name, numbers in counts.items()}
+  if len({*spans.values()}) < 2:
     return entries
-  heads = {head: f'{head}, n = {text or "unknown"}' for head, text in texts.items()}
+  names = {name: f'{name}, n = {text}' for name, text in spans.items()}
   return [
-    entry._replace(labels={**entry.labels, QUANTITY: heads[entry.labels[QUANTITY]]})
+    entry._replace(labels={**entry.labels, QUANTITY: names[entry.labels[QUANTITY]]})
     for entry in entries
   ]
 
@@ -188,8 +192,8 @@ def _check_names(
   A dimension is what varies along rows or columns of a table: 'classifier', 'quantity', 'task', or
   a facet such as 'corruption'.
   """
-  estimated = {quantity.name for results in tasks.values() for quantity in results.quantities}
-  estimated &= {name for results in tasks.values() for name in results.table['quantity']}
+  declared = {quantity.name for results in tasks.values() for quantity in results.quantities}
+  estimated = declared & {name for results in tasks.values() for name in results.table['quantity']}
   if estimated & {*CLEAN_ACCURACIES}:  # 'accuracy' stands for these too
     estimated.add(ACCURACY.name)
   valid = {name for results in tasks.values() for name in facets_of(results.table)}
@@ -206,42 +210,42 @@ def _check_names(
     raise InputError(f'rows and columns are of {", ".join(dimensions)}: name each once.')
 
 
-def _choices(
+def _selections(
   task: str, results: Results, quantities: Sequence[str], facets: Sequence[str]
-) -> list[Choice]:
-  """Returns the rows of a task that the table shows, a `Choice` per quantity and condition.
+) -> list[Selection]:
+  """Returns the estimates of one task that a table shows, a `Selection` of rows for each column.
 
   Args:
     task: name of the task.
     results: its results.
-    quantities: names of quantities; () selects the headlines. The name 'accuracy' selects the
-      accuracy on clean images. If that was not measured, it selects the quantity `accuracy`, but
-      only if this is a headline.
-    facets: facets of the rows; () selects overall values, or extremes if there are none. With
-      facets, 'accuracy' is a quantity like others.
+    quantities: names of quantities; () selects the headlines. Without `facets`, 'accuracy' is the
+      accuracy on clean images. It falls back to the quantity of this name, often a mean over views,
+      only if this is a headline of the study.
+    facets: the facets that estimates are by; () selects values over all conditions, or the highest
+      or lowest values of a quantity that has none.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]  # [] for the headlines
   if facets:
-    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # ... selects all values of a facet
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values of a facet
     headline_quantities = [quantity for quantity in results.quantities if quantity.headline]
     return [
-      Choice(quantity, select(results.table, quantity.name, '', **any_value), task=task)
+      Selection(quantity, select(results.table, quantity.name, '', **any_value), task=task)
       for quantity in selected or headline_quantities or results.quantities
     ]
   if not quantities:
     return headlines({task: results})
-  if ACCURACY.name in quantities:  # which stands for the accuracy on clean images
+  if ACCURACY.name in quantities:
     clean_accuracies = _measured_quantities(results, CLEAN_ACCURACIES)  # the preferred one first
     other_quantities = [quantity for quantity in selected if quantity.name != ACCURACY.name]
     if clean_accuracies:
       selected = [clean_accuracies[0], *other_quantities]
     elif ACCURACY.name in declared and not declared[ACCURACY.name].headline:
       selected = other_quantities
-  choices: list[Choice] = []
+  selections: list[Selection] = []
   for quantity in selected:
-    choices += headlines_of_quantity(results.table, quantity, results.quantities, task)
-  return choices
+    selections += headlines_of_quantity(results.table, quantity, results.quantities, task)
+  return selections
 
 
 def _measured_quantities(results: Results, names: Sequence[str]) -> list[Quantity]:
@@ -251,11 +255,13 @@ def _measured_quantities(results: Results, names: Sequence[str]) -> list[Quantit
   return [declared[name] for name in names if name in declared]
 
 
-def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Choice]]:
-  """Yields a short head and a choice for each column that a name in `--show` stands for.
+def _short_column(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Selection]]:
+  """Yields (short title, selection of rows) for a name in `--show`, several if it has several
+  values.
 
-  The name of a task stands for its first headline; 'clean' and 'accuracy' stand for the accuracy or
-  error on clean images; any other name is a quantity, from the first task that has it.
+  The name of a task stands for its first headline; 'clean' and 'accuracy' stand for the accuracy on
+  clean images, or if that was not measured the error; any other name is of a quantity, which is
+  taken from the first task that has it. Errors under an attack are shown as accuracies.
 
   Raises:
     InputError: `name` is neither a task, a measured quantity nor `clean`.
@@ -264,111 +270,108 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
   quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
   quantity = quantities.get(name.lower(), '')  # '' if the name is of no quantity
   if name in tasks and name != SINGLE:
-    choices = headlines({name: tasks[name]})
-    choices = [choice for choice in choices if choice.quantity == choices[0].quantity]
+    of_task = headlines({name: tasks[name]})
+    selections = [headline for headline in of_task if headline.quantity == of_task[0].quantity]
   else:
     is_clean = name.lower() in ('clean', ACCURACY.name)
-    choices = _first_measured(tasks, CLEAN if is_clean else (quantity,), is_clean)
-  if not choices:
+    selections = _first_measured(tasks, CLEAN if is_clean else (quantity,), is_clean)
+  if not selections:
     valid = {'clean', *filter(None, tasks), *quantities.values()} - {name}
     raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, valid)}.')
-  if choices[0].quantity.name == CLEAN_ERROR.name:
-    head = 'Clean error'
+  title = name.replace('_', ' ').capitalize()
+  if selections[0].quantity.name == CLEAN_ERROR.name:
+    title = 'Clean error'
   elif quantity != quantity.lower():  # an abbreviation with capitals, such as mCE
-    head = quantity
-  else:
-    head = name.replace('_', ' ').capitalize()
-  for choice in choices:
-    place = f' {choice.place}' if len(choices) > 1 else ''
-    if choice.attack_words:
-      yield choice.attack_words, choice.as_accuracy
+    title = quantity
+  for selection in selections:
+    if selection.attack_words:
+      yield selection.attack_words, selection.as_accuracy
     else:
-      yield f'{head}{place}', choice
+      yield f'{title} {selection.condition}' if len(selections) > 1 else title, selection
 
 
 def _first_measured(
-  tasks: Mapping[str, Results], names: Sequence[str], without_facets: bool
-) -> list[Choice]:
-  """Returns the headlines of one quantity from the first task that has any; [] if no task has any.
+  tasks: Mapping[str, Results], names: Sequence[str], over_all: bool
+) -> list[Selection]:
+  """Returns the values of one quantity in the first task that measured one; [] if no task did.
 
   Args:
     tasks: results by task.
-    names: names of quantities, the preferred one first; a task contributes the first one that has
-      headlines, with `without_facets` headlines over all conditions.
-    without_facets: whether only values over all conditions count, and not those in one condition,
-      such as one view.
+    names: names of quantities, the preferred one first.
+    over_all: whether only values over all conditions count, and not those in one condition, such as
+      one view.
   """
   for task, results in tasks.items():
     for quantity in _measured_quantities(results, names):
-      choices = headlines_of_quantity(results.table, quantity, results.quantities, task)
-      if without_facets:
-        choices = [choice for choice in choices if not choice.facets]
-      if choices:
-        return choices
+      selections = headlines_of_quantity(results.table, quantity, results.quantities, task)
+      if over_all:
+        selections = [selection for selection in selections if not selection.facets]
+      if selections:
+        return selections
   return []
 
 
-def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
-  """Returns notes on what a table shows, such as 'error, net: under fog; few images'.
+def notes_of(selections: Sequence[tuple[str, Selection]]) -> list[str]:
+  """Returns notes on the estimates in a table, such as 'error, net: under fog; few images'.
 
-  A note names the column and the classifier. It has the condition, such as 'under fog', if the
-  column shows the largest or smallest value over conditions, and the note of the estimate.
-  `choices` has the head of each column and the estimates that it shows.
+  A note names the quantity and the classifier. The condition, such as 'under fog', is stated for a
+  highest or lowest value over conditions; the note of the row follows, if it has one.
+
+  Args:
+    selections: (name of the quantity, its estimates), as `named_selections` returns them.
   """
   notes = []
-  for head, choice in choices:
-    for _, row in choice.summary_rows[choice.summary_rows.versus == ''].iterrows():
-      note = '; '.join(filter(None, (choice.place_words(row), row.note)))
+  for name, selection in selections:
+    for _, row in selection.reported_rows[selection.reported_rows.versus == ''].iterrows():
+      note = '; '.join(filter(None, (selection.extreme_condition(row), row.note)))
       if note:
-        notes.append(f'{head}, {row.classifier}: {note}')
+        notes.append(f'{name}, {row.classifier}: {note}')
   return list(dict.fromkeys(notes))
 
 
 def _entries(
-  words: str, choice: Choice, facets: Sequence[str], intervals: bool, by_task: bool
+  name: str, selection: Selection, facets: Sequence[str], intervals: bool, by_task: bool
 ) -> Iterator[Entry]:
-  """Yields an entry of the table for each classifier: its overall value, or its extreme one.
+  """Yields the cells of a table for one quantity: each classifier's value, in every condition.
 
-  Rows with differences between two classifiers are left out.
+  Differences between classifiers are left out. Of a quantity that is reported by its highest or
+  lowest values, each classifier has this value alone.
 
   Args:
-    words: the name of the quantity in the table. The unit follows, and an arrow that points to the
+    name: the name of the quantity in the table. The unit follows, and an arrow that points to the
       better direction.
-    choice: the rows of one quantity in the table of results, such as the mCE of all classifiers.
+    selection: the rows of one quantity in the table of results, such as the mCE of all classifiers.
     facets: facets that label the entries.
     intervals: whether intervals follow values.
     by_task: whether the task labels the entries.
   """
-  notation = Notation(choice.quantity)
+  notation = Notation(selection.quantity)
   unit = f' ({notation.unit})' if notation.unit else ''
-  coverage = f', {choice.coverage}' if intervals and choice.extremes is not None else ''
-  head = f'{words}{coverage}{unit}{ARROWS[choice.quantity.better]}'
-  rows = choice.summary_rows[choice.summary_rows.versus == '']
+  scope = f', {selection.interval_scope}' if intervals and selection.interval_scope else ''
+  full_name = f'{name}{scope}{unit}{ARROWS[selection.quantity.better]}'
+  rows = selection.reported_rows[selection.reported_rows.versus == '']
+  if rows.empty:  # the columns of the facets may be missing
+    return
   # Without intervals, all values have the same number of decimals.
   digits = notation.plain_digits(float(rows['value'].abs().max()))
-  # a task without any such estimate may lack the column of the facet
-  texts = {
-    name: _text_of_values(choice.quantity.facet(name), rows[name]) for name in facets if len(rows)
-  }
+  texts = {facet: _text_of_values(selection.quantity.facet(facet), rows[facet]) for facet in facets}
   for _, row in rows.iterrows():
+    text = notation.number(row.value, digits)
     if intervals:
-      text = f'{notation.bare(row)} {choice.place_words(row)}'.rstrip()
-    else:
-      text = notation.number(row.value, digits)
-    labels = {CLASSIFIER: row.classifier, QUANTITY: head}
-    for name in facets:
-      labels[name] = texts[name][row[name]]
+      text = f'{notation.bare(row)} {selection.extreme_condition(row)}'.rstrip()
+    labels = {CLASSIFIER: row.classifier, QUANTITY: full_name}
+    labels |= {facet: texts[facet][row[facet]] for facet in facets}
     if by_task:
-      labels[TASK] = choice.task.replace('_', ' ')
-    numbers = {name: row[name] for name in facets if not isinstance(row[name], str)}
+      labels[TASK] = selection.task.replace('_', ' ')
+    numbers = {facet: row[facet] for facet in facets if not isinstance(row[facet], str)}
     counts = [] if pd.isna(row.n) else [int(row.n)]
-    yield Entry(labels, choice.quantity, row.value, text, numbers, counts)
+    yield Entry(labels, selection.quantity, row.value, text, numbers, counts)
 
 
 def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:
-  """Returns {value of a facet: its text}.
+  """Returns {value of a facet: its text in a table}, a different text for each value.
 
-  Values that would have the same text are written as they are stored.
+  Values with the same short text, such as close radii ε, are written in full.
   """
   texts = {value: value_text(facet, value).replace(MINUS, '-') for value in values}
   counts = collections.Counter(texts.values())
@@ -376,33 +379,28 @@ def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:
 
 
 def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:
-  """Returns the distinct keys of entries, such as ('net', 'fog'), in the order of the table.
+  """Returns the labels of the rows, or columns, of a table in their order: [('net', 'fog'), …].
 
-  A key has the entry's label for each of `names`. Keys are sorted by the first label, then by the
-  next. Labels that are numbers ascend; others keep the order in which they first occur.
+  Each has a label for each of `names`, such as ('classifier', 'corruption'). They are sorted by the
+  first label, then by the next. Labels of numbers ascend; others keep the order of the entries.
   """
-  ranks = {}  # {name: {label: its position}}
+  ordered_labels = []  # for each of `names`
   for name in names:
     # {label: its number, or 0 for all labels that are no numbers}
     numbers = {entry.labels[name]: entry.numbers.get(name, 0) for entry in entries}
-    ordered = sorted(numbers, key=lambda label: numbers[label])
-    ranks[name] = {label: rank for rank, label in enumerate(ordered)}
-
-  def ranks_of(key: tuple[str, ...]) -> list[int]:
-    """Returns the ranks that a key is sorted by, one for each of `names`.
-
-    The key ('net', 'fog') of names ('classifier', 'corruption') has the position of 'net' among the
-    classifiers, then the position of 'fog' among the corruptions.
-    """
-    return [ranks[name][label] for name, label in zip(names, key, strict=True)]
-
-  return sorted({entry.key(names) for entry in entries}, key=ranks_of)
+    ordered_labels.append(sorted(numbers, key=numbers.__getitem__))
+  return sorted(
+    {entry.key(names) for entry in entries},
+    key=lambda key: [
+      labels.index(label) for labels, label in zip(ordered_labels, key, strict=True)
+    ],
+  )
 
 
 def _best_cells(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
-  """Returns the cells of the best classifiers: all with a value of the same text as the best.
+  """Returns the cells of the best classifiers: all that show the same value as the best one.
 
-  It is [] if the quantity has no better direction or all values have the same text.
+  The result is [] if the quantity has no better direction or all cells show the same value.
 
   Args:
     entries: (cell, entry) of one quantity and condition for each classifier.

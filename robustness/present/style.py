@@ -117,7 +117,9 @@ def in_style(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @functools.cache
 def _fonts() -> list[str]:
-  """Returns the names of the fonts that text is drawn in: a character has the first that has it."""
+  """Returns the names of the installed fonts that text is drawn in, in the order in which they are
+  searched for a character.
+  """
   installed = {pathlib.Path(path).name: path for path in font_manager.findSystemFonts()}
   fonts = [_FONT]
   for file, name in _FURTHER_FONTS.items():
@@ -139,7 +141,7 @@ _noted: set[str] = set()
 
 
 def _note_missing(figure: Figure) -> None:
-  """Logs the characters of a figure that no font has, each once; figures have boxes for them."""
+  """Logs the characters that no font has and a figure shows as boxes; each is logged only once."""
   texts = ''.join(text.get_text() for text in figure.findobj(Text))
   missing = {c for c in texts if not c.isascii() and not _is_drawn(c)} - _noted
   if missing:
@@ -189,17 +191,15 @@ def colour(index: int) -> str:
 
 
 def dashes(index: int) -> str:
-  """Returns the line style of curve number `index`.
-
-  Styles follow each other in turn. Each time all colours have been used one style is skipped, so
-  that two curves of the same colour differ in style.
-  """
-  return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+  """Returns the line style of curve number `index`; curves of the same colour differ in style."""
+  num_repetitions = index // len(COLOURS)  # of the colours; each shifts the styles by one
+  return DASHES[(index + num_repetitions) % len(DASHES)]
 
 
 def marker(index: int) -> str:
-  """Returns the marker of curve number `index`; curves with equal colours have other markers."""
-  return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+  """Returns the marker of curve number `index`; curves of the same colour differ in marker."""
+  num_repetitions = index // len(COLOURS)  # of the colours; each shifts the markers by one
+  return MARKERS[(index + num_repetitions) % len(MARKERS)]
 
 
 class PowersOfTen(LogFormatter):
@@ -272,7 +272,7 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
   """
   png = pathlib.Path(path)
   needs_pdf = pdf or png.with_suffix('.pdf').is_file()
-  _lay_out(figure, DPI)
+  _lay_out(figure)
   for kind in ('png', *VECTOR_FORMATS, *(['pdf'] if needs_pdf else [])):
     write_atomically(png.with_suffix(f'.{kind}'), _file(figure, kind))
 
@@ -283,7 +283,7 @@ def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
   The width is that at which a notebook shows the image.
   """
-  _lay_out(figure, DPI)
+  _lay_out(figure)
   return _file(figure, 'png'), {'width': round(PIXELS_PER_INCH * figure.get_figwidth())}
 
 
@@ -294,15 +294,15 @@ def _file(figure: Figure, kind: str) -> bytes:
   return buffer.getvalue()
 
 
-def _lay_out(figure: Figure, dpi: float) -> None:
-  """Computes the layout of a figure at `dpi` pixels per inch and fixes it.
+def _lay_out(figure: Figure) -> None:
+  """Computes the layout of a figure at `DPI` pixels per inch and fixes it.
 
   Files of all formats then have the same layout, and legends outside the axes stay in place.
   Characters that no font has are logged.
   """
   original = figure.dpi
   engine = figure.get_layout_engine()
-  figure.dpi = dpi
+  figure.dpi = DPI
   if engine is not None:
     engine.execute(figure)
   _note_missing(figure)
@@ -329,18 +329,23 @@ def wrapped(text: str, letters: int) -> str:
   return '\n'.join(line.rstrip() for line in lines)
 
 
-def tick_size(labels: Sequence[str], pitch: float) -> float:
+def longest_line(texts: Sequence[str]) -> int:
+  """Returns the number of letters in the longest line of all texts."""
+  return max(len(line) for text in texts for line in text.split('\n'))
+
+
+def tick_size(labels: Sequence[str], spacing: float) -> float:
   """Returns the font size in points at which labels one below another do not overlap, at most 7.
 
   Args:
     labels: the labels, of one or more lines each, in order.
-    pitch: inches from one label to the next.
+    spacing: inches from one label to the next.
   """
   numbers_of_lines = [label.count('\n') + 1 for label in labels]
   # Half of each of two neighbours fits between their centres. An inch has 72 points, and a line is
   # 1.2 font sizes high.
-  lines_per_pitch = max(map(sum, itertools.pairwise(numbers_of_lines)), default=2) / 2
-  return max(1.0, min(7.0, 60 * pitch / lines_per_pitch))
+  lines_per_spacing = max(map(sum, itertools.pairwise(numbers_of_lines)), default=2) / 2
+  return max(1.0, min(7.0, 60 * spacing / lines_per_spacing))
 
 
 def percent(fraction: float) -> str:

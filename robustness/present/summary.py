@@ -17,15 +17,15 @@ from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import OVER_SEEDS, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
-from robustness.present.choice import CLASS, Choice, worst_tasks
-from robustness.present.choice import headlines as headline_choices
-from robustness.present.notation import Notation, place_of
+from robustness.present.notation import Notation, condition_of
 from robustness.present.publish import Presentation, Presented
+from robustness.present.selection import CLASS, Selection, worst_tasks
+from robustness.present.selection import headlines as headline_selections
 from robustness.present.sentences import Finding, findings
 from robustness.results import FOURIER_TABLE, SEED, SINGLE, Results, labels_of
 
-Line = tuple[Choice, pd.Series]
-"""A headline, and the row of its mean over seeds."""
+HeadlineMean = tuple[Selection, pd.Series]
+"""A headline, and the row of a classifier's mean over seeds."""
 MAX_WORST_TASKS = 3
 """Most tasks that are reported for a classifier, worst first."""
 
@@ -33,15 +33,12 @@ MAX_WORST_TASKS = 3
 def present_run(
   summary: str, studies: Mapping[str, Presented], has_seeds: bool = False
 ) -> Presentation:
-  """Returns title, figures and findings of the report on a run, or on one of its seeds.
-
-  With the summary 'fourier_table' the report of a battery has the tables of Yin et al. (2019). With
-  '' it has the profile and the headlines of all tasks, and the title is '': the page then makes one
-  from the classifiers and the data.
+  """Returns title, papers, figures and findings of the report on a run, or on one of its seeds.
 
   Args:
-    summary: which report a battery has, one of `robustness.results.SUMMARIES`.
-    studies: {task: study}, whose papers are cited; {SINGLE: study} for a run of one study.
+    summary: what the report of a battery shows: 'fourier_table' the tables of Yin et al. (2019), ''
+      the profile and the headlines of all tasks, under a title of the classifiers and the data.
+    studies: {task: study}; {SINGLE: study} for a run of one study, which decides the report.
     has_seeds: whether the report is on several seeds, with means over them and their variation.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
@@ -54,11 +51,11 @@ def present_run(
     presentation = Presentation('', papers, _draw_battery, _find_in_tasks)
   if not has_seeds:
     return presentation
-  if SINGLE in studies:  # means over seeds have the default figures and findings, not the study's
-    presentation = Presentation(presentation.title, papers)
-  draw = functools.partial(_draw_seeds_and_means, presentation)
-  find = functools.partial(_find_in_means, presentation)
-  return dataclasses.replace(presentation, figures=draw, findings=find)
+  # The figures and findings of a study are of one run; its means over seeds get the default ones.
+  of_means = Presentation(presentation.title, papers) if SINGLE in studies else presentation
+  draw = functools.partial(_draw_seeds_and_means, of_means)
+  find = functools.partial(_find_in_means, of_means)
+  return dataclasses.replace(of_means, figures=draw, findings=find)
 
 
 # Functions of this module and not lambdas, because results are pickled with them.
@@ -73,7 +70,7 @@ def _draw_battery(results: Results) -> Mapping[str, charts.Picture]:
 
 
 def _find_in_tasks(results: Results) -> list[Finding]:
-  """Returns the `battery_findings` of a battery's tasks."""
+  """Returns the sentences on a battery: where each classifier errs most, and on each task."""
   return battery_findings(results.by_task)
 
 
@@ -83,15 +80,15 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
   Findings about single classes come last. The intervals of the first findings hold for the errors
   of all tasks together.
   """
-  choices, joint = headline_choices(tasks), []
+  selections, joint = headline_selections(tasks), []
   for label in labels_of(tasks):
-    worst = worst_tasks(choices, label)[:MAX_WORST_TASKS]
+    worst = worst_tasks(selections, label)[:MAX_WORST_TASKS]
     if worst:
-      clauses = [_error_clause(choice, row) for choice, row in worst]
+      clauses = [_error_clause(selection, row) for selection, row in worst]
       rows = [row for _, row in worst]
       # `family` is the number of estimates that an interval holds for together.
-      coverage = f'Intervals are simultaneous over {rows[0].family} errors of the tasks.'
-      text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {coverage}'
+      scope = f'Intervals are simultaneous over {rows[0].family} errors of the tasks.'
+      text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {scope}'
       joint.append(Finding(text, pd.DataFrame(rows)))
   single = [
     finding._replace(text=f'{task}: {finding.text}', task=task)
@@ -101,14 +98,14 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
   return joint + sorted(single, key=lambda finding: CLASS in finding.facets)
 
 
-def _error_clause(choice: Choice, row: pd.Series) -> str:
+def _error_clause(selection: Selection, row: pd.Series) -> str:
   """Returns an error with its name, 'fog: top-1 error, 31 %'; an accuracy is stated as an error."""
-  name = choice.name
-  if choice.quantity.better == 'higher':
+  name = selection.name
+  if selection.quantity.better == 'higher':
     # the words end the name; the task before them may be called 'accuracy' too
-    name = name.removesuffix(choice.words) + choice.words.replace('accuracy', 'error')
+    name = name.removesuffix(selection.words) + selection.words.replace('accuracy', 'error')
     row = pd.Series({**row, 'value': 1 - row.value, 'low': 1 - row.high, 'high': 1 - row.low})
-  return f'{name}, {Notation(choice.quantity).full(row)}'
+  return f'{name}, {Notation(selection.quantity).full(row)}'
 
 
 def _draw_seeds_and_means(
@@ -122,9 +119,9 @@ def _draw_seeds_and_means(
 
 
 def _find_in_means(presentation: Presentation, results: Results) -> list[Finding]:
-  """Returns the findings about means over the seeds, and on the share that varies most by seed.
+  """Returns the findings on means over the seeds, and one on the share that varies most by seed.
 
-  `presentation` finds them in the means like in the results of one run.
+  `presentation` makes the findings on the means as if they were the results of one run.
   """
   means = results.over_seeds
   return [*_without_intervals(means), *presentation.findings(means), *most_changed(results)]
@@ -132,57 +129,58 @@ def _find_in_means(presentation: Presentation, results: Results) -> list[Finding
 
 @style.in_style
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {'seeds': (figure, caption)}: the headlines of each seed, and their means.
+  """Returns {'seeds': (figure, caption)}: the headlines of each seed, and their means over seeds.
 
-  It is empty if there are no headlines.
+  The figure has a plot for each unit, with a line for each headline and classifier. The result is
+  {} if there are no headlines.
   """
-  # {unit: (headline, row of its mean over seeds) of each classifier}; a plot for each unit
-  lines_by_unit: dict[str, list[Line]] = {}
-  for choice in headline_choices(results.over_seeds.by_task):
-    rows = choice.summary_rows.dropna(subset=['value'])
+  means_by_unit: dict[str, list[HeadlineMean]] = {}
+  for selection in headline_selections(results.over_seeds.by_task):
+    rows = selection.reported_rows.dropna(subset=['value'])
     rows = rows[rows.versus == '']
-    unit = Notation(choice.quantity).unit
-    lines_by_unit.setdefault(unit, []).extend((choice, row) for _, row in rows.iterrows())
-  if not lines_by_unit:
+    unit = Notation(selection.quantity).unit
+    means_by_unit.setdefault(unit, []).extend((selection, row) for _, row in rows.iterrows())
+  if not means_by_unit:
     return {}
-  means, interval = results.over_seeds.table, ''
-  if means.low.notna().any():
-    confidence = f'{100 * means.confidence.dropna().iloc[0]:g} %'
+  table, interval = results.over_seeds.table, ''
+  if table.low.notna().any():
+    confidence = f'{100 * table.confidence.dropna().iloc[0]:g} %'
     interval = f' with a {confidence} interval (Student, over seeds)'
   caption = (
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{interval}. Intervals '
     'over images are in the report of each seed.'
   )
-  names = [_line_name(line) for lines in lines_by_unit.values() for line in lines]
+  names = [_line_name(mean) for means in means_by_unit.values() for mean in means]
   # Inches: 0.13 for each line of a name, and 0.5 for the axis of each plot.
   height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
-  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(lines_by_unit) + height)
+  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(means_by_unit) + height)
   figure = Figure(figsize=size, layout='constrained')
-  ratios = [len(lines) + 1 for lines in lines_by_unit.values()]
+  ratios = [len(means) + 1 for means in means_by_unit.values()]
   grid = figure.subplots(len(ratios), squeeze=False, height_ratios=ratios)
-  for axes, (unit, lines) in zip(grid.flat, lines_by_unit.items(), strict=True):
+  for axes, (unit, means) in zip(grid.flat, means_by_unit.items(), strict=True):
     # one legend for all plots
-    _draw_headlines(axes, results, lines, is_labelled=axes is grid[0, 0])
+    _draw_headlines(axes, results, means, is_labelled=axes is grid[0, 0])
     axes.set_xlabel(f'value ({unit})' if unit else 'value')
   style.legend_above(figure)
   return {'seeds': (figure, caption)}
 
 
-def _draw_headlines(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -> None:
-  """Draws a line of the figure for each headline: its mean with the interval, and each seed's
-  value.
+def _draw_headlines(
+  axes: Axes, results: Results, means: list[HeadlineMean], is_labelled: bool
+) -> None:
+  """Draws each mean over seeds with its interval, and in the same line the value of each seed.
 
   Args:
     axes: the plot.
     results: the results of all seeds.
-    lines: (headline, row of its mean) of each line, from top to bottom.
+    means: the means, from top to bottom.
     is_labelled: whether the legend explains the marks of this plot.
   """
-  for position, (choice, mean) in enumerate(lines):
-    scale = Notation(choice.quantity).scale
-    facets: dict[str, Any] = {name: mean[name] for name in choice.facets}
-    table = results.by_task[choice.task].table
-    seeds = select(table, choice.quantity.name, **facets, seed=...)  # `...`: the value of each seed
+  for position, (selection, mean) in enumerate(means):
+    scale = Notation(selection.quantity).scale
+    condition: dict[str, Any] = {name: mean[name] for name in selection.facets}
+    table = results.by_task[selection.task].table
+    seeds = select(table, selection.quantity.name, **condition, seed=...)  # `...`: all seeds
     seeds = seeds[seeds.classifier == mean.classifier]
     # Without an interval the error bar has no length.
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
@@ -199,20 +197,19 @@ def _draw_headlines(axes: Axes, results: Results, lines: list[Line], is_labelled
     label = 'a seed' if is_labelled and position == 0 else None
     dots = scale * seeds.value
     axes.plot(dots, [position] * len(dots), 'o', color='0.5', markersize=3, label=label)
-  axes.set_yticks(range(len(lines)), list(map(_line_name, lines)))
-  axes.set_ylim(len(lines) - 0.3, -0.7)
+  axes.set_yticks(range(len(means)), list(map(_line_name, means)))
+  axes.set_ylim(len(means) - 0.3, -0.7)  # downwards, with room above and below
 
 
-def _line_name(line: Line) -> str:
+def _line_name(mean: HeadlineMean) -> str:
   """Returns a headline and its classifier: 'top-1 error, natural'."""
-  choice, row = line
-  return style.wrapped(f'{choice.name}, {row.classifier}', 60)
+  selection, row = mean
+  return style.wrapped(f'{selection.name}, {row.classifier}', 60)
 
 
 def _without_intervals(means: Results) -> list[Finding]:
-  """Returns a finding that the means have no intervals, or [] if any of them has.
-
-  Means over fewer than `FEWEST_SEEDS` seeds have none.
+  """Returns a finding that means over fewer than `FEWEST_SEEDS` seeds have no intervals; [] if any
+  mean is over more seeds.
   """
   rows = means.table[means.table.method == OVER_SEEDS]
   if rows.empty or (rows.n >= FEWEST_SEEDS).any():
@@ -227,10 +224,10 @@ def _without_intervals(means: Results) -> list[Finding]:
 def most_changed(results: Results) -> list[Finding]:
   """Returns a finding about the share with the widest interval over seeds; [] if there is none.
 
-  Only shares that every seed has are considered.
+  Only shares with a value in every seed are considered.
   """
   num_seeds = results.table[SEED].nunique()
-  max_width, widest = -math.inf, list[Finding]()
+  max_width, finding = -math.inf, list[Finding]()  # of the tasks so far
   for task, means in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}
     rows = means.table[means.table['quantity'].isin(list(shares)) & means.table['low'].notna()]
@@ -241,12 +238,12 @@ def most_changed(results: Results) -> list[Finding]:
     max_width, row = widths.max(), rows.loc[widths.idxmax()]
     quantity = shares[row['quantity']]
     facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
-    words = ' '.join(filter(None, (quantity.words, place_of(quantity, row, facets))))
+    words = ' '.join(filter(None, (quantity.words, condition_of(quantity, row, facets))))
     minus = f' minus {row.versus}' if row.versus else ''
     subject = f'{task}, {row.classifier}' if task else row.classifier
     text = (
       f'Over {num_seeds} seeds, the share that another seed changes most is {subject}{minus}, '
       f'{words}: {Notation(quantity, difference=bool(row.versus)).full(row)}.'
     )
-    widest = [Finding(text, rows.loc[[row.name]], tuple(facets))]  # row.name is its index
-  return widest
+    finding = [Finding(text, rows.loc[[row.name]], tuple(facets))]  # row.name is its index
+  return finding

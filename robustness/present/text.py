@@ -19,57 +19,56 @@ def summary(results: Results) -> list[str]:
   `MAX_CLASS_LINES` lines.
   """
   tasks = results.over_seeds.by_task
-  rows, labels = headlines.cells(tasks), labels_of(tasks)
+  rows, labels = headlines.headline_texts(tasks), labels_of(tasks)
   if not rows:
     count = len(results.table)
     return [f'{count} estimates, too many to print: see the report.'] if count else []
-  rows, is_shortened = _without_many_classes(rows)
-  notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
-  baselines = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
+  printed_rows = _without_many_classes(rows)
+  notes = list(dict.fromkeys(note for row in printed_rows for note in row.notes.values()))
+  baselines = list(dict.fromkeys(base for row in printed_rows for _, base in row.values if base))
   # A line is [headline, classifier, value, differences from baselines]. Their texts in `row.values`
   # have the keys (classifier, '') and (classifier, baseline).
   heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
   table = []
-  for row in rows:
+  for row in printed_rows:
     name = row.name  # only in the line of the first classifier
     for label in sorted({label for label, _ in row.values}, key=labels.index):
       texts = [_value_with_note(row, (label, versus), notes) for versus in ('', *baselines)]
       table.append([name, label, *texts])
       name = ''
-  if len(labels) == 1:  # the label heads the column of values
+  if len(labels) == 1:  # without differences; the only label is the head of the values
     heads, table = ['', *labels], [[name, value] for name, _label, value in table]
   footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
-  if is_shortened:
+  if len(printed_rows) < len(rows):
     footnotes.append('further headlines of single classes are in the report')
   return [*lines(Table(heads, table)), *footnotes]
 
 
-def _without_many_classes(
-  rows: Sequence[headlines.HeadlineText],
-) -> tuple[list[headlines.HeadlineText], bool]:
-  """Returns (the headlines to print, whether any of `rows` were left out).
+def _without_many_classes(rows: Sequence[headlines.HeadlineText]) -> list[headlines.HeadlineText]:
+  """Returns the headlines without those about single classes that would need too many lines.
 
-  A headline has a line for each classifier. Headlines about single classes are printed as long as
-  they have at most `MAX_CLASS_LINES` lines in all.
+  A headline has a line for each classifier. The headlines about single classes that are returned
+  have at most `MAX_CLASS_LINES` lines in all.
   """
   printed_rows, num_class_lines = [], 0
   for row in rows:
-    if row.is_of_classes:
+    if row.is_by_class:
       num_class_lines += len({label for label, _ in row.values})
-    if not row.is_of_classes or num_class_lines <= MAX_CLASS_LINES:
+    if not row.is_by_class or num_class_lines <= MAX_CLASS_LINES:
       printed_rows.append(row)
-  return printed_rows, len(printed_rows) < len(rows)
+  return printed_rows
 
 
 def _value_with_note(
   row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]
 ) -> str:
-  """Returns a headline's value, followed by the number of its note in brackets.
+  """Returns a headline's value as text, followed by the number of its note in brackets.
 
   Args:
     row: the headline.
-    key: (classifier, versus) of the value.
-    notes: all notes, numbered by position.
+    key: (classifier, '') of a value, or (classifier, versus) of a difference; '' is returned if the
+      headline lacks it.
+    notes: all notes, which are numbered from 1.
   """
   note = row.notes.get(key)
   return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
@@ -93,7 +92,7 @@ def findings(sentences: Sequence[str]) -> list[str]:
 
 
 def lines(table: Table) -> list[str]:
-  """Returns the head and the rows of a table as lines of aligned text; fractions have four
+  """Returns the head and the rows of a table as lines of aligned text; floats have four
   decimals.
   """
   rows = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]

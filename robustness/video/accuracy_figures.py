@@ -9,7 +9,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import select
-from robustness.present import charts, forms
+from robustness.present import charts, forms, maps
 from robustness.present.notation import Notation
 from robustness.results import Results
 
@@ -76,7 +76,7 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   # `rows_of_points` draws each classifier in a colour; here each of the two quantities has one
   legend = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
   rows = rows.assign(classifier=rows['quantity'].map(legend), marked=False)
-  points = [(Notation(ACCURACY), rows)]
+  points = [maps.Panel('', rows, Notation(ACCURACY))]
   figure = forms.rows_of_points(list(drawn), points, list(legend.values()), 'class')
   overall = select(table, 'drop_pm_k', k=k).value.iloc[0]
   largest = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(drawn) else ''

@@ -389,7 +389,7 @@ def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   quantities = MCE, ERROR, ACCURACY
   settings = {PRINTED_FACETS: [clean]}
   results = Results('comparison', [], {}, settings, table=table, quantities=quantities)
-  names = [row.name for row in headlines.cells(program._keep_printed(results).by_task)]
+  names = [row.name for row in headlines.headline_texts(program._keep_printed(results).by_task)]
   clean_words = 'top-1 accuracy on clean images (%)'
   assert names == ['mean corruption error (%)', 'top-1 error (%)', clean_words]
 

@@ -82,7 +82,7 @@ def test_the_table_pairs_measured_with_published_values_and_no_sign_is_opposite(
   assert len(str(rows['high_pass'][0]).split(', ')) == 15
   changes = fourier_table.changes(results)
   assert len(changes) == 30
-  np.testing.assert_allclose(changes.value, changes.printed, atol=1e-6)
+  np.testing.assert_allclose(changes.value, changes.published, atol=1e-6)
   figures = fourier_table.draw({'errors': results})
   assert list(figures) == ['agreement'] and len(figures['agreement'][0].axes) == 2
 

@@ -13,7 +13,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.present import choice, headlines, text
+from robustness.present import headlines, selection, text
 from robustness.present.summary import battery_findings
 from robustness.results import Results
 
@@ -118,13 +118,13 @@ def test_a_value_over_all_comes_before_values_by_a_facet_or_by_class():
     (by_corruption, ['top-1 error under fog', 'top-1 error under snow']),
   ):
     results.table = assemble([results.table, by_class])
-    assert [headline.name for headline in choice.headlines({'': results})] == names
+    assert [headline.name for headline in selection.headlines({'': results})] == names
   battery = {'clean': dataclasses.replace(results, table=assemble([by_class])), 'noisy': single}
   tasks = [finding.task for finding in battery_findings(battery)]
   assert tasks[0] == 'noisy' and 'clean' in tasks, 'classes come after the next tasks'
-  assert [headline.task for headline in choice.headlines(battery)] == ['noisy', 'clean', 'clean']
+  assert [headline.task for headline in selection.headlines(battery)] == ['noisy', 'clean', 'clean']
   results.table = assemble([by_class])
-  words = [headline.words for headline in choice.headlines({'': results})]
+  words = [headline.words for headline in selection.headlines({'': results})]
   assert words == ['top-1 error in class ant', 'top-1 error in class bee']
 
 
@@ -156,7 +156,7 @@ def test_a_battery_lists_the_headlines_of_its_tasks_and_the_worst_tasks_of_a_cla
   gain = dataclasses.replace(ACCURACY, name='gain', low=-1)
   auroc = Quantity('auroc', 'area under the ROC curve', better='higher', headline=True)
   unlike = {quantity.name: made({quantity: {'plain': (0.0,)}}) for quantity in (gain, auroc)}
-  places = choice.worst_tasks(choice.headlines({**TASKS, **unlike}), 'plain')
+  places = selection.worst_tasks(selection.headlines({**TASKS, **unlike}), 'plain')
   assert [headline.task for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 2)
   assert places[0][1].low == pytest.approx(low) and places[0][1].family == 2
@@ -198,8 +198,8 @@ def test_the_terminal_lists_classifiers_as_the_config_does_and_heads_a_single_on
 
 
 def test_a_headline_that_two_parts_share_is_listed_once():
-  repeated = choice.headlines({**TASKS, 'again': TASKS['clean']})
-  names = [headline.name for headline in choice.headlines(TASKS)]
+  repeated = selection.headlines({**TASKS, 'again': TASKS['clean']})
+  names = [headline.name for headline in selection.headlines(TASKS)]
   assert [headline.name for headline in repeated] == names
 
 
@@ -212,11 +212,11 @@ def test_a_quantity_heads_a_report_by_the_facets_it_declares_in_their_order():
   wrong = Outcomes({'net': np.eye(4, dtype=bool)}, views)
   table = assemble([means(by, wrong), means(by, wrong, ('kind', 'view'))])
   results = Results('made', [{'label': 'net'}], {}, {}, table=table, quantities=(by,))
-  places = [headline.place for headline in choice.headlines({'': results})]
+  places = [headline.condition for headline in selection.headlines({'': results})]
   kinds = 'corrupted', 'clean'
   assert places == [f'in {kind} on {view} images' for kind in 'ba' for view in kinds]
   results.table = assemble([means(by, wrong)])
-  assert [headline.words for headline in choice.headlines({'': results})] == ['top-1 error']
+  assert [headline.words for headline in selection.headlines({'': results})] == ['top-1 error']
 
 
 def test_the_share_farthest_above_its_reference_is_chosen_and_the_reference_has_a_row():
@@ -241,7 +241,7 @@ def test_single_classes_come_after_values_by_any_other_facet():
     for name, values in facets.items()
   ]
   results = Results('made', [{'label': 'a'}], {}, {}, table=assemble(tables), quantities=quantities)
-  by = [candidate.facets[0] for candidate in choice.choices(results)]
+  by = [candidate.facets[0] for candidate in selection.selections(results)]
   assert by and by == sorted(by, key=lambda name: name == 'class')
 
 
@@ -259,11 +259,13 @@ def test_a_single_class_is_no_task_in_which_a_classifier_errs_most():
       ('z', over_all, ATTACK),
     )
   }
-  worst = choice.worst_tasks(choice.headlines(tasks), 'a')
+  worst = selection.worst_tasks(selection.headlines(tasks), 'a')
   assert all('class' not in headline.facets for headline, _ in worst)
   candidates = [
     head
     for name in tasks
-    for head in choice.headlines_of_quantity(tasks[name].table, tasks[name].quantities[0], (), name)
+    for head in selection.headlines_of_quantity(
+      tasks[name].table, tasks[name].quantities[0], (), name
+    )
   ]
-  assert [headline.task for headline, _ in choice.worst_tasks(candidates, 'a')] == ['y', 'z']
+  assert [headline.task for headline, _ in selection.worst_tasks(candidates, 'a')] == ['y', 'z']

@@ -12,9 +12,9 @@ from robustness.estimates.quantity import ERROR, Quantity
 from robustness.present.notation import (
   MINUS,
   Notation,
+  condition_words,
+  conditions_of,
   number,
-  place_words,
-  places_of,
   plural,
   value_words,
 )
@@ -78,8 +78,8 @@ def test_places_are_in_words():
   ]
   words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
   assert [value_words(ERROR.facet(name), value) for name, value in facets] == words
-  assert place_words(ERROR, ['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
-  assert place_words(ERROR, ['severity', 'k'], [3, 10]) == 'at severity 3 and k = 10'
+  assert condition_words(ERROR, ['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
+  assert condition_words(ERROR, ['severity', 'k'], [3, 10]) == 'at severity 3 and k = 10'
   sets = ('official', 'extra', 'c_bar_cifar', 'fourier_cifar')
   assert [value_words(ERROR.facet('corruption_set'), name) for name in sets] == [
     *('over the official corruptions', 'over the four extra corruptions'),
@@ -112,17 +112,18 @@ def test_a_value_of_a_facet_is_printed_without_needless_digits(name, value, text
 
 def test_a_frequency_is_one_place_with_its_mirror():
   facets = ['frequency_y', 'frequency_x']
-  places = [place_words(ERROR, facets, pair) for pair in ((-3, 1), (0, -2), (0, 0), (4, -4))]
+  places = [condition_words(ERROR, facets, pair) for pair in ((-3, 1), (0, -2), (0, 0), (4, -4))]
   expected = ['±(3, −1)', '±(0, 2)', '(0, 0)', '±(4, −4)']
   assert places == [f'at frequency {pair}' for pair in expected]
   assert (
-    place_words(ERROR, ['layer', *facets], ['stem', 1, 2]) == 'in layer stem at frequency ±(1, 2)'
+    condition_words(ERROR, ['layer', *facets], ['stem', 1, 2])
+    == 'in layer stem at frequency ±(1, 2)'
   )
 
 
 def test_up_to_four_places_are_named_and_the_others_are_counted():
   def places(*names: object, by: str = 'corruption') -> str:
-    return places_of(ERROR, pd.DataFrame({by: names, 'severity': 3}), (by, 'severity'))
+    return conditions_of(ERROR, pd.DataFrame({by: names, 'severity': 3}), (by, 'severity'))
 
   assert places('fog') == 'under fog at severity 3'
   assert places('fog', 'snow') == 'under fog and snow at severity 3'
@@ -130,10 +131,10 @@ def test_up_to_four_places_are_named_and_the_others_are_counted():
   assert places(*'abcde') == 'under a, b, c and 2 others at severity 3'
   queries = pd.DataFrame({'queries': range(1, 10)})
   quantity = dataclasses.replace(ERROR, facets=(QUERIES,))
-  assert places_of(quantity, queries, ('queries',)) == 'after 1, 2, 3 and 6 other queries'
+  assert conditions_of(quantity, queries, ('queries',)) == 'after 1, 2, 3 and 6 other queries'
   assert places('1', '2', by='class') == 'in classes 1 and 2 at severity 3'
   pairs = pd.DataFrame({'frequency_y': [3, 4], 'frequency_x': [1, 0]})
-  assert places_of(ERROR, pairs, tuple(pairs)) == 'at frequency ±(3, 1) and ±(4, 0)'
+  assert conditions_of(ERROR, pairs, tuple(pairs)) == 'at frequency ±(3, 1) and ±(4, 0)'
 
 
 def test_the_plural_of_facets():

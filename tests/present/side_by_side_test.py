@@ -38,7 +38,7 @@ def test_a_note_says_where_the_extreme_of_many_conditions_is():
   errors = [Estimate(x / 10, x / 10, x / 10, 9, 9, 'wald') for x in range(9)]
   rows = [estimate_row('net', '', ERROR, {'severity': k}, x, 0.95) for k, x in enumerate(errors)]
   results = Results('made', [], {}, {}, table=assemble([table_of_rows(rows)]), quantities=(ERROR,))
-  notes = side_by_side.notes_of(side_by_side.named_choices({SINGLE: results}))
+  notes = side_by_side.notes_of(side_by_side.named_selections({SINGLE: results}))
   assert notes == ['highest top-1 error of 9 severities, net: at severity 8']
   table, _ = side_by_side.arrange({SINGLE: results}, intervals=True)
   assert table.rows[0][1] == '80.0 at severity 8'

@@ -11,8 +11,8 @@ from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, select
 from robustness.present import tables, text
-from robustness.present.choice import MAX_OVERALL_VALUES
 from robustness.present.notation import Notation
+from robustness.present.selection import MAX_OVERALL_VALUES
 from robustness.present.text import lines, summary
 from robustness.results import Results, Table
 from tests.cases import cases

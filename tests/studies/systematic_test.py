@@ -16,7 +16,7 @@ from robustness.corruptions import corrupt
 from robustness.environments.class_groups import groups_by_name, with_groups
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.present import choice, methods
+from robustness.present import methods, selection
 from robustness.results import Results
 from robustness.studies.systematic import Systematic
 from tests.cases import cases
@@ -137,7 +137,7 @@ def test_rho_of_networks_at_chance_has_a_note_and_is_no_headline(tmp_path):
   notes = {label: estimate(table, label, 'rho').note for label in ('chance', 'able')}
   assert 'says little: seen classes are not above chance, 1/4' in notes['chance']
   assert 'says little' not in notes['able']
-  headlines = choice.without_uninformative(table)
+  headlines = selection.without_uninformative(table)
   assert [*headlines[headlines['quantity'] == 'rho'].classifier.unique()] == ['able']
   assert {*headlines[headlines['quantity'] == 'seen'].classifier} == {'chance', 'able'}
 

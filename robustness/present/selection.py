@@ -1,0 +1,631 @@
+"""Selects the rows of a table of results that people read first.
+
+A `Selection` has the rows that one sentence, or one column of a table, reports. A condition is one
+value of each facet, such as fog at severity 3. A selection is one of three kinds:
+
+* an overall value: a quantity over all conditions, or in one of few conditions, with the paired
+  differences between classifiers;
+* an extreme: each classifier's highest or lowest value among many conditions;
+* differences: paired differences of each classifier in many conditions, each marked as significant
+  or not.
+
+Other modules put selections into words: `sentences`, `tables` and `methods` of this package.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from robustness.estimates.facets import EPSILON
+from robustness.estimates.of_means import ITSELF
+from robustness.estimates.quantity import SHARE, Quantity
+from robustness.estimates.simultaneous import significant, widen_for_family
+from robustness.estimates.systematic import SAYS_LITTLE
+from robustness.estimates.table import by_facets, facets_of, select, without_repeats
+from robustness.present.notation import (
+  are_degenerate,
+  condition_of,
+  conditions_of,
+  is_axis,
+  plural,
+  value_text,
+)
+from robustness.results import NO_SPREAD, Results
+
+MAX_OVERALL_VALUES = 7
+"""Most values of one facet that are all reported for a quantity without a value over all
+conditions. With more values only the extreme is reported.
+"""
+CLASS = 'class'
+"""Name of the facet for the true class of the images."""
+_ERROR_OR_ACCURACY = re.compile(r'\b(error|accuracy)\b')
+"""Matches the names of quantities that can be compared between tasks as errors."""
+_ATTACK = re.compile(
+  r'.* under (?:(?P<norm>ℓ\S+) (?P<attack>\S+)|the worst (?P<norm_of_worst>ℓ\S+) attack .*)'
+)
+"""Matches words such as 'top-1 error under ℓ∞ PGD' or '… under the worst ℓ2 attack of 3'."""
+_START_OF_QUALIFIER = re.compile(r',| (?:under|over|on|of|by|in|at) ')
+"""Matches where the name of a quantity begins to state its condition, as ' under' in 'error under
+fog'.
+"""
+SHORT_WORDS = {
+  'clean_accuracy': 'clean accuracy',
+  'clean_error': 'clean error',
+  'ece': 'ECE',
+  'mCE': 'mCE',
+  'relative_mCE': 'relative mCE',
+  'AutoAttack': 'AA',
+  'Auto-PGD': 'APGD',
+}
+"""Short names of quantities and attacks for the column heads of tables, as papers write them."""
+_ESTIMATE = ('classifier', 'versus', 'value', 'low', 'high')
+"""Columns that two rows with the same estimate have in common, whatever the quantity and facets."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Selection:
+  """Rows of the table of results that one sentence, or one column of a table, reports.
+
+  Attributes:
+    quantity: the quantity of all rows.
+    rows: for an overall value, a row per classifier and then the paired differences; otherwise a
+      row for each classifier (or pair) and condition. Differences have a boolean column `marked`,
+      true if they are significant.
+    facets: names of the facets of the rows, such as ('corruption', 'severity').
+    extremes: the rows with each classifier's highest or lowest value, or largest difference, with
+      intervals that hold for all rows together. A classifier with a tie has several rows. None for
+      an overall value.
+    task: name of the task of a battery; '' for one study.
+    reference: the values that the extremes are compared with, of the quantity
+      `quantity.reference` in the same conditions. None without a comparison.
+  """
+
+  quantity: Quantity
+  rows: pd.DataFrame
+  facets: tuple[str, ...] = ()
+  extremes: pd.DataFrame | None = None
+  task: str = ''
+  reference: Selection | None = None
+
+  @property
+  def is_by_class(self) -> bool:
+    """Whether the rows are of single classes of images."""
+    return CLASS in self.facets
+
+  @property
+  def reported_rows(self) -> pd.DataFrame:
+    """The rows that a table shows: all rows of an overall value (values and differences), or else
+    one row per classifier, with its highest or lowest value.
+    """
+    return self.rows if self.extremes is None else self.extremes.drop_duplicates('classifier')
+
+  @property
+  def condition(self) -> str:
+    """The condition of an overall value, such as 'under fog'; '' if it is over all conditions.
+
+    It is '' for extremes too, because each classifier has its extreme in another condition.
+    """
+    if self.extremes is not None or self.rows.empty:
+      return ''
+    return condition_of(self.quantity, self.rows.iloc[0], self.facets)
+
+  @property
+  def words(self) -> str:
+    """The name of the reported value in words.
+
+    * An overall value: 'top-1 error under fog'.
+    * The highest or lowest of several values: 'highest top-1 error of 8 corruptions'.
+    * The value that differs most from the value of `reference` in the same condition: 'ratio,
+      clearest of 8 corruptions'.
+    * The value of this reference: 'accuracy, there', as it follows 'ratio, clearest of …'.
+    """
+    if self.extremes is None:
+      return ' '.join(filter(None, (self.quantity.words, self.condition)))
+    extreme = self.quantity.named_extreme
+    if not extreme:  # only references of other quantities have extremes then
+      return f'{self.quantity.words}, there'
+    if self.reference is not None:
+      return f'{self.quantity.words}, clearest of {self.number_of_conditions}'
+    return f'{extreme} {self.quantity.words} of {self.number_of_conditions}'
+
+  @property
+  def attack_words(self) -> str:
+    """The attack of a quantity as papers head a column with it: 'AA 8/255', 'PGD ℓ2 0.5'.
+
+    The text has the attack, its norm unless this is ℓ∞, and the radius ε of the ball. It is '' if
+    the quantity is not measured under an attack, or if the rows have no single ε.
+    """
+    match = _ATTACK.fullmatch(self.quantity.words)
+    has_single_radius = self.extremes is None and 'epsilon' in self.facets
+    if not match or not has_single_radius:
+      return ''
+    # 'top-1 error under ℓ∞ PGD' has norm and attack, '… under the worst ℓ2 attack of 3' the norm.
+    attack = match['attack'] or 'worst attack'
+    norm = match['norm'] or match['norm_of_worst']
+    radius = value_text(EPSILON, self.rows.iloc[0].epsilon)
+    words = (SHORT_WORDS.get(attack, attack), '' if norm == 'ℓ∞' else norm, radius)
+    return ' '.join(filter(None, words))
+
+  @property
+  def as_accuracy(self) -> Selection:
+    """This selection of errors with accuracies, 1 − error, in their place; without differences.
+
+    Papers report accuracies under attacks; this software measures errors.
+    """
+    errors = self.rows[self.rows.versus == '']
+    # The lower end of an error's interval becomes the upper end of the accuracy's.
+    rows = errors.assign(value=1 - errors['value'], low=1 - errors.high, high=1 - errors.low)
+    words = self.quantity.words.replace('error', 'accuracy')
+    quantity = dataclasses.replace(self.quantity, words=words, better='higher')
+    return dataclasses.replace(self, quantity=quantity, rows=rows)
+
+  @property
+  def short_words(self) -> str:
+    """A name without conditions for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'.
+
+    The name of an extreme begins with 'highest' or 'lowest'.
+    """
+    if self.attack_words:
+      return f'{self.attack_words} error'
+    without_condition = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')
+    words = SHORT_WORDS.get(self.quantity.name, without_condition)
+    extreme = self.quantity.named_extreme if self.extremes is not None else ''
+    return f'{extreme} {words}'.lstrip()
+
+  @property
+  def name(self) -> str:
+    """The words, preceded by the task if the run is a battery: 'fog: top-1 error'."""
+    return _after_task(self.task, self.words)
+
+  @property
+  def number_of_conditions(self) -> str:
+    """The number of conditions that the minimum or maximum is selected from: '8 corruptions'.
+
+    It is the largest number of conditions that a classifier, or a pair of classifiers, has.
+    """
+    count = int(self.rows.groupby(['classifier', 'versus']).size().max())
+    return f'{count} {plural(self.quantity, self.varying)}'
+
+  @property
+  def interval_scope(self) -> str:
+    """The estimates that an extreme was selected from, which its interval allows for, in words.
+
+    An example is 'simultaneous over 8 corruptions and 2 networks'. An overall value has ''.
+    """
+    if self.extremes is None:
+      return ''
+    num_networks = self.rows.classifier.nunique()
+    networks = f' and {num_networks} networks' if num_networks > 1 else ''
+    return f'simultaneous over {self.number_of_conditions}{networks}'
+
+  @property
+  def varying(self) -> list[str]:
+    """The facets with more than one value; all facets if none has more than one."""
+    return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
+
+  def extreme_condition(self, row: pd.Series) -> str:
+    """Returns the conditions in which a classifier has its extreme, such as 'under fog and snow'.
+
+    With a tie several conditions are named; 'everywhere' stands for a tie of all conditions. The
+    result is '' for an overall value.
+
+    Args:
+      row: a row of `extremes`; its `classifier` and `versus` (the classifier that is subtracted, ''
+        for none) say for which classifier or pair of classifiers the conditions are returned.
+    """
+    if self.extremes is None:
+      return ''
+
+    def of_same_pair(rows: pd.DataFrame) -> pd.DataFrame:
+      """Returns the rows with the same `classifier` and `versus` as `row`."""
+      return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
+
+    tied = of_same_pair(self.extremes)
+    num_conditions = len(of_same_pair(self.rows))
+    if len(tied) == num_conditions > 1:  # a single condition is named
+      return 'everywhere'
+    return conditions_of(self.quantity, tied, self.facets)
+
+
+def _after_task(task: str, words: str) -> str:
+  """Returns 'task: words', with spaces for underscores, or the words alone if `task` is ''."""
+  return f'{task.replace("_", " ")}: {words}' if task else words
+
+
+def selections(results: Results) -> list[Selection]:
+  """Returns what a report states in sentences, a `Selection` of rows for each.
+
+  The selections are of the headline quantities, or of all quantities if no quantity is a headline.
+  Overall values come first, then differences between classifiers, then extremes, each in the order
+  of the quantities; within a quantity, selections by fewer facets come first. Selections by class
+  come last of all. Of several selections with equal values only the first is returned. Values of a
+  run with several seeds are means over the seeds.
+  """
+  quantities = [q for q in results.presented if q.headline] or list(results.presented)
+  table = results.over_seeds.table
+  selected = list[Selection]()
+  for quantity in quantities:
+    selected += overall_selections(table, quantity)
+  for quantity in quantities:
+    selected += difference_selections(table, quantity, results.false_discovery_rate)
+  for quantity in quantities:
+    selected += extreme_selections(table, quantity, results.quantities)
+  distinct: dict[object, Selection] = {}
+  for selection in sorted(selected, key=lambda selection: selection.is_by_class):
+    distinct.setdefault(_key_of_values(selection), selection)
+  return list(distinct.values())
+
+
+def _key_of_values(selection: Selection) -> tuple[object, ...]:
+  """Returns a key that is equal for two selections that report the same numbers.
+
+  They then have the same values, to 9 digits, for the same classifiers and facets. Accuracies have
+  the key of the errors 1 − accuracy.
+  """
+  rows, quantity = selection.rows, selection.quantity
+  values = rows['value']
+  if quantity.range == (0, 1) and quantity.better == 'higher':
+    values = np.where(rows.versus == '', 1, 0) - values  # differences change their sign
+  texts = rows[['classifier', 'versus', *selection.facets]].astype(str)
+  texts = texts.assign(value=values.map('{:.9g}'.format))
+  is_overall = selection.extremes is None
+  return quantity.kind, is_overall, frozenset(texts.itertuples(index=False, name=None))
+
+
+def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
+  """Returns the values of a quantity over all conditions, and their paired differences, as rows.
+
+  If the quantity declares facets that its overall value is stated by (`Quantity.by`), the rows are
+  by these facets, as far as the table has them. If a study has no such rows, the rows by another
+  set of facets are returned, if they are few enough to be reported one by one: the smallest such
+  set, or no rows if there is none.
+  """
+  rows = table[table['quantity'] == quantity.name]
+  by = [name for name in quantity.by if name in facets_of(table)]
+  # None selects values and differences, `...` all values of a facet.
+  overall = select(rows, quantity.name, None, **dict.fromkeys(by, ...))
+  if len(overall) or rows.empty:
+    return _in_order(overall, by)
+  short = [group for facets, group in by_facets(rows) if _is_short(quantity, facets, group)]
+  return min(short, key=len, default=overall)
+
+
+def _is_short(quantity: Quantity, facets: Sequence[str], rows: pd.DataFrame) -> bool:
+  """Returns whether rows by `facets` are few enough to be reported one by one.
+
+  At most one facet then has several values: at most 2 if they are ordered numbers, such as
+  severities, and at most `MAX_OVERALL_VALUES` if they are names, such as corruptions.
+  """
+  varying = [name for name in facets if rows[name].nunique() > 1]
+  if len(varying) != 1:
+    return not varying
+  limit = 2 if is_axis(quantity, rows, varying[0]) else MAX_OVERALL_VALUES
+  return int(rows[varying[0]].nunique()) <= limit
+
+
+def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+  """Returns rows sorted by the facets `by`, with the values of each facet in the order in which
+  they first occur.
+  """
+  ranks = [pd.factorize(rows[name])[0] for name in by]
+  return rows.iloc[np.lexsort(ranks[::-1])] if by else rows  # lexsort takes the main key last
+
+
+def overall_selections(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Selection]:
+  """Returns the overall values of a quantity (`overall_rows`), a selection for each condition.
+
+  Rows with an undefined value (NaN) are left out, except for values over all conditions with a note
+  that says why. `task` is the name of the task of a battery; '' for a single study.
+  """
+  selections = []
+  for facets, rows in by_facets(overall_rows(table, quantity)):
+    # (values of the facets, rows of all classifiers) for each condition
+    conditions = rows.groupby(list(facets), sort=False) if facets else [((), rows)]
+    for _, group in conditions:
+      is_explained = (group.versus == '') & (group.note != '') & (not facets)
+      group = group[group['value'].notna() | is_explained]
+      if group['value'].notna().any():
+        selections.append(Selection(quantity, group, facets, task=task))
+  return selections
+
+
+def values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
+  """Returns the overall values of a quantity, as rows, if classifiers can be ranked by them.
+
+  The values are means over seeds. No row is returned if the quantity is not one of the study's main
+  results (`headline`), if neither high nor low values are better, or if the values are ratios to a
+  classifier of the same run, such as mCE, which classifiers of other runs cannot be compared by.
+  """
+  rows = overall_rows(results.over_seeds.table, quantity)
+  # The classifier that values are divided by has this note.
+  is_ratio_in_run = rows.note.str.contains(ITSELF, regex=False).any()
+  if not quantity.headline or not quantity.better or is_ratio_in_run:
+    return rows.iloc[:0]
+  return rows[(rows.versus == '') & rows.value.notna()]
+
+
+def difference_selections(
+  table: pd.DataFrame, quantity: Quantity, rate: float
+) -> Iterator[Selection]:
+  """Yields the paired differences of a quantity, a selection for each set of facets.
+
+  The selection for ('corruption', 'severity') has a row for each pair of classifiers, corruption
+  and severity. Its rows have the boolean `marked`, true if the difference is significant at the
+  false-discovery rate `rate`. Its `extremes` are the largest absolute difference of each pair of
+  classifiers, with intervals that hold for all rows of the selection together.
+  """
+  for facets, rows in _groups_by_facets(table, quantity, is_difference=True):
+    rows = rows.assign(marked=significant(rows, quantity, rate))
+    extremes = _largest_per_classifier(rows, rows['value'].abs(), quantity, family=len(rows))
+    yield Selection(quantity, rows, facets, extremes)
+
+
+def extreme_selections(
+  table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
+) -> Iterator[Selection]:
+  """Yields the values of a quantity, with each classifier's highest or lowest among them, for each
+  set of facets.
+
+  `quantity.named_extreme` decides whether the extreme is the highest or the lowest value; without
+  it there are no selections. The interval of an extreme holds for the values in all conditions
+  together.
+
+  A quantity that sets `extreme` and has a reference, another quantity by the same facets, is
+  compared with this: its extreme is in the condition with the highest or lowest difference of
+  value and reference. The selection then has the reference's value in this condition too, and
+  intervals hold for the values of both quantities together.
+
+  Args:
+    table: estimates of one task.
+    quantity: the quantity.
+    quantities: all quantities of the table, the reference among them.
+    task: name of the task of a battery; '' for a single study.
+  """
+  if not quantity.named_extreme:
+    return
+  sign = -1 if quantity.named_extreme == 'lowest' else 1
+  for facets, rows in _groups_by_facets(table, quantity):
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
+    references = select(table, quantity.reference, **any_value)
+    if references.empty or not quantity.extreme:
+      extremes = _largest_per_classifier(rows, sign * rows['value'], quantity, family=len(rows))
+      yield Selection(quantity, rows, facets, extremes, task)
+      continue
+    # For each of `rows`, the reference of the same classifier in the same condition.
+    keys = ['classifier', *facets]
+    reference_rows = rows[keys].merge(references, on=keys, how='left').set_index(rows.index)
+    difference = rows['value'] - reference_rows['value']
+    family = len(rows) + len(reference_rows)
+    extremes = _largest_per_classifier(rows, sign * difference, quantity, family)
+    reference = next(q for q in quantities if q.name == quantity.reference)
+    widened_references = reference_rows.loc[extremes.index].apply(
+      _widened, axis=1, args=(family, reference)
+    )
+    compared = Selection(reference, reference_rows, facets, widened_references, task)
+    yield Selection(quantity, rows, facets, extremes, task, compared)
+
+
+def _groups_by_facets(
+  table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
+) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
+  """Yields (facets, rows) of a quantity for each set of facets, with the rows by exactly these
+  facets.
+
+  The rows are values, or paired differences if `is_difference`. Sets with fewer facets come first,
+  sets with the facet class last. What a report states already, or would state in too much detail,
+  is left out:
+
+  * overall values (`overall_rows`), and rows without a value;
+  * rows without an interval, if others in the set have one, unless all seeds have equal values;
+  * sets with one row per classifier;
+  * sets in which every classifier's highest or lowest value equals an overall value;
+  * sets of three or more facets, if any set has one or two.
+  """
+  overall = overall_rows(table, quantity)
+  rows = table[table['quantity'] == quantity.name].drop(index=overall.index)
+  groups = with_few_facets([group for group in without_repeats(rows) if group[0]])
+  for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
+    group = group[((group.versus != '') == is_difference) & group['value'].notna()]
+    if group['low'].notna().any():
+      group = group[group['low'].notna() | group['note'].eq(NO_SPREAD)]
+    num_conditions = group.groupby(['classifier', 'versus']).size().max()  # NaN without rows
+    if num_conditions > 1 and not _has_overall_extremes(group.drop(columns=[*facets]), overall):
+      yield facets, group
+
+
+def with_few_facets(
+  groups: Sequence[tuple[tuple[str, ...], pd.DataFrame]],
+) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
+  """Returns the groups (facets, rows) by one or two facets, or by the fewest if all have more."""
+  max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
+  return [(facets, rows) for facets, rows in groups if len(facets) <= max_facets]
+
+
+def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
+  """Returns whether for every classifier its highest or lowest estimate in `rows`, which are by
+  condition, is among the overall values.
+
+  An overall value that is defined as the lowest over conditions is an example.
+  """
+  values_by_pair = rows.groupby(['classifier', 'versus'])['value']
+  extremes = rows.loc[[*values_by_pair.idxmin(), *values_by_pair.idxmax()]]
+  repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
+  return len(repeated) == values_by_pair.ngroups
+
+
+def _largest_per_classifier(
+  rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int
+) -> pd.DataFrame:
+  """Returns the row with the largest `size` for each classifier or pair of classifiers, with an
+  interval that allows for this selection.
+
+  Several rows of a classifier may be tied. All of these are returned, except those with another
+  sign than the first (not −3 after +3).
+
+  Args:
+    rows: values of classifiers, or differences between pairs of classifiers.
+    size: a number for each row, with the index of `rows`.
+    quantity: the quantity of the rows.
+    family: number of estimates that the widened intervals hold for together (Bonferroni).
+  """
+  largest = []
+  for _, sizes in size.groupby([rows.classifier, rows.versus], sort=False):
+    is_largest = np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)
+    tied = rows.loc[sizes.index[is_largest]]
+    tied = tied[np.sign(tied['value']) == np.sign(tied['value'].iloc[0])]
+    # Tied rows are one statement, which gets the widest of their intervals.
+    widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
+    joint = _widened(widest, family, quantity)
+    largest.append(tied.assign(low=joint.low, high=joint.high, family=joint.family))
+  return pd.concat(largest)
+
+
+def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
+  """Returns an estimate with its interval widened by `widen_for_family`, so that the intervals of
+  `family` estimates hold together.
+
+  The ends are NaN if the interval cannot be widened.
+  """
+  joint = widen_for_family(row, family, quantity)
+  return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if joint is None else joint
+
+
+def headlines(tasks: Mapping[str, Results]) -> list[Selection]:
+  """Returns the headlines, the values that reports and tables state first, of all tasks.
+
+  They are the values of the quantities that a study declares as headlines, then of the quantities
+  that these are compared with (`Quantity.reference`); if no headline was estimated, the values of
+  all quantities. A quantity without an overall value is reported by each classifier's highest or
+  lowest value over conditions. Tasks follow each other, except that single classes come last. A
+  headline that an earlier task has with the same words and estimates, such as the error on clean
+  images, is left out.
+
+  Args:
+    tasks: {task: its results}.
+  """
+  distinct: dict[tuple[str, str], Selection] = {}  # by the words and the estimates as text
+  for task, results in tasks.items():
+    table = without_uninformative(results.table)
+    measured = {*table['quantity']}
+    quantities = [q for q in results.quantities if q.headline and q.name in measured]
+    references = {quantity.reference for quantity in quantities}
+    quantities += [quantity for quantity in results.quantities if quantity.name in references]
+    for quantity in dict.fromkeys(quantities or results.quantities):
+      for selection in headlines_of_quantity(table, quantity, results.quantities, task):
+        estimates = selection.reported_rows[[*_ESTIMATE, 'n']].to_csv(index=False)
+        distinct.setdefault((selection.words, estimates), selection)
+  return sorted(distinct.values(), key=lambda selection: selection.is_by_class)
+
+
+def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns the table of results without rows that say little about a classifier.
+
+  If the note of a classifier's estimate over all conditions begins with 'degenerate' or contains
+  `SAYS_LITTLE`, as for a network at chance, all its rows of this quantity are left out.
+  """
+  is_over_all = table[facets_of(table)].isna().all(axis=1)
+  says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | are_degenerate(table)
+  keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])  # the pair of each row
+  return table[~keys.isin(keys[is_over_all & says_little])]
+
+
+def headlines_of_quantity(
+  table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
+) -> list[Selection]:
+  """Returns the overall values of a quantity, or if it has none, the highest or lowest of each
+  classifier over the conditions of the fewest facets.
+
+  If the quantity is compared with a reference
+  (`extreme_selections`), a selection with the reference's values follows. The result is [] if the
+  quantity has neither an overall value nor an extreme.
+
+  Args:
+    table: estimates of one task.
+    quantity: the quantity that is reported.
+    quantities: all quantities of the table, the reference among them.
+    task: name of the task.
+  """
+  if selections := overall_selections(table, quantity, task):
+    return selections
+  extreme = next(extreme_selections(table, quantity, quantities, task), None)
+  if extreme is None:
+    return []
+  return [extreme, extreme.reference] if extreme.reference else [extreme]
+
+
+def short_names(selections: Sequence[Selection]) -> list[str]:
+  """Returns a short name for each selection, which begins with the task, such as 'fog: mCE'.
+
+  Selections of a task with equal short words get their condition added; if the names are still
+  equal, they get the full words.
+  """
+  tasks = [selection.task for selection in selections]
+  names = [selection.short_words for selection in selections]
+  with_condition = [f'{s.short_words} {s.condition}'.rstrip() for s in selections]
+  for longer_names in (with_condition, [selection.words for selection in selections]):
+    tasks_and_names = list(zip(tasks, names, strict=True))
+    counts = collections.Counter(tasks_and_names)
+    for index, task_and_name in enumerate(tasks_and_names):
+      if counts[task_and_name] > 1:
+        names[index] = longer_names[index]
+  return list(map(_after_task, tasks, names))
+
+
+def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selection]:
+  """Returns at most `limit` headlines, spread evenly over the tasks, in their original order.
+
+  The first headline of each task is taken, then the second of each, and so on. Headlines of single
+  classes are left out, and ratios of a classifier to itself, which are always 1.
+  """
+  candidates = [
+    headline
+    for headline in headlines
+    if not (headline.is_by_class or headline.reported_rows.note.str.startswith(ITSELF).all())
+  ]
+  tasks = pd.Series([headline.task for headline in candidates], dtype=object)
+  ranks_in_task = tasks.groupby(tasks).cumcount()  # 0 for a task's first headline, 1 for the second
+  # The indices of the first headlines of all tasks come first, then of the second ones, ….
+  selected = np.argsort(ranks_in_task, kind='stable')[:limit]
+  return [candidates[index] for index in sorted(selected)]
+
+
+def worst_tasks(selections: list[Selection], label: str) -> list[tuple[Selection, pd.Series]]:
+  """Returns (selection, row) of a classifier's largest error in each task, largest error first.
+
+  Compared are the overall values, with an interval, of errors and of accuracies (as 1 − accuracy).
+  The intervals of the returned rows are widened to hold for all of these together. The result is []
+  if fewer than two tasks have an error.
+
+  Args:
+    selections: selections of all tasks.
+    label: label of the classifier.
+  """
+  errors: list[tuple[float, Selection, pd.Series]] = []  # (error, its selection, its row)
+  for selection in selections:
+    quantity = selection.quantity
+    is_overall = selection.extremes is None and not selection.is_by_class
+    is_fraction = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
+    if not (is_overall and is_fraction and _ERROR_OR_ACCURACY.search(quantity.words)):
+      continue
+    rows = selection.rows[(selection.rows.classifier == label) & (selection.rows.versus == '')]
+    for _, row in rows[rows.low.notna()].iterrows():
+      error = row.value if quantity.better == 'lower' else 1 - row.value
+      errors.append((error, selection, row))
+  worst_by_task: dict[str, tuple[Selection, pd.Series]] = {}
+  for _, selection, row in sorted(errors, key=lambda entry: -entry[0]):
+    worst_by_task.setdefault(selection.task, (selection, row))
+  if len(worst_by_task) < 2:
+    return []
+  widened = [
+    (selection, widen_for_family(row, len(errors), selection.quantity))
+    for selection, row in worst_by_task.values()
+  ]
+  return [(selection, row) for selection, row in widened if row is not None]
