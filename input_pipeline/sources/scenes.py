@@ -34,7 +34,7 @@ from robustness.core.registry import setting
 from robustness.core.typing import Facts
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
-from robustness.scenes.designs import LONGEST, draw_backgrounds, num_mask_pixels
+from robustness.scenes.designs import MAX_ASPECT, draw_backgrounds, num_mask_pixels
 
 if TYPE_CHECKING:
   import tensorflow as tf
@@ -118,7 +118,7 @@ def check_cutout(path: Path) -> Size:
   """Returns height and width of a cutout from its header, without decoding it.
 
   Raises:
-    InputError: the cutout has no alpha channel, or its longer side is more than `LONGEST` times
+    InputError: the cutout has no alpha channel, or its longer side is more than `MAX_ASPECT` times
       the shorter one.
   """
   with image_files.opened(str(path)) as image:
@@ -130,9 +130,9 @@ def check_cutout(path: Path) -> Size:
       'ground.'
     )
   height, width = size
-  if max(size) > LONGEST * min(size):
+  if max(size) > MAX_ASPECT * min(size):
     raise InputError(
-      f'cutout {path} is {width}×{height} pixels; it may be {LONGEST} times as long as wide at '
+      f'cutout {path} is {width}×{height} pixels; it may be {MAX_ASPECT} times as long as wide at '
       'most. Remove it.'
     )
   return size
@@ -142,8 +142,8 @@ def read_cutout(path: Path) -> np.ndarray:
   """Returns a cutout, uint8 [h, w, 4], RGBA with colours that are not multiplied by alpha.
 
   Raises:
-    InputError: the cutout has no alpha channel, its longer side is more than `LONGEST` times the
-      shorter one, or all pixels are transparent.
+    InputError: the cutout has no alpha channel, its longer side is more than `MAX_ASPECT` times
+      the shorter one, or all pixels are transparent.
   """
   check_cutout(path)
   with image_files.opened(str(path)) as image:

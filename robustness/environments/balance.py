@@ -20,9 +20,9 @@ def balanced_sampler(
 ) -> Sampler | None:
   """Returns a sampler that draws each value of a column equally often, or None for no column.
 
-  With the column 'environment' and `transforms` T_1, ..., T_M, the sampler also decides the
-  environment in which a row is shown, k = 0..M, and writes k to the column 'sampled_environment'.
-  Rows for k = 0 are drawn from all rows, and rows for k ≥ 1 from class group k.
+  With the column 'environment' and M `transforms`, it is a sampler that draws each environment k =
+  0..M equally often. It draws the rows to show in environment 0 (clean) from all rows, and in
+  environment k ≥ 1 from class group k, and writes k to the column 'sampled_environment'.
 
   Args:
     column: A column of whole numbers or booleans, 'environment', or '' for no sampler.
@@ -46,7 +46,7 @@ def balanced_sampler(
 def _rows_by_environment(
   columns: dict[str, np.ndarray], transforms: Sequence[str]
 ) -> list[np.ndarray]:
-  """Returns the indices of the rows that may be shown in each environment, E_0 first.
+  """Returns the indices of the rows that may be shown in each environment, first the clean one.
 
   Args:
     columns: columns of the rows, among them the class group.

@@ -26,15 +26,15 @@ SAMPLED = 'sampled_environment'
 SUBTREE = 'wordnet:'
 """Beginning of a name that stands for all classes below a WordNet synset."""
 _STREAM = 0xC1A55
-"""Number that is combined with the seed in `balanced_groups`, so that other draws differ."""
+"""Number that `balanced_groups` adds to the seed: other choices with the same seed then differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassGroups:
-  """Disjoint groups of classes.
+  """Disjoint groups of classes, C_1, ..., C_M; a class may be in none of them.
 
   Attributes:
-    members: Labels of C_1, ..., C_M, each ascending.
+    members: Labels of the classes of each group, ascending.
     class_names: Names of all classes, in label order.
   """
 
@@ -81,7 +81,7 @@ class ClassGroups:
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
   """Returns the class groups that `config.data` (an `input_pipeline.DataSettings`) defines.
 
-  By default there are no groups, and all classes are left over.
+  By default there are no groups, so that no class is in a group.
   """
   if count := settings.random_class_groups:
     return balanced_groups(
@@ -93,10 +93,10 @@ def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
 def groups_by_name(
   groups: Sequence[Sequence[str]], class_names: Sequence[str], hierarchy: str = ''
 ) -> ClassGroups:
-  """Returns groups of named classes.
+  """Returns the class groups that lists of class names define.
 
   Args:
-    groups: Names of the classes of C_1, ..., C_M. If classes are named by WordNet identifiers,
+    groups: Names of the classes of each group. If classes are named by WordNet identifiers,
       `'wordnet:n02084071'` stands for all classes below a synset.
     class_names: Names of all classes, in label order.
     hierarchy: For synsets, a text file with lines `parent child` of WordNet identifiers, such as
@@ -136,7 +136,6 @@ def balanced_groups(
   fix = f'at least 1, with {max(size, 1)} of the {num_classes} classes in each'
   require(is_possible, 'config.data.random_class_groups', count, fix)
   ascending_by_name = np.argsort(np.array(class_names))
-  # The constant `_STREAM` makes the numbers differ from other choices with the same seed.
   order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(num_classes)]
   # The first count · size classes in this order, [count, size], ascending in each group.
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
@@ -191,7 +190,7 @@ def _labels_below(
 
 
 def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
-  """Returns rows with a column `class_group`, int32: k for classes of C_k, 0 for classes left over.
+  """Adds the column `class_group`, int32, to rows: k for a class of group C_k, 0 for no group.
 
   Rows are unchanged if there are no groups. The column raises InputError when it is read, if rows
   have several labels.

@@ -58,9 +58,10 @@ class Hashed:
 def check(max_bits: int) -> None:
   """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is missing.
 
-  `max_bits` is the setting: the number of bits in which the hashes of duplicates may differ. It is
-  valid up to a quarter of a hash's bits, since unrelated photographs differ in about half; `OFF`
-  looks for no duplicates.
+  Args:
+    max_bits: value of the setting, the number of bits in which the hashes of duplicates may differ.
+      It is valid up to a quarter of a hash's bits, since unrelated photographs differ in about
+      half. `OFF` looks for no duplicates.
   """
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
@@ -95,16 +96,15 @@ def hash_rows(rows: Rows) -> Hashed:
   """Returns the hashes of the clean images of all rows."""
   columns: list[tuple[np.ndarray, ...]] = []  # of each batch: hashes, ids, labels, environments
   environment_names = rows.description.get('environments', ())
+  names = np.array([*environment_names, ''])  # '', the last, is for rows without environments
   for batch in rows.batches(_ROWS_PER_BATCH):
     mask = batch['mask']  # false for padding
     # of an image with several labels, [rows, labels], the first
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
-    # The index −1 takes the last of `names` below, which is ''.
     environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
     arrays = (array[mask] for array in (batch['example_id'], label, environment))
     columns.append((hashes(batch['image'][mask]), *arrays))
   values, ids, labels, environments = map(np.concatenate, zip(*columns, strict=True))
-  names = np.array([*environment_names, ''])
   return Hashed(values, ids, np.array(rows.class_names)[labels], names[environments])
 
 

@@ -33,7 +33,7 @@ CLEAN = 'clean'
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """A common corruption that shows images in an environment; its level is the severity."""
+  """A common corruption that an environment applies to its images; its level is the severity."""
 
   name: str
   kind_of_level: ClassVar[str] = 'severity'
@@ -46,6 +46,7 @@ class Transform:
       image: [H, W, C] in [0, 1].
       level: Severity, or degrees of a rotation.
     """
+    # `apply` selects a corruption by its index in `names`, of which there is one
     return apply(key, image, index=0, severity=jnp.asarray(level, jnp.int32), names=(self.name,))
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
@@ -62,10 +63,10 @@ class Transform:
 
   @property
   def view_base(self) -> int:
-    """The number that, plus a severity or angle, is the id of a view with this transform.
+    """The number to which a level is added to get the id of the view of images at this level.
 
-    It is 5 n for a corruption, with n its `number_of`, so that a view has the same id in studies of
-    corruptions; it is 1000 for a rotation. The clean view has the id 0.
+    It is 5 n for corruption number n (`number_of`), which has five severities. Studies of
+    corruptions number their views in this way too. The clean view has the id 0.
     """
     return 5 * number_of(part_name(self.name))
 
@@ -76,9 +77,9 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Rotation(Transform):
-  """A rotation that shows images in an environment; its level is the angle in degrees.
+  """The rotation that an environment applies to its images; its level is the angle in degrees.
 
-  No other transform is in its family. The id of a view is 1000 plus the angle.
+  It is alone in its family. Ids of views with a rotation begin at 1000, above all corruptions' ids.
   """
 
   name: str = ROTATION
@@ -118,7 +119,7 @@ def check_names(key: str, names: Sequence[str]) -> None:
 
 
 def names_that_resemble(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns those `names` of transforms that are in `resembles` themselves or by their family.
+  """Returns the transforms in `names` that `resembles` lists, by their name or by their family.
 
   Args:
     names: names of transforms.
@@ -146,8 +147,8 @@ def check_levels(section: str, severities: Sequence[int], angles: Sequence[int])
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
     levels = tuple(values) if isinstance(values, Sequence) else ()  # a single number is refused
-    is_distinct = 0 < len(levels) == len(set(levels))
-    is_valid = is_distinct and set(levels) <= set(valid)
+    is_valid = 0 < len(levels) == len(set(levels)) and set(levels) <= set(valid)
+    # the message shows an invalid single number, in place of ()
     require(is_valid, f'{section}.{key}', levels or values, f'distinct {words}')
 
 
@@ -158,14 +159,15 @@ def transform(
   level: jax.Array,
   names: Sequence[str],
 ) -> jax.Array:
-  """Returns an image as one of the environments shows it.
+  """Returns an image transformed for one of the environments 0, ..., M.
 
   Args:
     key: Random key of the transform.
     image: [H, W, C] in [0, 1].
-    environment: 0 returns the image, k applies the k-th of `names`; may be traced.
+    environment: Number of the environment: 0 returns the image as it is, and k applies the k-th
+      transform. It may be traced.
     level: Severity, or degrees of a rotation.
-    names: The transforms T_1, ..., T_M.
+    names: Names of the M transforms.
   """
   branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(get, names)]
   return jax.lax.switch(environment, branches, key, image, jnp.asarray(level, jnp.float32))

@@ -76,13 +76,14 @@ def compose(
   for name, position in (('x', x), ('y', y)):
     check_within(name, position, 'in [0, 1], a fraction of the side', 0, 1)
   colours, canvas = _as_floats('cutout', cutout), _as_floats('background', background)
+  # values that are traced cannot be checked
   if not isinstance(cutout, jax.core.Tracer) and not np.asarray(cutout)[..., 3].any():
     raise InputError('the alpha of the cutout is 0 everywhere: there is nothing to paste.')
   height, width = cutout.shape[:2]
   side = background.shape[0]
   if not isinstance(area, jax.core.Tracer):
     share = float(np.asarray(area))
-    shorter = min(height, width) * math.sqrt(share / (height * width)) * side  # in pixels
+    shorter = min(height, width) * math.sqrt(share / (height * width)) * side  # resized, in pixels
     if shorter < 1 - 1e-6:  # up to rounding, at which a side of 1 pixel may be a little less
       raise InputError(
         f'area is {area}, at which a cutout of {height} × {width} pixels is less than a pixel high '
@@ -165,9 +166,9 @@ def paste_cutout(
 
 
 def num_counted_pixels(cutout: jax.Array, measure: str) -> jax.Array | None:
-  """Returns the number of pixels of a cutout [h, w, 4] that an area measures; None counts all.
+  """Returns the number of pixels that count as the area of a cutout [h, w, 4]; None if all do.
 
-  For the `measure` 'mask' they are those of `num_mask_pixels`, for 'rectangle' all.
+  With the `measure` 'mask' the pixels of the cutout's mask count, with 'rectangle' all pixels.
   """
   return num_mask_pixels(cutout[..., 3]) if measure == 'mask' else None
 
@@ -194,7 +195,7 @@ def visible_window(
   side: int,
   max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Resizes a cutout and returns the square window of it that the canvas can show at its angle.
+  """Resizes a cutout and returns the part of it that a canvas shows, a square called window.
 
   A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
   cutout's point that is in the middle of the canvas. The border of the cutout is repeated
@@ -206,31 +207,35 @@ def visible_window(
     size: int32 [2], height and width of the cutout.
     placement: Place of the cutout on the canvas, with its size after resizing.
     side: Side of the canvas in pixels.
-    max_reduction: Largest factor of reduction of the cutout.
+    max_reduction: Upper bound of size / resized size, as in `paste_cutout`.
 
   Returns:
     The window, [D, D, 4] with D = `window_side(side)`, and the position of its first pixel in the
     resized cutout, int32 [2], which may be negative.
   """
 
-  def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
-    """Returns positions; those at most `REACH` outside [0, length) become its nearest position."""
+  def with_border(positions: jax.Array, length: jax.Array) -> jax.Array:
+    """Replaces positions at most `REACH` pixels outside [0, length) by its first or last position.
+
+    All other positions are returned as they are.
+    """
     is_near = (positions >= -REACH) & (positions < length + REACH)
     return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
 
-  room = window_side(side)
+  length = window_side(side)
   # The position in the cutout that is shown in the middle of the canvas.
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
-  offset = jnp.floor(middle).astype(jnp.int32) - room // 2
-  positions = [bordered(jnp.arange(room) + offset[i], placement.resized[i]) for i in (0, 1)]
+  offset = jnp.floor(middle).astype(jnp.int32) - length // 2
+  positions = [with_border(jnp.arange(length) + offset[i], placement.resized[i]) for i in (0, 1)]
   window = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
   return window, offset
 
 
 def window_side(side: int) -> int:
-  """Returns the side in pixels of the window of a cutout that a canvas can show at any angle.
+  """Returns the side in pixels of a square that holds all that a canvas can show of a cutout.
 
-  `side` is the canvas's. The window is a square, a little larger than the canvas's diagonal.
+  It is a little longer than the diagonal of the canvas, because the cutout may be rotated by any
+  angle. `side` is the side of the canvas.
   """
   return math.ceil(math.sqrt(2) * side) + MARGIN
 
@@ -258,11 +263,11 @@ def paste_rotated(
   lines = min(lines, side)
 
   def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
-    """Returns the scene with the cutout pasted on lines number · `lines` and following.
+    """Returns the scene with the cutout pasted on a band, which is `lines` lines high.
 
-    The band is `lines` lines high; the last one ends with the scene, so it may overlap another.
+    Band n begins at line n · `lines`, but the last one ends with the scene and may overlap another.
     """
-    first = jnp.minimum(number * lines, side - lines)  # the last band may overlap the one before
+    first = jnp.minimum(number * lines, side - lines)
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     # the vertical and horizontal position in the cutout of each pixel of the band, [lines, S]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
@@ -291,7 +296,7 @@ def unpack(words: jax.Array) -> tuple[jax.Array, jax.Array]:
 
   `words` are uint32 [...], one for each pixel.
   """
-  colours = _channel(words[..., None], _channels(words.shape))  # channels 0, 1 and 2
+  colours = _channel(words[..., None], _colour_channels(words.shape))
   return colours / 255, _channel(words[..., None], 3) / 255
 
 
@@ -300,7 +305,7 @@ def _channel(words: jax.Array, channel: ArrayLike) -> jax.Array:
   return (words >> (8 * channel) & 255).astype(jnp.float32)
 
 
-def _channels(shape: Sequence[int]) -> jax.Array:
+def _colour_channels(shape: Sequence[int]) -> jax.Array:
   """Returns the indices 0, 1 and 2 of the colour channels at every pixel, uint32 [*shape, 3].
 
   Stacking three planes is ten times slower.
@@ -322,8 +327,9 @@ def _interpolate(
   the cutout.
 
   Args:
-    packed: uint32 [A, D, E], windows of cutouts, 8 bits per channel, with all neighbours.
-    index: Index of the window.
+    packed: uint32 [A, D, E], windows of cutouts, 8 bits per channel. They hold all neighbours of
+      the positions.
+    index: Index of the window to read.
     offset: int32 [2], position of the window's first pixel in the cutout.
     size: int32 [2], height and width of the cutout.
     v, h: Vertical and horizontal positions in the cutout, of any shape; .5 is the centre of the
@@ -340,32 +346,32 @@ def _interpolate(
     return jnp.stack([-d + 2 * square - cube, second, third, cube - square])
 
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
-  # The second of the 4 neighbours in either direction: the last one that is not beyond (v, h).
+  # The second row and column of the 4 × 4 neighbours: the last ones that are not beyond (v, h).
   v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
-  down, across = weights(v - 0.5 - v0), weights(h - 0.5 - h0)
+  row_weights, column_weights = weights(v - 0.5 - v0), weights(h - 0.5 - h0)
+  # The index of the first of the 16 neighbours among the pixels of all windows.
   _, height, width = packed.shape
-  row = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
-  row = row + jnp.asarray(index, jnp.int32) * height  # of all windows below each other
-  # The index of the first of the 16 neighbours among all `pixels`.
+  row_in_window = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
+  row = row_in_window + jnp.asarray(index, jnp.int32) * height
   first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
   pixels = packed.reshape(-1)
 
   # An iteration adds one row of neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    """Returns `total`, a sum for each channel, plus the weighted pixels of row `number` of 4."""
+    """Adds the weighted pixels of row `number` of the neighbours to `total`, a sum per channel."""
     start = first + number * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
 
     def row_sum(channel: int) -> jax.Array:
-      """Returns Σ weight · level of a channel over the 4 pixels of row `number`."""
-      terms = (across[column] * _channel(words[column], channel) for column in range(4))
+      """Returns the weighted sum of a channel over the 4 pixels of the row."""
+      terms = (column_weights[column] * _channel(words[column], channel) for column in range(4))
       return functools.reduce(operator.add, terms)
 
-    return [total[channel] + down[number] * row_sum(channel) for channel in range(4)]
+    return [total[channel] + row_weights[number] * row_sum(channel) for channel in range(4)]
 
   total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
   red, green, blue, alpha = (x[..., None] for x in total)
   alpha = jnp.clip(alpha, 0.0, 255.0) * is_inside[..., None]
-  channel = _channels(v.shape)
+  channel = _colour_channels(v.shape)
   colours = jnp.where(channel == 0, red, jnp.where(channel == 1, green, blue))
   return jnp.clip(colours, 0.0, alpha) / 255, alpha / 255

@@ -39,7 +39,7 @@ LEVEL = ('area', 'angle', 'x', 'y')
 """The factors of a level; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
 """Number of backgrounds of each object, as published."""
-LONGEST = 16
+MAX_ASPECT = 16
 """Largest ratio of the longer side of an object to its shorter side."""
 
 
@@ -227,32 +227,36 @@ def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
 def select_balanced(
   counts: np.ndarray, groups: ArrayLike, strata: ArrayLike, share: float = 0.0
 ) -> np.ndarray:
-  """Selects scenes of P pairs at L levels, bool [P, L], with the same pairs in all compared groups.
+  """Selects scenes so that accuracies of groups of levels are compared on the same scenes.
 
-  A pair is an object on a background, a level is a combination of area, position and angle, and a
-  scene is a pair at a level. If groups are angles and strata are areas, for example, then a pair is
-  selected at an area only if it counts there at every angle. Accuracies of angles can then be
-  compared although areas are pooled.
+  A scene is one of P pairs of object and background at one of L levels, which are combinations of
+  area, position and angle. To compare angles over all areas, for example, the groups are the angles
+  and the strata the areas: a pair is then selected at an area for every angle if its scenes count
+  at all of them, and for no angle otherwise.
 
   Args:
     counts: bool [P, L], whether each scene counts.
-    groups: int [L], the group of each level; groups are compared.
-    strata: int [L], the stratum of each level; strata are pooled.
-    share: A group is left out if less than this fraction of its scenes counts. A larger value
-      leaves out more groups, a smaller one more pairs.
+    groups: int [L], the group of each level; accuracies of groups are compared.
+    strata: int [L], the stratum of each level; the accuracy of a group is over all strata.
+    share: A group is left out of the comparison if less than this fraction of its scenes counts. A
+      larger value leaves out more groups, a smaller one more pairs.
+
+  Returns:
+    bool [P, L], whether each scene is selected.
   """
   group, stratum = np.asarray(groups), np.asarray(strata)
-  by_group = [(value, counts[:, group == value]) for value in np.unique(group)]
-  present = [value for value, scenes in by_group if scenes.any() and scenes.mean() >= share]
-  is_compared = np.isin(group, present)
-  mask = np.zeros_like(counts)
+  scenes_by_group = {value: counts[:, group == value] for value in np.unique(group)}
+  compared_groups = [
+    value for value, scenes in scenes_by_group.items() if scenes.any() and scenes.mean() >= share
+  ]
+  is_compared = np.isin(group, compared_groups)
+  is_selected = np.zeros_like(counts)
   for value in np.unique(stratum):
     levels = is_compared & (stratum == value)
-    has_every_group = len(np.unique(group[levels])) == len(present)
-    if has_every_group:  # else its scenes are not selected
-      # a pair is selected at all these levels, or at none
-      mask[:, levels] = counts[:, levels].all(1, keepdims=True)
-  return mask
+    # a stratum that lacks a group would count for the other groups only
+    if len(np.unique(group[levels])) == len(compared_groups):
+      is_selected[:, levels] = counts[:, levels].all(1, keepdims=True)
+  return is_selected
 
 
 def divided_by_largest(values: ArrayLike) -> np.ndarray:
@@ -288,7 +292,7 @@ class SceneTable:
 
 
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
-  """Arranges N stored scenes in a table [pairs, levels] and returns the place of each in it.
+  """Arranges N stored scenes in a table [pairs, levels], and returns the cell of each scene.
 
   A pair is an object and a background, a level a combination of x, y, area and angle.
 
@@ -315,10 +319,10 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   objects_and_backgrounds = np.stack([columns['object'], columns['background']])
   pairs, pair_of_scene = np.unique(objects_and_backgrounds, axis=1, return_inverse=True)
   level, pair = level_of_scene.ravel(), pair_of_scene.ravel()  # [N]
-  times_stored = np.zeros((pairs.shape[1], levels.shape[1]), int)  # of each pair at each level
-  np.add.at(times_stored, (pair, level), 1)
-  if times_stored.max() > 1:
-    repeated_pair, repeated_level = np.argwhere(times_stored > 1)[0]
+  num_scenes = np.zeros((pairs.shape[1], levels.shape[1]), int)  # of each pair at each level
+  np.add.at(num_scenes, (pair, level), 1)
+  if num_scenes.max() > 1:
+    repeated_pair, repeated_level = np.argwhere(num_scenes > 1)[0]
     values = zip(LOOP_ORDER, levels[:, repeated_level], strict=True)
     place = ', '.join(f'{factor} {value:g}' for factor, value in values)
     raise InputError(

@@ -67,13 +67,15 @@ def place(
     resized = jnp.trunc(jnp.stack([height, width]) * scale)
     radians = jnp.mod(_exact_decimal(angle, 4), 360.0) * (math.pi / 180)
     cosine, sine = (jnp.round(f(radians), 15) for f in (jnp.cos, jnp.sin))  # right angles are exact
-    # The size of the rotated rectangle; linear · p + shift maps a position p in it to the cutout.
+    # A position p in the rotated rectangle is at linear · p + shift in the cutout.
     expanded, linear, shift = _rotation(resized, cosine, sine)
+    # In whole pixels of the canvas, truncated as by the released generator.
     centre = jnp.trunc(jnp.stack([_exact_decimal(y, 7), _exact_decimal(x, 7)]) * side)
     corner = jnp.trunc(centre - expanded / 2)
-    # Positions are now on the canvas, where the rectangle begins at `corner`.
-    shift = shift - (linear * corner[None, :]).sum(1)
-    matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
+    # A position q on the canvas is at q − corner in the rotated rectangle, and therefore at
+    # linear · q + shift_of_canvas in the cutout.
+    shift_of_canvas = shift - (linear * corner[None, :]).sum(1)
+    matrix = jnp.concatenate([linear, shift_of_canvas[:, None]], 1).astype(jnp.float32)
     # The height and width of the part that is on the canvas.
     visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
     total = jnp.prod(expanded)
@@ -92,10 +94,11 @@ def _exact_decimal(value: ArrayLike, digits: int) -> jax.Array:
 
 
 def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
-  """Returns value / divisor, correctly rounded, which XLA alone does not guarantee.
+  """Returns value / divisor, rounded to the nearest number; the value is not NaN.
 
-  XLA would multiply by the reciprocal of a constant divisor, and merge two divisions. The two
-  `where`, which change no value, hide the divisor and the quotient from its optimizer.
+  XLA would replace the division by a constant with a multiplication by its reciprocal, and merge
+  divisions that follow each other, which round differently. The two `where` keep it from that: it
+  cannot know that their conditions are never true.
   """
   quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
   return jnp.where(jnp.isnan(quotient), value, quotient)
@@ -104,10 +107,10 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
 def _rotation(
   size: jax.Array, cosine: jax.Array, sine: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the size of a rotated cutout's bounding rectangle, and the map back to the cutout.
+  """Returns the size of a rotated cutout's bounding rectangle, and where its pixels are read.
 
-  The map takes a position p (vertical, horizontal) in the bounding rectangle, in pixels, to
-  linear · p + shift in the cutout. Both rectangles have the same centre.
+  The pixel at position p (vertical, horizontal) of the bounding rectangle is read at the position
+  linear · p + shift of the cutout. The centre of the rectangle is read at the cutout's centre.
 
   Args:
     size: height and width of the cutout in pixels, float64 [2].
@@ -118,12 +121,11 @@ def _rotation(
   """
   linear = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
   half = size / 2
-  shift = half - (linear * half[None, :]).sum(1)  # keeps the centre in place
+  # the bounding rectangle of the cutout's corners, turned about its centre
+  shift_about_centre = half - (linear * half[None, :]).sum(1)
   corners = jnp.asarray([[0, 0], [0, 1], [1, 1], [1, 0]], jnp.float64) * size[None, :]
-  turned = (linear[None] * corners[:, None, :]).sum(-1) + shift[None, :]  # [4 corners, 2]
+  turned = (linear[None] * corners[:, None, :]).sum(-1) + shift_about_centre[None, :]  # [4, 2]
   expanded = jnp.ceil(turned.max(0)) - jnp.floor(turned.min(0))
   expanded = jnp.where(cosine == 0, size[::-1], expanded)  # Pillow transposes at right angles
-  # The corners of the cutout are turned about its centre only to find the size of the rectangle.
-  # Positions in the bounding rectangle have another shift, which joins both centres.
-  shift_of_bounds = half - (linear * (expanded / 2)[None, :]).sum(1)
-  return expanded, linear, shift_of_bounds
+  shift = half - (linear * (expanded / 2)[None, :]).sum(1)  # from the rectangle's centre to `half`
+  return expanded, linear, shift

@@ -13,6 +13,7 @@ from a window of the input, in loops that end with the image. Such loops suit a 
 images one by one; under vmap all loops would be as long as the longest.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from robustness.scenes.designs import LONGEST
+from robustness.scenes.designs import MAX_ASPECT
 
 TILE, BLOCK = 8, 64
 """Number of resized pixels along an axis that are computed at a time, and of lines."""
@@ -47,23 +48,23 @@ def triangle_weights(
   return weights * (_inside(positions, new_size) / jnp.maximum(weights.sum(1), 1e-6))[:, None]
 
 
-def most_scale(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns an upper bound of the factor by which a cutout is reduced to an area, in any direction.
+def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
+  """Returns an upper bound of size / resized size of cutouts that are resized to an area.
 
-  The factor is the cutout's side before resizing divided by the side after it.
+  It holds for the heights and for the widths, and is infinite for very small areas.
 
   Args:
-    shape: height and width in pixels of an array that the cutout fits.
-    area: smallest area of the resized cutout, as a fraction of the canvas.
+    shape: height and width in pixels of the array that holds each cutout, the largest size.
+    area: smallest area of the resized cutouts, as a fraction of the canvas.
     side: side of the canvas in pixels.
   """
-  # The least length in pixels of the shorter side after resizing; `LONGEST` is the largest ratio of
-  # the sides.
-  shorter = side * math.sqrt(area / LONGEST)
-  if shorter <= 2:  # truncated to whole pixels it may be 1 or 0
-    return math.inf
+  # A cutout with the sides h and w is scaled by √(area · side² / (h w)), at the largest size the
+  # least. The result is truncated to whole pixels, which removes up to one pixel of each side; the
+  # shorter side has at least the length `shorter` before.
   height, width = shape
-  # The last factor is for the truncation of `shorter` to whole pixels, which removes up to one.
+  shorter = side * math.sqrt(area / MAX_ASPECT)
+  if shorter <= 2:  # truncated it may be 1 or 0
+    return math.inf
   return math.sqrt(height * width / area) / side * shorter / (shorter - 1)
 
 
@@ -86,31 +87,33 @@ def resize_pixels(
     new_size: int32 [2], its height and width after resizing.
     positions: The ascending rows, int32 [R], and columns, int32 [K], of the resized image that are
       returned; pixels outside the resized image are 0.
-    max_reduction: Static upper bound of size / new_size in both directions; infinity computes
-      products with the full matrices.
+    max_reduction: Static upper bound of size / new_size in both directions. It limits the pixels
+      that are read for each pixel of the result; with infinity, all pixels are.
   """
   rows, columns = positions
-  filled_columns = jnp.int32(0), size[1]  # the first of the image, and the one after the last
-  # `_resize_down` resizes the height and transposes. The first call makes [W, R, C] of [H, W, C];
-  # the second one resizes the width, which is the height now, and makes [R, K, C].
-  turned = _resize_down(images, index, size[0], new_size[0], rows, filled_columns, max_reduction)
-  filled_rows = _first_and_last(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
-  pixels = _resize_down(turned[None], 0, size[1], new_size[1], columns, filled_rows, max_reduction)
+  # The first call resizes the height and makes [W, R, C] of [H, W, C]. The second call resizes the
+  # width, which is the height of the transposed image, and makes [R, K, C].
+  resize = functools.partial(_resize_and_transpose, max_reduction=max_reduction)
+  columns_of_image = jnp.int32(0), size[1]
+  transposed = resize(images, index, size[0], new_size[0], rows, columns_of_image)
+  rows_inside = _first_and_end(_inside(rows, new_size[0]))  # other rows of the result stay 0
+  pixels = resize(transposed[None], 0, size[1], new_size[1], columns, rows_inside)
   return pixels[: len(rows), : len(columns)]  # without the padding to whole tiles
 
 
-def _resize_down(
+def _resize_and_transpose(
   images: jax.Array,
   index: ArrayLike,
   size: jax.Array,
   new_size: jax.Array,
   positions: jax.Array,
-  lines: tuple[jax.Array, jax.Array],
+  needed: tuple[jax.Array, jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Resizes the height of one image and returns some of its rows as the columns of [W, L, C].
+  """Resizes the height of one image [H, W, C] and returns R of its rows, transposed, [W, L, C].
 
-  Column i < R is the row `positions[i]` of the resized image; the other L − R columns are padding.
+  Row `positions[i]` of the resized image is column i of the result. L is R rounded up to a multiple
+  of `TILE` if the image is resized by tiles; the columns from R on are padding.
 
   Args:
     images: [N, H, W, C].
@@ -118,8 +121,8 @@ def _resize_down(
     size: height of the image, which begins at the first row of [H, W].
     new_size: height after resizing.
     positions: ascending rows of the resized image, int32 [R].
-    lines: the first column of the image (row of the result) that is needed, and the one after the
-      last. Rows of the result far outside this range may be 0.
+    needed: the first column of the image that is needed, and the end of the needed columns. Other
+      columns, which are rows of the result, may be 0.
     max_reduction: static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
@@ -130,14 +133,15 @@ def _resize_down(
     image = images[index].astype(jnp.float32)
     return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)  # [N, H, W · C]
-  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)  # rows and columns read at once
+  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)  # rows and columns of one product
   count = -(-len(positions) // TILE)  # number of tiles, rounded up
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
-    """Returns `output` [W, L, C] with tile `number` written to its columns, in rows `lines` only.
+    """Computes the next `TILE` rows of the resized image and writes them to columns of `output`.
 
-    Tile n has the rows `positions[n · TILE : (n + 1) · TILE]` of the resized image.
+    They are the rows `positions[number · TILE : (number + 1) · TILE]`, in the needed columns only.
+    `output` is [W, L, C].
     """
     pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
     lowest = jnp.where(_inside(pixels, new_size), pixels, new_size).min()
@@ -148,19 +152,19 @@ def _resize_down(
     weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Returns `output` with the tile's pixels in the rows of block `block_number`."""
-      line = jnp.minimum(lines[0] + block_number * block, width - block)
-      start = index, first, line * channels
+      """Computes the tile in the next `block` columns of the image, which are rows of `output`."""
+      column = jnp.minimum(needed[0] + block_number * block, width - block)
+      start = index, first, column * channels
       source = jax.lax.dynamic_slice(flat, start, (1, window, block * channels))[0]
       tile = _as_type(images, jnp.dot(weights, source.astype(jnp.float32), precision='highest'))
       transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
-      return jax.lax.dynamic_update_slice(output, transposed, (line, number * TILE, 0))
+      return jax.lax.dynamic_update_slice(output, transposed, (column, number * TILE, 0))
 
-    num_blocks = -(-(lines[1] - lines[0]) // block)  # rounded up
+    num_blocks = -(-(needed[1] - needed[0]) // block)  # rounded up
     return jax.lax.fori_loop(0, num_blocks, add_block, output)
 
   # The first tile with pixels of the resized image, and the one after the last.
-  start, end = _first_and_last(_inside(padded, new_size).reshape(count, TILE).any(1))
+  start, end = _first_and_end(_inside(padded, new_size).reshape(count, TILE).any(1))
   empty = jnp.zeros((width, count * TILE, channels), images.dtype)
   return jax.lax.fori_loop(start, end, add_tile, empty)
 
@@ -170,7 +174,7 @@ def _inside(positions: jax.Array, size: ArrayLike) -> jax.Array:
   return (positions >= 0) & (positions < size)
 
 
-def _first_and_last(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _first_and_end(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns the index of the first true of `flags`, and the index after the last true.
 
   Without a true one the results are 0 and the length of `flags`.

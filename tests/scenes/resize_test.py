@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from robustness.scenes import designs, geometry, resize, views
-from robustness.scenes.designs import LONGEST
+from robustness.scenes.designs import MAX_ASPECT
 from tests.scenes.composition_test import composed
 
 PIXELS = np.random.default_rng(0).random((400, 300, 2), np.float32)
@@ -53,11 +53,11 @@ def test_no_cutout_is_reduced_by_more_than_the_bound(side):
   generator = np.random.default_rng(side)
   for _ in range(50):
     longer_side = int(generator.integers(20, 1500))
-    shorter_side = int(np.ceil(longer_side / generator.uniform(1, LONGEST)))
+    shorter_side = int(np.ceil(longer_side / generator.uniform(1, MAX_ASPECT)))
     sizes = np.array([longer_side, shorter_side])
     area = float(generator.choice(np.arange(1, 101) / 100))
     placed = geometry.place(sizes, area, 0.0, 0.5, 0.5, side)
-    bound = resize.most_scale(sizes.tolist(), area, side)
+    bound = resize.reduction_bound(sizes.tolist(), area, side)
     assert (sizes / np.maximum(placed.resized, 1)).max() <= bound
 
 
