@@ -36,22 +36,21 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   Raises:
     InputError: the settings or files are invalid, or TensorFlow is needed and not installed.
   """
-  purpose = f'{KEYS.data.source} = {settings.source.name!r}'
-  with _refusals(purpose):
+  reading = f'{KEYS.data.source} = {settings.source.name!r}'
+  resizing = f'resizing or cropping images ({KEYS.data.resize}, crop, random_crop_area)'
+  with _refusals(reading):
     images = open_images(settings)
     ''.join(images.class_names).encode()  # raises UnicodeEncodeError for names not in UTF-8
     check_class_names(images.class_names, f'class names of {images.title}')
     selection = select(images, settings, seed, preparation)
   rows: Rows | None = selection.array_rows()
-  if rows is None:  # TensorFlow reads the images
-    if images.arrays is not None:  # it is needed only because they are resized or cropped
-      purpose = f'resizing or cropping images ({KEYS.data.resize}, crop, random_crop_area)'
-    with _refusals(purpose):
+  if rows is None:  # TensorFlow reads the images, or only resizes or crops them
+    with _refusals(reading if images.arrays is None else resizing):
       from input_pipeline.rows import TfRows
     rows = TfRows(selection)
   if settings.known_classes:
     return rows
-  # classes that the classifiers do not know all become label 0, without a name
+  # all images get label 0 and no class name, as the classifiers do not know their classes
   return with_labels(rows, np.zeros(len(rows.class_names), np.int32), ())
 
 

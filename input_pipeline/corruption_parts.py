@@ -38,9 +38,9 @@ def of_parts(
     num_base: number of base images, the same in each part.
     title: names the images in messages.
     description: JSON values for results.json, to which properties of the parts are added.
-    fields: other fields of `Images`, such as `store` and `class_names`.
+    fields: the other fields of `Images`, such as `store`; `where` may be left out.
   """
-  # the corruption and the severity of every image: parts one after the other
+  # a pair (corruption, severity) for each image of each part, split into two columns
   corruptions, severities = np.array(parts, np.int32).repeat(num_base, axis=0).T
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
   names = [NAMED[part.corruption] for part in parts if part.corruption != CLEAN]

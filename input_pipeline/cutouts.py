@@ -79,20 +79,20 @@ class Segment:
 def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
   """Returns {identifier: class of SI-Score}, such as {'/m/01fb_0': 'bagel'}, from a CSV file.
 
-  The file has lines 'identifier,English name' and no header. Classes that SI-Score does not have
-  are left out, and if `only` has names, all other classes.
+  The file has lines 'identifier,English name' and no header. Only classes of SI-Score are
+  returned, and of these only the classes in `only`, unless it is empty.
   """
   with _refusals(path), path.open(newline='', encoding='utf-8-sig') as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
-  name_of_label = {label: name.lower() for label, name in lines if name.lower() in IMAGENET_INDEX}
-  if not name_of_label:
+  class_of = {key: name.lower() for key, name in lines if name.lower() in IMAGENET_INDEX}
+  if not class_of:
     raise InputError(
       f'{path}: none of its {len(lines)} lines names a class of SI-Score; expected '
       "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv)."
     )
   for name in only:
-    choice('class', name, name_of_label.values())
-  return {label: name for label, name in name_of_label.items() if not only or name in only}
+    choice('class', name, class_of.values())
+  return {key: name for key, name in class_of.items() if not only or name in only}
 
 
 def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list[Segment]:
@@ -109,11 +109,10 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   # every segment with every box of its image and class; `index` is the number of the segment
   pairs = table.reset_index().merge(boxes_table, on=[*_OBJECT])
   differences = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy())  # [pairs, 4]
-  distance = differences.max(1)
-  near = pairs.assign(distance=distance)[distance <= MAX_BOX_DISTANCE]
-  # the nearest box of each segment that has one, and {number of the segment: its flags}
-  nearest_boxes = near.sort_values('distance', kind='stable').drop_duplicates('index')
-  flags = nearest_boxes.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
+  pairs['distance'] = differences.max(1)
+  matches = pairs[pairs['distance'] <= MAX_BOX_DISTANCE].sort_values('distance', kind='stable')
+  matches = matches.drop_duplicates('index')  # the nearest box of each segment
+  flags = matches.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
   return [
     Segment(row.ImageID, row.MaskPath, names[row.LabelName], flags=flags.get(row.Index, {}))
     for row in table.itertuples()
@@ -209,10 +208,10 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
   """
   height, width = image.shape[:2]
   mask_height, mask_width = mask.shape
-  # 0 for equal aspect ratios; a mask that was rounded by one pixel changes it by at most the longer
-  # side
-  difference = abs(mask_height * width - mask_width * height)
-  if difference > max(height, width):
+  # The ratios are equal if mask_height / mask_width = height / width. The sides of a scaled mask
+  # are rounded to pixels, so that one of them may be wrong by one pixel.
+  error = abs(mask_height * width - mask_width * height)
+  if error > max(height, width):
     raise InputError(f'mask of {mask_width}×{mask_height} for an image of {width}×{height}')
   if mask.shape != (height, width):
     resized = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
@@ -242,8 +241,8 @@ def extract(
   Returns:
     {'kept': number of cutouts, reason such as 'too small': number of segments left out for it}.
   """
-  origins = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
-  for name, origin in origins.items():
+  kept_outputs = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
+  for name, origin in kept_outputs.items():
     if (out / name).exists():
       raise InputError(
         f'{out / name} exists already, perhaps {origin}; choose another folder with --out=DIR, or '

@@ -6,13 +6,13 @@ before or after by turns; one pixel changes an accuracy by a few tenths of a per
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
 
 from input_pipeline.images import Size
+from input_pipeline.selection import resized_size
 from input_pipeline.settings import DataSettings
 
 TRIES, RATIO = 10, 4 / 3
@@ -30,19 +30,19 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   resizes, it is uint8. An image that is only cropped keeps its type.
   """
   if settings.pillow_resizes:
-    levels = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)
-    return tf.ensure_shape(levels, [None, None, None])
+    pixels = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)
+    return tf.ensure_shape(pixels, [None, None, None])
   if settings.resize:
     sides = tf.shape(image)[:2]
-    # the length that becomes `settings.resize`: each side, or the shorter side for both
+    # the length that the resize makes `settings.resize`: each side, or the shorter side for both
     reference = sides if settings.squash else tf.reduce_min(sides)
-    target = sides * settings.resize // reference  # height and width after the resize
-    size = tf.constant([settings.crop] * 2) if settings.crop else target  # and after the crop
+    resized = sides * settings.resize // reference  # height and width after the resize
+    cropped = tf.constant([settings.crop] * 2) if settings.crop else resized  # after the crop
     window = tf.raw_ops.ScaleAndTranslate(  # computes only the pixels of the crop
       images=image[None],
-      size=size,
-      scale=tf.cast(target, tf.float32) / tf.cast(sides, tf.float32),
-      translation=-tf.cast((target - size) // 2, tf.float32),
+      size=cropped,
+      scale=tf.cast(resized, tf.float32) / tf.cast(sides, tf.float32),
+      translation=-tf.cast((resized - cropped) // 2, tf.float32),
       kernel_type=KERNELS[settings.interpolation],
       antialias=True,
     )[0]
@@ -53,35 +53,35 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   return image
 
 
-def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
-  """Returns an image of 8-bit levels [H, W, C] after the resize and centre crop of the settings.
+def resized_by_pillow(pixels: np.ndarray, settings: DataSettings) -> np.ndarray:
+  """Returns an image, uint8 [H, W, C], after the resize and centre crop of the settings.
 
-  Pillow resizes it on the host, as torchvision's `Resize` does.
+  Pillow resizes it on the host, as in torchvision's `Resize`. `settings.resize` is above 0.
   """
-  sides = levels.shape[:2]
-  # `settings.resize` is the new length of the shorter side, or with `squash` of each side
-  target = [side * settings.resize // (side if settings.squash else min(sides)) for side in sides]
-  size = [settings.crop or side for side in target]
-  return _resize_by_pillow(levels, target, size, settings)
+  height, width = pixels.shape[:2]
+  resized = resized_size((height, width), settings)
+  cropped = (settings.crop, settings.crop) if settings.crop else resized
+  return _resize_by_pillow(pixels, resized, cropped, settings)
 
 
 def _resize_by_pillow(
-  levels: np.ndarray, target: Sequence[int], size: Sequence[int], settings: DataSettings
+  pixels: np.ndarray, resized: Size, cropped: Size, settings: DataSettings
 ) -> np.ndarray:
-  """Resizes an image to `target` and returns its centre of `size`, both (height, width).
+  """Resizes an image, uint8 [H, W, C], and returns its centre.
 
-  `levels` is uint8 [H, W, C]. The width is resized first and rounded to 8 bits, then the height, as
-  in Pillow up to version 12. Later versions resize the height first where that is less work, which
-  changes every fourth value.
+  `resized` and `cropped` are height and width after the resize and of the centre. The width is
+  resized first and rounded to 8 bits, then the height, as in Pillow up to version 12. Later
+  versions resize the height first where it is less work, which changes every fourth value.
   """
-  picture = Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
-  (target_height, target_width), (height, width) = target, size
+  picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+  (resized_height, resized_width), (height, width) = resized, cropped
+  first_column, first_row = (resized_width - width) // 2, (resized_height - height) // 2
   method = FILTERS[settings.interpolation]
-  x, y = (target_width - width) // 2, (target_height - height) // 2
-  wide = picture.resize((target_width, picture.height), method)
-  # columns outside the crop are cut off before the second resize, which need not compute them
-  resized = wide.crop((x, 0, x + width, picture.height)).resize((width, target_height), method)
-  return np.asarray(resized)[y : y + height].reshape(height, width, -1)
+  picture = picture.resize((resized_width, picture.height), method)
+  # the columns outside the centre are cut off now, so that the second resize does not compute them
+  picture = picture.crop((first_column, 0, first_column + width, picture.height))
+  picture = picture.resize((width, resized_height), method)
+  return np.asarray(picture)[first_row : first_row + height].reshape(height, width, -1)
 
 
 def random_resized_crop(
@@ -109,10 +109,10 @@ def random_resized_crop(
   y, x, rows, columns = tf.unstack(_random_box(shape, settings.random_crop_area, seed))
   box = image[y : y + rows, x : x + columns]
   if settings.resized_by == 'pillow':
-    levels = tf.numpy_function(
+    pixels = tf.numpy_function(
       lambda x: _resize_by_pillow(x, size, size, settings), [box], tf.uint8
     )
-    return tf.ensure_shape(levels, [*size, image.shape[-1]])
+    return tf.ensure_shape(pixels, [*size, image.shape[-1]])
   resized = tf.image.resize(box, size, method=settings.interpolation, antialias=True)
   return tf.clip_by_value(resized, 0.0, 1.0)
 

@@ -178,7 +178,7 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
   title = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
     is_grey, white = _is_grey(image), _largest_level(image)
-    if image.mode.startswith('I'):  # 16 bits, which Pillow would clip to 255 and not scale
+    if image.mode.startswith('I'):  # grey of up to 16 bits, which Pillow would clip at 255
       scaled = np.rint(np.asarray(image, np.float64) * 255 / white)
       if getattr(image, 'tag_v2', {}).get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
         scaled = 255 - scaled
@@ -186,9 +186,9 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
     elif is_grey:
       pixels = np.asarray(image.convert('L'))[..., None]
     else:
-      # by way of RGBA, without which Pillow warns of palettes with transparent colours
-      is_transparent = image.mode == 'P' and 'transparency' in image.info
-      pixels = np.asarray((image.convert('RGBA') if is_transparent else image).convert('RGB'))
+      if image.mode == 'P' and 'transparency' in image.info:
+        image = image.convert('RGBA')  # Pillow warns if it converts transparent colours to RGB
+      pixels = np.asarray(image.convert('RGB'))
   if channels == 1 and not is_grey:
     raise InputError(f'{title} is in colour; a grey image was expected.')
   return np.repeat(pixels, channels, axis=-1) if is_grey and channels > 1 else pixels
@@ -205,8 +205,10 @@ def _largest_level(image: Image.Image) -> int:
   if image.format != 'TIFF':  # Pillow's modes 'I…' are integers of more than 8 bits
     return 2**16 - 1 if image.mode.startswith('I') else 255
   assert isinstance(image, TiffImagePlugin.TiffImageFile)
+  # a tag is a number, or a tuple of one number for each channel; both tags are 1 by default
   bits = int(np.ravel(image.tag_v2.get(_BITS, 1))[0])
   kind = int(np.ravel(image.tag_v2.get(_SAMPLE_FORMAT, 1))[0])
+  # Pillow opens integers of 32 bits, and signed ones, in mode 'I'
   if image.mode == 'I' and (bits > 16 or kind != _UNSIGNED):
     sign = 'signed ' if kind == _SIGNED else ''
     raise InputError(f'it is of {sign}{bits}-bit integers: store it in 8 or 16 unsigned bits')

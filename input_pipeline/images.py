@@ -30,9 +30,9 @@ class Store(abc.ABC):
   bytes, a path, or pixels.
 
   Attributes:
-    labels: labels of all examples, integers [N] or [N, L]. If the set consists of parts with the
-      same n images, such as one part per corruption, the labels of these n images. None if labels
-      are stored only with the images.
+    labels: labels of all examples, integers [N] or [N, L]; None if labels are stored only with the
+      images. For a set of equal parts, such as one part per corruption, of the same n images, the
+      labels may be only the n labels of the first part.
   """
 
   labels: np.ndarray | None = None
@@ -131,18 +131,17 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index; TensorFlow calls the Python function `fetch` for it."""
+    """Returns the element at an index; TensorFlow calls back to Python for its stored value."""
     import tensorflow as tf
 
-    num_base, dtype = len(self.labels), tf.uint8 if self.shape else tf.string
-    # the index is part · num_base + base image, which divmod separates
-    stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), num_base)), [index], dtype)
-    label = tf.gather(tf.constant(self.labels), index % num_base)
+    dtype = tf.uint8 if self.shape else tf.string
+    stored = tf.numpy_function(lambda i: self.host_element(int(i))[0], [index], dtype)
+    label = tf.gather(tf.constant(self.labels), index % len(self.labels))
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
     """Returns the stored value and the label at an index."""
-    part, base = divmod(index, len(self.labels))
+    part, base = divmod(index, len(self.labels))  # the index is part · n + base
     return self.fetch(part, base), self.labels[base]
 
 
@@ -211,16 +210,18 @@ class Images:
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Raises InputError for names of classes, labels or columns that are not of these examples."""
+    """Raises InputError for class names, labels or columns of a wrong type, shape or name."""
     if not all(isinstance(name, str) for name in self.class_names):
       raise InputError(f'class names of {self.title} are {self.class_names}; expected texts.')
-    if self.store.labels is not None:
-      labels, count = self.store.labels, self.num_examples // self.parts
+    labels = self.store.labels
+    if labels is not None:
+      part_size = self.num_examples // self.parts
       are_labels = labels.dtype.kind in 'iu' and labels.ndim in (1, 2)
-      if not are_labels or len(labels) not in (count, self.num_examples):
+      # a store may have the labels of all examples, or of one part
+      if not are_labels or len(labels) not in (part_size, self.num_examples):
         raise InputError(
           f'labels of {self.title} are {labels.dtype} of shape {labels.shape}; expected integers '
-          f'[{count}], or [{count}, L] padded with -1.'
+          f'[{part_size}], or [{part_size}, L] padded with -1.'
         )
     for name, values in self.columns.items():
       if name in RESERVED:
@@ -236,7 +237,10 @@ class Images:
         )
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the decoded `image` of an element's `stored` value, and its further columns."""
+    """Returns the `image` that an element's `stored` value is decoded to, and further columns.
+
+    There are further columns if `decode` returns them, such as a mask.
+    """
     if self.decode is not None:
       decoded = self.decode(stored)
       return decoded if isinstance(decoded, dict) else {'image': decoded}
@@ -245,10 +249,7 @@ class Images:
       return {'image': stored}
     import tensorflow as tf
 
-    def decode(value: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
-      return read(value if isinstance(value, bytes) else value.item())
-
-    image = tf.numpy_function(decode, [stored], tf.uint8)
+    image = tf.numpy_function(lambda value: read(bytes_of(value)), [stored], tf.uint8)
     return {'image': tf.ensure_shape(image, [None, None, self.channels])}
 
   def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
@@ -261,6 +262,14 @@ class Images:
       example = self.where(int(element['example_id']))
       raise InputError(f'{example} cannot be decoded: {error}') from error
     return int(height), int(width)
+
+
+def bytes_of(value: bytes | np.ndarray) -> bytes:
+  """Returns the bytes of an argument of a Python function that TensorFlow calls.
+
+  TensorFlow passes bytes in a graph, and an array without dimensions that holds them when eager.
+  """
+  return value if isinstance(value, bytes) else value.item()
 
 
 def array_images(

@@ -60,7 +60,7 @@ class TfRows:
     self._images, self._settings = selection.images, selection.settings
     self._facts, self.indices = selection.facts, selection.indices
     self.image_shape, self.class_names = selection.image_shape, selection.images.class_names
-    self._is_cached = False  # whether all rows are to be decoded into memory, to `_arrays`
+    self._should_cache = False  # whether to decode all rows into `_arrays` when many are read
     self._arrays: ArrayRows | None = None
     if self._settings.resized_by == 'pillow':
       self._refuse_more_than_8_bits()
@@ -85,7 +85,8 @@ class TfRows:
     if channels != self.image_shape[-1]:
       refuse_colour(self._images.title, self._images.channels, channels)
     rows = copy.copy(self)
-    rows.image_shape, rows._arrays = (*self.image_shape[:2], channels), None
+    rows.image_shape = (*self.image_shape[:2], channels)
+    rows._arrays = None  # they may have another number of channels
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
@@ -96,19 +97,20 @@ class TfRows:
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
-    rows.indices, rows._is_cached = self.indices[positions], False
+    rows.indices = self.indices[positions]
+    rows._should_cache = False
     return rows
 
   def cached(self) -> TfRows:
-    """Returns the same rows; the first time that more than half are read, all stay in memory."""
+    """Returns the same rows, which stay in memory once a call reads more than half of them."""
     rows = copy.copy(self)
-    rows._is_cached = True
+    rows._should_cache = True
     return rows
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
     """Decodes all rows into arrays, or returns None if they need more than `max_bytes`.
 
-    It is also None for rows that are cropped at random or streamed in training.
+    It is also None for rows that training reads in another way: with random crops, or as a stream.
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
@@ -130,13 +132,14 @@ class TfRows:
   ) -> Iterator[Batch]:
     """Yields blocks of `batch_size` rows in order; see `Rows.batches`.
 
-    The last one is padded, and `mask` is False on the padding. `blocks` are the numbers of the
+    The last block is padded, and `mask` is False on the padding. `blocks` are the numbers of the
     blocks that are read; None reads all. With `stored`, 8-bit images stay uint8.
     """
     num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
     reads_most_rows = 2 * num_blocks * batch_size > self.num_examples
-    if self._is_cached and reads_most_rows:
-      self._arrays, self._is_cached = self.in_memory(MAX_CACHED_BYTES), False
+    if self._should_cache and reads_most_rows:
+      self._should_cache = False  # tried once: if the rows are too large, `_arrays` stays None
+      self._arrays = self.in_memory(MAX_CACHED_BYTES)
     if self._arrays:
       return self._arrays.batches(batch_size, blocks, stored=stored)
     return self._batches(batch_size, blocks, stored=stored)
@@ -153,10 +156,11 @@ class TfRows:
     if not block_numbers:
       return
     indices_of_blocks = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
-    store = self._images.store
+    store, settings = self._images.store, self._settings
     has_image_files = self._images.read is not None and isinstance(store, HostStore)
+    is_resized_by_tensorflow = (settings.resize or settings.crop) and not settings.pillow_resizes
     batches: Iterator[Batch]
-    if has_image_files and self._by_pillow:
+    if has_image_files and not is_resized_by_tensorflow:
       batches = map(self._check_labels, self._file_batches(indices_of_blocks))
     else:  # tf.data reads all blocks, and after an error one of them again, to find the image
       examples = store.elements(np.concatenate(indices_of_blocks))
@@ -183,21 +187,22 @@ class TfRows:
     order = sampler or Epochs(self.num_examples, seed)
     low, high = share_of_batch(0, batch_size, share)  # this process reads [low, high) of a batch
     if sampler is not None:
-      self._refuse_streamed()
+      self._refuse_streamed(max_examples=0)
 
     def is_mine(i: tf.Tensor) -> tf.Tensor:
       """Returns whether this process reads position `i` of the endless sequence."""
       return (i % batch_size >= low) & (i % batch_size < high)
 
-    def elements(step: int) -> tf.data.Dataset:
-      """Returns the elements that this process reads from a step on."""
+    def elements_from(step: int) -> tf.data.Dataset:
+      """Returns the elements that this process reads from a step on, without end."""
       return self._sequence(order, seed, step * batch_size, is_mine)
 
-    def elements_of_batch(number: int) -> tf.data.Dataset:
-      """Returns the elements of a batch; batch 0 is the first that was read, of `start_step`."""
-      return elements(start_step + number).take(high - low)
-
-    batches = enumerate(self._read(elements(start_step), high - low, elements_of_batch), start_step)
+    batches = self._read(
+      elements_from(start_step),
+      high - low,
+      # batches are counted from `start_step`
+      elements_of=lambda number: elements_from(start_step + number).take(high - low),
+    )
     return (
       {
         **batch,
@@ -205,22 +210,23 @@ class TfRows:
         # what the sampler adds for the positions that this process reads, such as the epoch
         **order.columns(*share_of_batch(step, batch_size, share)),
       }
-      for step, batch in batches
+      for step, batch in enumerate(batches, start_step)
     )
 
   def without_images(self, *, streamed: bool = True) -> Batch:
     """Returns the labels, example ids and further columns of all rows, without decoding images.
 
-    `streamed` is whether labels that are stored only with streamed images are read.
+    A streamed source may have its labels only in the files of its images. They are read, of a
+    limited number of images, or refused if `streamed` is False.
     """
     store, ids = self._images.store, self.indices
     label = store.labels
-    if label is None:  # labels are stored with the images only
+    if label is None:
       self._refuse_streamed(_MAX_READ_FOR_LABELS if streamed else 0)
-      read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
-      label = np.concatenate([*read.as_numpy_iterator()])
+      stored = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
+      label = np.concatenate([*stored.as_numpy_iterator()])
     else:
-      # of a set in parts (the same n images in each), a store has the labels of the first part
+      # a store may have the labels of one part of n images, which every part repeats
       label = label[ids % len(label)]
     columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
     return {**columns, **self._columns(ids)}
@@ -233,11 +239,8 @@ class TfRows:
     indices = self.indices[positions].tolist()
     return any(image_files.changed_since(file(index), since) for index in indices)
 
-  def _refuse_streamed(self, max_examples: int = 0) -> None:
-    """Raises InputError if rows can be read only from front to back.
-
-    Up to `max_examples` such rows are permitted.
-    """
+  def _refuse_streamed(self, max_examples: int) -> None:
+    """Raises InputError if more than `max_examples` rows can be read only in the files' order."""
     if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
@@ -260,18 +263,17 @@ class TfRows:
   def _sequence(
     self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
   ) -> tf.data.Dataset:
-    """Returns the endless shuffled sequence of elements that this process trains on.
+    """Returns the elements that this process trains on, shuffled and without end.
 
-    It begins at position `first` of the sequence of all processes.
-
-    An element is a dict of an example's stored image, label and id, and of (seed, position) under
-    the key `DRAW`, which determines its random crop.
+    All processes number the elements of one endless sequence in the same way, and each process
+    takes some of the positions. An element is a dict of an example's stored image, label and id,
+    and of (seed, position) under the key `DRAW`, which determines its random crop.
 
     Args:
       order: the order of the rows; a streamed source is shuffled by `seed` instead.
       seed: seed of random crops, and of the shuffling of streamed sources.
-      first: position of the first element.
-      is_mine: function that returns whether this process reads a position, int64 [].
+      first: position from which on elements are returned.
+      is_mine: function that returns whether this process takes a position, int64 [].
     """
     store = self._images.store
     if isinstance(store, IndexedStore):
@@ -300,11 +302,6 @@ class TfRows:
       return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(indices, [count]))
 
     return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).skip(offset)
-
-  @property
-  def _by_pillow(self) -> bool:
-    """Whether rows for evaluation need no TensorFlow: Pillow resizes them, or nothing does."""
-    return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
     """Returns the columns of the examples with these ids, except their image, label and id."""
@@ -364,24 +361,24 @@ class TfRows:
     store, read, threads = self._images.store, self._images.read, usable_cores()
     assert read is not None and isinstance(store, HostStore)
 
-    def image(index: int, stored: bytes | np.ndarray) -> np.ndarray:
+    def decode(index: int, stored: bytes | np.ndarray) -> np.ndarray:
       """Returns an image, uint8 [H, W, C], decoded from the bytes `stored` and resized.
 
       `index` is the index of the example, for messages.
       """
       assert isinstance(stored, bytes)
       try:
-        levels = read(stored)
+        pixels = read(stored)
       except InputError as error:
         raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
-      size = levels.shape[0], levels.shape[1]
-      delivered_size(self._images, self._settings, index, size, self.image_shape[:2])  # checks it
-      is_resized = bool(self._settings.resize)
-      return geometry.resized_by_pillow(levels, self._settings) if is_resized else levels
+      # raises InputError if the image would have another size than the rows
+      size = pixels.shape[0], pixels.shape[1]
+      delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
+      return geometry.resized_by_pillow(pixels, self._settings) if self._settings.resize else pixels
 
-    # Images that are being decoded, in order, with their labels. Whenever one is taken from the
-    # front another is started, so that threads go on with the next blocks.
-    running: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
+    # The images that threads decode now, in order, with their labels. Whenever one is taken from
+    # the front another is started, also of later blocks, so that no thread waits for a block.
+    started: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
       not_started = itertools.chain.from_iterable(blocks)  # an iterator: each index comes once
 
@@ -389,15 +386,15 @@ class TfRows:
         """Starts the decoding of the next `count` images in threads."""
         for index in itertools.islice(not_started, count):
           stored, label = store.host_element(int(index))
-          running.append((pool.submit(image, int(index), stored), label))
+          started.append((pool.submit(decode, int(index), stored), label))
 
       try:
         start(IN_FLIGHT * threads)
         for block in blocks:
           images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
-          for pixels in images:  # views of the array, which are filled in order
-            future, label = running.popleft()
-            pixels[:] = future.result()
+          for image in images:  # a view of the array, which is filled here
+            future, label = started.popleft()
+            image[:] = future.result()
             labels.append(label)
             start(1)
           label, ids = np.asarray(labels, np.int32), block.astype(np.int32)
@@ -406,10 +403,10 @@ class TfRows:
         pool.shutdown(wait=False, cancel_futures=True)
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the columns of an element, with its image decoded, resized and cropped.
+    """Returns a decoded row: its image, resized and cropped, label, id and decoded columns.
 
-    In training, the element's entry `DRAW`, (seed, position in the sequence), determines the random
-    crop.
+    `element` is stored as a store returns it. In training it also has the entry `DRAW`, (seed,
+    position in the sequence), which determines the random crop.
     """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None

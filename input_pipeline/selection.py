@@ -88,12 +88,8 @@ def choose_subset(
   Raises:
     InputError: there are fewer examples than `num_images`.
   """
-  require(
-    num_images <= num_examples,
-    'config.data.num_images',
-    num_images,
-    f'at most {num_examples}, the number of {noun} there are (0 takes all)',
-  )
+  valid = f'at most {num_examples}, the number of {noun} there are (0 takes all)'
+  require(num_images <= num_examples, 'config.data.num_images', num_images, valid)
   if first or not num_images:
     return np.arange(num_images or num_examples, dtype=np.int64)
   return np.sort(random_order(num_examples, seed)[:num_images])
@@ -221,8 +217,8 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
   noun = 'base images' if images.parts > 1 else 'images'
   is_first = settings.subset == FIRST
   subset = choose_subset(len(indices_in_part), settings.num_images, seed, is_first, noun)
-  # the index of the first image of each part, plus the selected indices in a part
-  return np.add.outer(np.arange(images.parts) * part_size, indices_in_part[subset]).ravel()
+  first_of_part = np.arange(images.parts) * part_size
+  return (first_of_part[:, None] + indices_in_part[subset]).ravel()
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
@@ -311,14 +307,15 @@ def select(
   if images.check:
     images.check(indices)
   check_pictures(images, indices)
-  facts = dict(images.description)
+  facts = dict(images.description)  # what results.json states, in this order
   if settings.num_images:
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
     facts['image_list'] = settings.image_list
-  is_decided = settings.resize or settings.crop or images.as_stored
-  if preparation and not is_decided and _needs_resize(images, preparation.side):
-    # Images that were cropped before are resized to the input size and not cropped again.
+  # images are prepared for the classifier unless the settings or the source decide their size
+  has_size = settings.resize or settings.crop or images.as_stored
+  if preparation and not has_size and _needs_resize(images, preparation.side):
+    # images that were cropped before they were stored are resized without cutting off a margin
     settings = dataclasses.replace(
       settings,
       resize=preparation.side if images.cropped else preparation.resize,
@@ -359,14 +356,18 @@ def output_size(size: Size, settings: DataSettings) -> Size | None:
 
   It returns None if the crop is larger than the resized image.
   """
-  height, width = size
-  if settings.resize and settings.squash:
-    height = width = settings.resize
-  elif settings.resize:
-    height, width = (side * settings.resize // min(size) for side in size)
+  size = resized_size(size, settings) if settings.resize else size
   if not settings.crop:
-    return height, width
-  return (settings.crop, settings.crop) if min(height, width) >= settings.crop else None
+    return size
+  return (settings.crop, settings.crop) if min(size) >= settings.crop else None
+
+
+def resized_size(size: Size, settings: DataSettings) -> Size:
+  """Returns height and width of an image after a resize to `settings.resize`, before the crop."""
+  if settings.squash:
+    return settings.resize, settings.resize
+  height, width = (side * settings.resize // min(size) for side in size)
+  return height, width
 
 
 def delivered_size(
@@ -413,16 +414,17 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
 def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) -> Size:
   """Returns height and width of every image after resize and crop.
 
-  If sizes can only be found by decoding, `_sizes` returns that of the first image only. The others
-  are checked when they are read.
+  If sizes can only be found by decoding, only the size of the first image is computed here. The
+  sizes of the other images are checked when they are read.
 
   Raises:
     InputError: images differ in size, or the crop does not fit.
   """
   if settings.resize and settings.crop:
     return settings.crop, settings.crop
-  common: Size | None = None
-  for index, size in zip(indices.tolist(), _sizes(images, indices), strict=False):
+  common: Size | None = None  # the size of the images before, which the next one must have
+  sizes = _sizes(images, indices)  # of all images, or of the first one alone
+  for index, size in zip(indices.tolist(), sizes, strict=False):
     common = delivered_size(images, settings, index, size, expected=common)
   assert common is not None
   return common

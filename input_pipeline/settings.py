@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -106,15 +106,17 @@ _MOVED = {
 def moved_keys(source: type[Source]) -> dict[str, str]:
   """Returns {key of `config.data` in earlier versions: its key now}, such as 'path': 'npz.path'.
 
-  The new keys are settings of `source`, or of another source where `source` has no such setting.
+  The key now is a setting of `source` if it has a setting for the earlier key. Otherwise it is the
+  example in `_MOVED`, a setting of another source.
   """
   settings = {field.name for field in dataclasses.fields(source)}
-  names = {key: source.moved_keys.get(key, key) for key in _MOVED}  # the names in the source
-  return _MOVED | {key: f'{source.name}.{new}' for key, new in names.items() if new in settings}
+  new_names = {key: source.moved_keys.get(key, key) for key in _MOVED}
+  of_source = {key: f'{source.name}.{new}' for key, new in new_names.items() if new in settings}
+  return {**_MOVED, **of_source}
 
 
 def is_count(number: int) -> bool:
-  """Returns whether a number is at least 0, the condition that `COUNT` describes."""
+  """Returns whether a number is at least 0; the phrase `COUNT` says so in messages."""
   return number >= 0
 
 
@@ -151,8 +153,9 @@ class DataSettings:
       stored image (.08 for ImageNet). The crop is drawn in every epoch and resized to `crop`
       pixels, instead of the resize and centre crop. 0 prepares training rows as in evaluation.
     class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
-      'wordnet:n02084071' stands for all classes below that synset. Other classes are in no group. A
-      classifier's training rows inherit the groups; ρ for other groups raises an error.
+      'wordnet:n02084071' stands for all classes below that synset. Other classes are in no group.
+      Training rows of a classifier have the same groups; to measure a trained classifier with other
+      groups raises an error.
     hierarchy: for 'wordnet:…' in `class_groups`, a text file of WordNet's hierarchy, with lines
       '<parent> <child>' of identifiers.
     random_class_groups: number M of random groups of equal size, instead of named ones.
@@ -192,18 +195,21 @@ class DataSettings:
     Raises:
       InputError: a key is unknown or of an earlier version, or a value is invalid.
     """
-    keys = [field.name for field in dataclasses.fields(cls)]
+    common_keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
-    with renaming_section('config.data', key):
+    with renaming_section('config.data', key):  # messages then name the actual section
       refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
-      SOURCES.check_sections(section, key, 'source', (name,), keys)
-      values = {k: v for k, v in section.items() if k in keys}
+      SOURCES.check_sections(section, key, 'source', (name,), common_keys)
+      common_values = {k: v for k, v in section.items() if k in common_keys}
       source = SOURCES.select(name, section, key, 'source')
-      return parse(cls, {**values, 'source': source}, key)
+      return parse(cls, {**common_values, 'source': source}, key)
 
   @property
   def is_permitted_cells(self) -> bool:
-    """Whether each environment but one shows training images of one class group alone."""
+    """Whether rows are for training with held-out pairs of class and environment.
+
+    In each environment but the clean one, then only the classes of one group have images.
+    """
     has_groups = bool(self.class_groups or self.random_class_groups)
     return self.source.has_environments and self.split == 'train' and has_groups
 
@@ -215,20 +221,25 @@ class DataSettings:
   def __post_init__(self) -> None:
     """Raises SettingError for a value out of range, or for two settings that exclude each other."""
     check_fields(self, 'config.data')
-    valid = "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')"
-    require(isinstance(self.source, Source), 'config.data.source', self.source, valid)
-    has_both = bool(self.class_groups and self.random_class_groups)
-    valid = f'0 where {KEYS.data.class_groups} names the classes'
-    require(not has_both, 'config.data.random_class_groups', self.random_class_groups, valid)
     has_groups = bool(self.random_class_groups or self.class_groups)
-    for key in ('classes_per_group', 'class_group_seed'):
-      value, valid = getattr(self, key), f'0 without {KEYS.data.random_class_groups}'
-      require(has_groups or not value, f'config.data.{key}', value, valid)
-    valid = f'False where {KEYS.data.resize} is 0'
-    require(bool(self.resize) or not self.squash, 'config.data.squash', True, valid)
-    valid = f'at most {KEYS.data.resize} = {self.resize}'
-    can_crop = self.resize == 0 or self.crop <= self.resize
-    require(can_crop, 'config.data.crop', self.crop, valid)
+    has_both = bool(self.random_class_groups and self.class_groups)
+    no_groups = f'0 without {KEYS.data.random_class_groups}'
+    rules = {  # {key: (whether its value is valid, the valid values)}
+      'source': (
+        isinstance(self.source, Source),
+        "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')",
+      ),
+      'random_class_groups': (not has_both, f'0 where {KEYS.data.class_groups} names the classes'),
+      'classes_per_group': (has_groups or self.classes_per_group == 0, no_groups),
+      'class_group_seed': (has_groups or self.class_group_seed == 0, no_groups),
+      'squash': (self.resize > 0 or not self.squash, f'False where {KEYS.data.resize} is 0'),
+      'crop': (
+        self.resize == 0 or self.crop <= self.resize,
+        f'at most {KEYS.data.resize} = {self.resize}',
+      ),
+    }
+    for key, (is_valid, valid) in rules.items():
+      require(is_valid, f'config.data.{key}', getattr(self, key), valid)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,22 +279,24 @@ def open_images(settings: DataSettings) -> Images:
     )
   _check_description(source, images.description)
   names = tuple(map(composed_unicode, images.class_names))
-  # the source's name is the first key, and replaces a key 'source' of the description
-  named = {'source': source.name}
-  facts: dict[str, Any] = {**named, **images.description, **named, **source.file}
+  # `source_name` is in it twice: to be the first entry, and to replace one of the description
+  source_name = {'source': source.name}
+  facts: dict[str, Any] = {**source_name, **images.description, **source_name, **source.file}
   if left_out := {reason: count for reason, count in sorted(images.left_out.items()) if count}:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())
     logging.info('%s: left out %s', images.title, listed)
     facts[LEFT_OUT] = left_out
-  # images that are composed later (`as_stored`) have all classes of ImageNet as labels
+  # images that are composed later (`as_stored`) are few and have all classes of ImageNet as names
   needs_all_classes = settings.known_classes and not images.as_stored
-  empty = _without_images(images, names) if needs_all_classes else []
-  if empty:
-    logging.warning(
-      '%s: %d of %d classes have no image: %s',
-      *(images.title, len(empty), len(names), first_names([*map(repr, empty)])),
-    )
-    facts['classes_without_images'] = empty
+  labels = images.store.labels
+  if needs_all_classes and labels is not None:
+    present = np.unique(labels)
+    empty = [name for label, name in enumerate(names) if label not in present]
+    if empty:
+      listed = first_names([*map(repr, empty)])
+      message = '%s: %d of %d classes have no image: %s'
+      logging.warning(message, images.title, len(empty), len(names), listed)
+      facts['classes_without_images'] = empty
   return dataclasses.replace(images, class_names=names, description=facts)
 
 
@@ -301,12 +314,3 @@ def _check_description(source: Source, description: Facts) -> None:
       'a description is a dict of texts, finite numbers, booleans, None, lists and such dicts.'
     ) from error
   text.encode()
-
-
-def _without_images(images: Images, names: Sequence[str]) -> list[str]:
-  """Returns the names of the classes that no image has as label; [] if labels are unknown."""
-  labels = images.store.labels
-  if labels is None:
-    return []
-  present = {*np.unique(labels).tolist()}
-  return [name for label, name in enumerate(names) if label not in present]

@@ -67,9 +67,9 @@ class Shards(Source, abc.ABC):
   allow_missing: bool = False
 
   def description(self, split: str, shards: int) -> Facts:
-    """Returns JSON values that identify the images of a split in `shards` files."""
-    facts: Facts = {'path': self.path, 'split': split, 'shards': shards}
-    return {**facts, 'label_column': self.label_column}
+    """Returns JSON values that identify the images of a split in a number `shards` of files."""
+    column = self.label_column
+    return {'path': self.path, 'split': split, 'shards': shards, 'label_column': column}
 
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
     """Returns the file at `self.path`, or the sorted files with a suffix in this folder.
@@ -97,9 +97,14 @@ class Shards(Source, abc.ABC):
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
     """Returns the names of the classes that labels 0, 1, … stand for.
 
-    They are the names of the setting `label_space` if it is set, else `stored`, which has the names
-    in the files and is () if they have none. Raises InputError if the two differ in number and
-    neither is empty. `title` names the data in messages.
+    They are the classes of the setting `label_space`, or the names in the files if it is ''.
+
+    Args:
+      stored: the class names in the files; () if the files have none.
+      title: names the data in messages.
+
+    Raises:
+      InputError: the files have names, but another number of them than the label space has classes.
     """
     if not self.label_space:
       return stored
@@ -168,17 +173,17 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 
   Args:
     files: the files.
-    root: folder of the data, a name that is not read as a split.
-    split: the split; '' takes all files, which must then state the same split, or none.
+    root: folder of the data; its own name states no split.
+    split: the split; '' takes all files if all state the same split, or none states one.
     title: path of the data, for messages.
   """
-  splits = [_split_of(file, root, split) for file in files]
-  are_of_one_split = not split and len(set(splits)) == 1
-  if are_of_one_split or (split == 'test' and not any(splits)):
+  splits = [_split_of(file, root, split) for file in files]  # '' where a file states none
+  are_alike = len(set(splits)) == 1
+  if are_alike and (split == '' or (split == 'test' and splits[0] == '')):
     return files
-  matching = [file for file, name in zip(files, splits, strict=True) if split and name == split]
+  matching = [file for file, name in zip(files, splits, strict=True) if name == split != '']
   if not matching:
-    named = sorted({name for name in splits if name})
+    named = sorted({*splits} - {''})
     fix = nearest(split, named) if named else "its files say no split: set it to ''"
     problem = f'of which {title} has no file'
     raise SettingError(KEYS.data.split, split, problem=problem, fix=f'{fix}.')
@@ -338,27 +343,14 @@ def labels_of(
   if values.isna().any():
     raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {label}.')
   if values.dtype.kind in 'iu':
-    return _labels_of_numbers(values.to_numpy(np.int64), class_names, title, label)
+    numbers = values.to_numpy(np.int64)
+    check_label_array(numbers, f'{title}: {label}', num_classes=len(class_names) or None)
+    names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {label}')
+    return numbers.astype(np.int32), names
   if not all(isinstance(value, str) for value in values):
     valid = 'labels are integers from 0 or names of classes'
     raise InputError(f'{title}: {label} is of {values.dtype}; {valid}.')
   return _labels_of_names([composed_unicode(value) for value in values], title, label)
-
-
-def _labels_of_numbers(
-  numbers: np.ndarray, class_names: Sequence[str], title: str, column: str
-) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Returns a column of class numbers [N] as labels, int32 [N], and the names of the classes.
-
-  Args:
-    numbers: the column's values.
-    class_names: names of the classes; () names them '0', '1', ... up to the largest number.
-    title: names the images in messages.
-    column: name of the column, for messages.
-  """
-  check_label_array(numbers, f'{title}: {column}', num_classes=len(class_names) or None)
-  names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {column}')
-  return numbers.astype(np.int32), names
 
 
 def _labels_of_names(

@@ -130,15 +130,16 @@ def check_stored_features(file: pathlib.Path) -> None:
   """
   # dicts and lists that are yet to be searched for names of classes
   unsearched = [json_files.read(file, advice='Fetch or prepare the data set again.')]
+  keys = ('pythonClassName', 'python_class_name', 'type')  # in files of different versions
   while unsearched:
     node = unsearched.pop()
-    children = node.values() if isinstance(node, dict) else node
-    unsearched += [child for child in children if isinstance(child, dict | list)]
-    keys = ('pythonClassName', 'python_class_name', 'type')  # in files of different versions
-    for class_name in map(node.get, keys) if isinstance(node, dict) else ():
-      if isinstance(class_name, str) and not class_name.startswith(FEATURES):
+    entries = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in entries:
+      if isinstance(value, dict | list):
+        unsearched.append(value)
+      elif key in keys and isinstance(value, str) and not value.startswith(FEATURES):
         raise InputError(
-          f'{file} names the feature {class_name!r}, which is none of TFDS ({FEATURES}...): such a '
+          f'{file} names the feature {value!r}, which is none of TFDS ({FEATURES}...): such a '
           'data set is not opened, as it could run any code.'
         )
 
@@ -220,7 +221,10 @@ class Split:
 
   @functools.cached_property
   def slices(self) -> list[tuple[str, int, int]]:
-    """The slices that the split is a sum of, in order, as (stored split, first, last + 1).
+    """The slices of stored splits that make up the split, in order: (stored split, first, end).
+
+    For 'train[:10]+test' of a set with 5 test examples they are ('train', 0, 10) and
+    ('test', 0, 5).
 
     Raises:
       InputError: there is no such split, it is empty, or two of its slices share examples.
@@ -231,17 +235,17 @@ class Split:
       pieces = tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits)
     except (KeyError, ValueError) as error:
       base = re.split(r'[\[+]', self.name)[0]  # 'train' of 'train[:10]' or 'train+test'
+      problem = _first_line(error).rstrip('.') if base in splits else nearest(base, valid)
       raise InputError(
-        f'{KEYS.data.split} is {self.name!r}; data set {data_set!r}: '
-        f'{_first_line(error).rstrip(".") if base in splits else nearest(base, valid)}, '
-        f"or a slice such as '{valid[0]}[:1000]'."
+        f'{KEYS.data.split} is {self.name!r}; data set {data_set!r}: {problem}, or a slice such as '
+        f"'{valid[0]}[:1000]'."
       ) from error
     slices = []
     for piece in pieces:
-      first, last = piece.from_ or 0, piece.to
-      last = splits[piece.splitname].num_examples if last is None else last
-      if first < last:  # otherwise it is empty, as is 'train[5:3]'
-        slices.append((piece.splitname, first, last))
+      first = piece.from_ or 0  # None stands for 0 here, and for all examples below
+      end = splits[piece.splitname].num_examples if piece.to is None else piece.to
+      if first < end:  # otherwise it is empty, as is 'train[5:3]'
+        slices.append((piece.splitname, first, end))
     if not slices:
       raise InputError(
         f'split {self.name!r} of {data_set!r} is empty; its splits: '
@@ -301,20 +305,20 @@ class Split:
     )
 
   def _read(self, begin: int, end: int) -> tf.data.Dataset:
-    """Returns the elements at positions [begin, end) of the split, with these as example ids.
+    """Returns the elements at positions [begin, end) of the split; the positions are their ids.
 
-    The split may be a sum of slices, such as 'train[:10]+test'; each is read from TFDS's files only
-    as far as it overlaps the positions.
+    The split may be a sum of slices, such as 'train[:10]+test'. Of each slice only the examples at
+    these positions are read from TFDS's files.
     """
     instructions = []
-    num_before = 0  # examples in the slices before the current one
+    start = 0  # position of the slice's first example in the split
     for name, first, last in self.slices:
-      # [low, high), counted from the slice's first example, is the part of the slice that is read
-      low, high = max(begin - num_before, 0), min(end - num_before, last - first)
+      # the examples [low, high) of the slice are read
+      low, high = max(begin - start, 0), min(end - start, last - first)
       if low < high:
         span = {'from_': first + low, 'to': first + high, 'unit': 'abs'}
         instructions.append(tfds.core.ReadInstruction(name, **span))
-      num_before += last - first
+      start += last - first
     instruction = functools.reduce(operator.add, instructions)
     data = self._as_dataset(instruction, {'image': tfds.decode.SkipDecoding()})
     return data.enumerate(begin).map(
@@ -414,9 +418,9 @@ class SplitsStore(StreamedStore):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
-    Each split is shuffled in a separate buffer. A permutation that depends on (seed, epoch) draws
-    which split each example of the epoch is taken from. The examples of an epoch before `start` are
-    read again but not decoded.
+    Each split is shuffled in a separate buffer. Which split each next example comes from is drawn
+    at random, by (seed, epoch). In the first epoch the examples before `start` are read and
+    skipped, but not decoded.
     """
     indices = np.asarray(indices, np.int64)
     counts = [len(part) for part in self._by_split(indices) if len(part)]  # examples of each split
@@ -466,6 +470,7 @@ class SplitsStore(StreamedStore):
       store=self,
       where=self.describe,
       decode=lambda stored: _decode_channels(image, stored, channels),
+      # None if only decoding shows the sizes
       sizes=lambda indices: [(height, width)] * len(indices) if height and width else None,
     )
 
@@ -486,25 +491,25 @@ class SplitsStore(StreamedStore):
     return [self._elements_of_split(number, part) for number, part in parts if len(part)]
 
   def _elements_of_split(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements of one split, with example ids that count over all splits.
+    """Returns the elements at `indices` of the store, all of split number `number`.
 
-    `number` is the number of the split, and `indices` are indices over all splits.
+    A split numbers its elements by their positions in it. Here their ids become indices of the
+    store: if the store reads the positions 2, 5 and 6 of the split and has 10 examples of earlier
+    splits, the element at position 5 gets the id 11. It also gets the store's label, if set.
     """
     first, end = self._starts[number : number + 2]
     positions = self._positions[number]
     elements = self.splits[number].elements(positions[indices - first])
-    if len(self.splits) == 1 and not self.selected:  # positions are example ids already
+    if len(self.splits) == 1 and not self.selected:  # positions are indices of the store
       return elements
-    # An element has its position in the split as id, and gets its index over all splits. If the
-    # positions 2, 5 and 6 are read and `first` is 10, the element at position 5 has the index 11.
-    known_positions, first_id = tf.constant(positions), tf.constant(first)
+    read_positions, first_id = tf.constant(positions), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renumbered(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      """Returns an element with its index over all splits as id and, if set, the store's label."""
+      """Returns an element of the split as an element of the store, with another id and label."""
       position = element['example_id']
-      index = tf.searchsorted(known_positions, [position], out_type=tf.int64)[0]
-      label = {} if labels is None else {'label': tf.gather(labels, index)}
-      return {**element, **label, 'example_id': first_id + index}
+      rank = tf.searchsorted(read_positions, [position], out_type=tf.int64)[0]
+      label = {} if labels is None else {'label': tf.gather(labels, rank)}
+      return {**element, **label, 'example_id': first_id + rank}
 
     return elements.map(renumbered)
