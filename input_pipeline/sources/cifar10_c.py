@@ -78,8 +78,8 @@ class Cifar10C(Source):
     Raises:
       InputError: files are missing or damaged, or do not fit together.
     """
-    advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
-    folder = self.folder(f'{advice}corruption.')
+    holds = 'which holds labels.npy and one .npy file a corruption'
+    folder = self.folder(f'give the folder of {self.title}, {holds}.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     if LABELS not in files:
       inside = [path.parent for path in sorted(folder.glob(f'*/{LABELS}.npy'))]
@@ -96,8 +96,9 @@ class Cifar10C(Source):
     stored_names = [name for name in NAMES if name in files]
     for name in stored_names:
       images = read_images(files[name], len(SEVERITIES) * len(labels))
-      for severity, part in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
-        arrays[StoredPart(NUMBERS[name], severity)] = part
+      images_by_severity = np.split(images, len(SEVERITIES))
+      for severity, array in zip(SEVERITIES, images_by_severity, strict=True):
+        arrays[StoredPart(NUMBERS[name], severity)] = array
     images_of_part = list(arrays.values())  # mapped from files; an image is copied when it is read
     return of_parts(
       [*arrays],
@@ -164,6 +165,7 @@ class Cifar101(Source):
       )
     version = self.version or versions[0]
     choice(self.key('version'), version, VERSIONS)
+    # the labels are listed once, as there are no severities
     labels = read_labels(folder / f'cifar10.1_{version}_labels.npy', repeats=1)
     images = np.array(read_images(folder / f'cifar10.1_{version}_data.npy', len(labels)))
     description = {'path': self.path, 'name': version}

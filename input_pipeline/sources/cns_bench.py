@@ -50,8 +50,8 @@ class CnsBench(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the pictures, RGB.
 
-    A random subset is drawn from the pairs of class and seed. It has all pictures of each drawn
-    pair, which show it with every shift (such as snow) at every scale.
+    Pictures of the same class and seed show the same image with every shift (such as snow) at every
+    scale. A random subset (`config.data.num_images`) takes all pictures of the images it draws.
 
     Raises:
       InputError: a shift is missing, or the name of a class folder or file has another form.
@@ -64,26 +64,27 @@ class CnsBench(Source):
     left_out = Counter[str]()
     pictures = []
     for shift in self.shifts or folders:
-      for folder, place in folders_in(folders[shift]).items():
-        match = _CLASS.fullmatch(folder)
-        if not match or int(match[1]) >= len(WNIDS):
-          raise InputError(f'{place} is no class folder: expected <index>_<class>, as 007_cock.')
-        for file in images_in(place, left_out=left_out):
-          if not (picture := _PICTURE.fullmatch(file.name)):
+      for folder in folders_in(folders[shift]).values():
+        class_match = _CLASS.fullmatch(folder.name)
+        if not class_match or int(class_match[1]) >= len(WNIDS):
+          raise InputError(f'{folder} is no class folder: expected <index>_<class>, as 007_cock.')
+        for file in images_in(folder, left_out=left_out):
+          match = _PICTURE.fullmatch(file.name)
+          if not match:
             raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
-          class_and_seed = int(match[1]), int(picture[1])
-          pictures.append((str(file), shift, *class_and_seed, int(picture[2]) / 1000))
+          scale = int(match[2]) / 1000
+          pictures.append((str(file), shift, int(class_match[1]), int(match[1]), scale))
     if not pictures:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
-    paths, shifts, labels, seeds, scales = zip(*pictures, strict=True)
-    # the classes with pictures, by their index in ImageNet, and the label of each picture
-    present, targets = np.unique(labels, return_inverse=True)
-    # pictures of the same class and seed have the same number; seeds have four digits
-    _, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
+    paths, shifts, class_indices, seeds, scales = zip(*pictures, strict=True)
+    # labels number the classes that have pictures
+    classes, labels = np.unique(class_indices, return_inverse=True)
+    # each pair of class and seed gets a number; seeds are below 10,000
+    _, bases = np.unique(10_000 * np.array(class_indices) + seeds, return_inverse=True)
     return file_images(
       paths,
-      targets.astype(np.int32),
-      [WNIDS[index] for index in present],
+      labels.astype(np.int32),
+      [WNIDS[index] for index in classes],
       title=f'CNS-Bench in {self.path}',
       description={'path': self.path, 'shifts': list(self.shifts or folders)},
       channels=3,

@@ -56,10 +56,10 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns {'train': int64 [4000], 'test': int64 [1000]}: the digits of each split.
+  """Returns the indices of the digits of each split: {'train': int64 [4000], 'test': int64 [1000]}.
 
-  They are indices in `labels`, [5000], in the shuffled order in which a split is read. The split is
-  the same in every run.
+  They are in the order in which the split is read, and the same in every run. `labels` are the
+  labels of all digits, [5000].
   """
   rng = np.random.RandomState(0)
   digits_of_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]

@@ -46,18 +46,19 @@ class DrawnScenes(SceneParts):
   name = 'drawn_scenes'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns two rows for each object, with two backgrounds drawn at random."""
+    """Returns a row for each object on each of two backgrounds, which are chosen at random."""
     names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]
     return self.pairs(
-      'drawn scenes',
-      {'cutouts': 'drawn in code, no photographs'},
+      title='drawn scenes',
+      description={'cutouts': 'drawn in code, no photographs'},
       labels=[imagenet_index(name) for name in names],
       sizes=[(height, width) for height, width, _ in map(np.shape, cutouts)],
-      cutout=cutouts.__getitem__,
-      background=grounds.__getitem__,
-      names=(names, [f'ground {index}' for index in range(NUM_GROUNDS)]),
+      cutout=lambda index: cutouts[index],
+      background=lambda index: grounds[index],
+      object_names=names,
+      background_names=[f'ground {index}' for index in range(NUM_GROUNDS)],
     )
 
 

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 PREFIX = 'tfds:'
 """Beginning of a `path` that names a TFDS data set."""
 TRAIN, TEST = 'train', 'test'
+UNSPLIT = ''
+"""Key, in place of a split, of images that are not divided into training and test images yet."""
 _SPLIT_SEED = 0x5B117
 """Seed of the split into training and test images."""
 _LIST = re.compile(r'(.+)_(train|test)\.txt')
@@ -101,12 +103,14 @@ class Environments(Source):
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
     """Returns whether images of a split may be in a split of another source.
 
-    This is so for equal splits, for 'train' and 'clean', and for any splits of sources with another
-    `test_share`, as images that are tested on with one share are trained on with another.
+    A split has test images ('test') or training images ('train', 'clean'). Two splits may have
+    images in common if both have test images or both training images. Sources with different
+    `test_share` divide the images in different ways, so that any of their splits may.
     """
     if not isinstance(other, Environments) or self.path != other.path:
       return False
-    return (split == TEST) == (split_of_other == TEST) or self.test_share != other.test_share
+    are_of_one_kind = (split == TEST) == (split_of_other == TEST)
+    return are_of_one_kind or self.test_share != other.test_share
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the images, ordered by environment, class and path, or by index in TFDS's files."""
@@ -118,7 +122,7 @@ class Environments(Source):
     """Returns the images of a folder or a JSON file."""
     left_out = Counter[str]()
     splits = self.read(left_out)
-    # classes and environments are those of both splits, so that both number them alike
+    # from the classes and environments of both splits, so that both number them alike
     class_names: set[str] = set()
     for cells in splits.values():
       class_names.update(*cells.values())
@@ -131,28 +135,24 @@ class Environments(Source):
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
     num_files = np.array([[*map(len, files_of_class)] for files_of_class in files])
     missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
-    paths, labels, environment_numbers = list[str](), list[int](), list[int]()
-    for number, files_of_class in enumerate(files):
-      is_permitted = _is_permitted(settings.split, number, groups.of_label)
-      for label in np.flatnonzero(is_permitted).tolist():
-        cell = files_of_class[label]
-        paths += cell
-        labels += [label] * len(cell)
-        environment_numbers += [number] * len(cell)
-    counts = np.bincount(environment_numbers, minlength=len(environments))
+    # whether the split contains the images of a class in an environment, [environments, classes]
+    is_read = _is_permitted(settings.split, np.arange(len(files))[:, None], groups.of_label)
+    numbers, labels = np.nonzero(is_read)  # environment and class of each cell that is read
+    paths = [path for k, label in zip(numbers, labels, strict=True) for path in files[k][label]]
+    num_paths = num_files[numbers, labels]
     return image_files.file_images(
       paths,
-      np.array(labels, np.int32),
+      np.repeat(labels, num_paths).astype(np.int32),
       classes,
       title=f'environments {self.path!r}',
       description={
         'path': self.path,
         'split': settings.split,
         'environments': list(environments),
-        'images_by_environment': counts.tolist(),
+        'images_by_environment': (num_files * is_read).sum(1).tolist(),
         **missing,
       },
-      columns={'environment': np.array(environment_numbers, np.int32)},
+      columns={'environment': np.repeat(numbers, num_paths).astype(np.int32)},
       left_out=left_out,
     )
 
@@ -167,25 +167,23 @@ class Environments(Source):
     if self.path and path.is_dir():
       if any(_LIST.fullmatch(file.name) for file in files_in(path, deep=False)):
         return _read_lists(path)
-      cells = _read_folders(path, Counter() if left_out is None else left_out)
-      _check_once({'': cells}, path)
-      return _split(cells, self.test_share)
-    if not self.path or not path.is_file():
+      splits = {UNSPLIT: _read_folders(path, Counter() if left_out is None else left_out)}
+    elif self.path and path.is_file():
+      document = json_files.read(path, advice=_FORM)
+      if not document:
+        raise InputError(f'{path} is empty. {_FORM}')
+      documents = document if set(document) == {TRAIN, TEST} else {UNSPLIT: document}
+      splits = {split: _absolute_paths(cells, path) for split, cells in documents.items()}
+    else:
       raise InputError(
         f'{self.key("path")} is {self.path!r}; give a folder of environments with a folder for '
         'each class, or a JSON file {environment: {class: [files]}}.'
       )
-    document = json_files.read(path, advice=_FORM)
-    if not document:
-      raise InputError(f'{path} is empty. {_FORM}')
-    has_splits = set(document) == {TRAIN, TEST}
-    documents = document if has_splits else {'': document}  # '': images that are not split yet
-    splits = {split: _absolute_paths(cells, path) for split, cells in documents.items()}
     _check_once(splits, path)
-    return splits if has_splits else _split(splits[''], self.test_share)
+    return _split(splits[UNSPLIT], self.test_share) if UNSPLIT in splits else splits
 
   def _from_tfds(self, settings: DataSettings) -> Images:
-    """Returns the images of the configs of a TFDS data set, which are the environments."""
+    """Returns the images of a TFDS data set, in which each config is an environment."""
     from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder
 
     dataset, names = self.config_names()
@@ -203,20 +201,20 @@ class Environments(Source):
     is_test = settings.split == TEST
     splits = [Split(builder, TEST if is_test else TRAIN) for builder in builders]
     seen_digests = set[bytes]()
-    if is_test:  # No training example, of any environment, is tested on.
+    if is_test:  # copies of training images, of any environment, are not tested on
       for builder in builders:
         _, digests = Split(builder, TRAIN).labels_and_digests()
         seen_digests.update(digests)
-    # Of each environment the labels [n], and whether an image is not a copy of an earlier one [n].
-    scanned = list(_first_of_each(splits, seen_digests))
+    # of each environment the labels [n], and whether an image is no copy of an earlier one, [n]
+    labels_and_firsts = list(_without_copies(splits, seen_digests))
     groups = from_settings(settings, classes)
     all_labels = range(len(classes))
-    present = np.array([np.isin(all_labels, labels[is_first]) for labels, is_first in scanned])
-    missing = _check_cells(present, environments, groups, self.allow_missing)
-    # Of each environment the examples that are no copies and that the split may contain.
+    present = [np.isin(all_labels, labels[is_first]) for labels, is_first in labels_and_firsts]
+    missing = _check_cells(np.array(present), environments, groups, self.allow_missing)
+    # of each environment the indices of the examples that are read
     selected = [
       np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
-      for number, (labels, is_first) in enumerate(scanned)
+      for number, (labels, is_first) in enumerate(labels_and_firsts)
     ]
     counts = [len(indices) for indices in selected]
     description = {
@@ -225,7 +223,7 @@ class Environments(Source):
       'split': settings.split,
       'environments': list(environments),
       'images_by_environment': counts,
-      'duplicates_left_out': [int((~is_first).sum()) for _, is_first in scanned],
+      'duplicates_left_out': [int((~is_first).sum()) for _, is_first in labels_and_firsts],
       **missing,
     }
     return dataclasses.replace(
@@ -235,30 +233,32 @@ class Environments(Source):
     )
 
   def config_names(self) -> tuple[str, tuple[str, ...]]:
-    """Returns the name of a TFDS data set, and its configs that are read as environments.
+    """Returns the name of the TFDS data set, and the names of its configs that are environments.
 
     `self.path` is 'tfds:NAME' for all configs, or 'tfds:NAME/CONFIG,CONFIG' for some.
+
+    Raises:
+      InputError: there is no such data set or config, or there are fewer than two configs.
     """
     import tensorflow_datasets as tfds
 
     from input_pipeline import tfds_sets
 
     dataset, _, listed = self.path.removeprefix(PREFIX).partition('/')
-    # all configs that the builder's class lists; if there are none, those that are prepared
-    configs = tfds_sets.prepared_configs(dataset, self.data_dir)
-    with contextlib.suppress(tfds.core.DatasetNotFoundError):
-      tfds_sets.register_own(dataset)  # the builders of this project are not known to TFDS yet
-      configs = [*tfds.builder_cls(dataset).builder_configs] or configs
+    tfds_sets.register_own(dataset)  # after it TFDS knows the builders of this project
+    declared: list[str] = []
+    with contextlib.suppress(tfds.core.DatasetNotFoundError):  # it may be prepared nevertheless
+      declared = [*tfds.builder_cls(dataset).builder_configs]
+    configs = declared or tfds_sets.prepared_configs(dataset, self.data_dir)
     if not configs:
-      # raises an error if TFDS has no such data set; else the error below follows
+      # only to raise InputError if TFDS has no such data set; if it has one, see the error below
       tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))
     names = tuple(listed.split(',')) if listed else tuple(configs)
     for name in names:
       if name not in configs:
         fix = f'{nearest(name, configs)}.'
         raise self.refused('path', f'which names the config {name!r}', fix)
-    is_repeated = len(set(names)) < len(names)
-    if len(names) < 2 or is_repeated:
+    if len(names) < 2 or len(set(names)) < len(names):
       raise InputError(
         f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '
         f'data set or more, {dataset!r} has: {", ".join(configs) or "none"}.'
@@ -295,16 +295,14 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
   if not any(cells.values()):
     release, layout = image_files.looks_like(path), '<environment>/<class>/<image>'
     raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-  # refuses PATH/train/… and PATH/<environment>/train/…, where splits are in place of environments
-  # or classes
-  folders_of_classes = [{*classes} for classes in cells.values()]  # of each environment
-  for names in ({*cells}, *folders_of_classes):
-    if {TRAIN, TEST} <= names:
-      raise InputError(
-        f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
-        '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
-        '[files]}}, "test": …}.'
-      )
+  # names of the environments, and of the classes of each environment
+  names_by_folder = [{*cells}, *map(set, cells.values())]
+  if any({TRAIN, TEST} <= names for names in names_by_folder):
+    raise InputError(
+      f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
+      '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
+      '[files]}}, "test": …}.'
+    )
   if 'DomainNet' in image_files.looks_like(path):
     logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
   return cells
@@ -321,7 +319,8 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
   number_of_class: dict[str, str] = {}  # {class: its number in the first line that has it}
   for split, name in itertools.product(splits, names):
-    file, files_of_class = path / f'{name}_{split}.txt', dict[str, list[str]]()
+    file = path / f'{name}_{split}.txt'
+    files_of_class: dict[str, list[str]] = {}
     if not file.is_file():
       raise InputError(f'{file} is missing, although {name} has the other list: fetch it as well.')
     if not (path / name).is_dir():
@@ -394,8 +393,7 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
   """Raises InputError if an image file is read twice, be it by different paths or links.
 
-  `splits` is the content of the lists or folders at `path`, {split: {environment: {class: paths}}};
-  the split is '' for images without splits.
+  `splits` is the content of the lists or folders at `path`, {split: {environment: {class: paths}}}.
   """
   cells_of_file: dict[str, list[str]] = {}
   for split, cells in splits.items():
@@ -432,14 +430,13 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   return splits
 
 
-def _first_of_each(
+def _without_copies(
   splits: Sequence[Split], seen_digests: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Finds images that are stored more than once, by digests of their bytes.
+  """Yields for each split its labels, int32 [n], and which of its n images are no copies, bool [n].
 
-  Yields for each split the labels of its n examples, int32 [n], and whether each example is the
-  first with its image, bool [n]. `seen_digests` holds the digests of images that count as earlier
-  ones; the digests of the splits are added to it.
+  An image is a copy if an earlier one, of the same or an earlier split, has the same bytes, or if
+  `seen_digests` has the digest of its bytes. The digests of all images are added to this set.
   """
   for split in splits:
     labels, digests = split.labels_and_digests()
@@ -452,7 +449,7 @@ def _first_of_each(
 
 @functools.cache  # logs once, although rows are opened for the test and for every training
 def _log_choice(first: str, names: tuple[str, ...]) -> None:
-  """Logs that the `first` environment of `names` is the clean one by default."""
+  """Logs that `first`, the first of the environments `names`, is the clean one by default."""
   logging.info(
     'clean images, of the environment that all classes are trained in, are those of %r: '
     f'{KEYS.data.environments.clean_environment} chooses another of %s',
@@ -460,7 +457,7 @@ def _log_choice(first: str, names: tuple[str, ...]) -> None:
   )
 
 
-def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
+def _is_permitted(split: str, number: int | np.ndarray, group: np.ndarray) -> np.ndarray:
   """Returns whether a split contains the images of classes in an environment, bool [...].
 
   'test' contains all classes in all environments. 'train' contains all classes in the clean
@@ -468,12 +465,11 @@ def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
 
   Args:
     split: 'train', 'clean' or 'test'.
-    number: number k of the environment E_k.
+    number: number k of the environment E_k; an array of numbers is broadcast with `group`.
     group: number of the class group of each class or image, int [...]; 0 for classes of no group.
   """
-  if split == TEST or number == 0:
-    return np.ones(group.shape, bool)
-  return (group == number) & (split == TRAIN)
+  is_trained = (split == TRAIN) & (group == number)
+  return is_trained | (number == 0) | (split == TEST)
 
 
 def _check_cells(

@@ -61,43 +61,45 @@ class FileList(Source):
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the table's rows; files of rows that are not chosen may be missing."""
+    """Returns the images of the table's rows; files of rows that a subset omits may be missing.
+
+    Raises:
+      InputError: the table lacks a column or the split, or labels do not fit the label space.
+    """
     table_file = self._table_file()
     title = str(table_file)
     table = shards.read_table(table_file, text_columns=(*FILES, 'split'))
-    for usual in (FILES, () if self.label_column else shards.LABELS, ('split',)):
-      similar = next((name for name in table if name.strip().lower() in usual), '')
-      if similar and not any(name in table for name in usual):
+    label_names = () if self.label_column else shards.LABELS
+    for sought in (FILES, label_names, ('split',)):  # such as 'File_Name ' in place of 'file_name'
+      similar = next((name for name in table if name.strip().lower() in sought), '')
+      if similar and not any(name in table for name in sought):
         raise InputError(
           f'{title} has a column {similar!r}: call it {similar.strip().lower()!r}, in lower case '
           'and without spaces.'
         )
     has_splits = 'split' in table
+    can_read = has_splits or settings.split in ('', 'test')
+    valid = "'' or 'test': the table has no column split"
+    require(can_read, 'config.data.split', settings.split, valid)
     if has_splits and settings.split:
       splits = table['split'].map(str, na_action='ignore').fillna('').str.strip()
       table = table[splits == settings.split].reset_index(drop=True)
       if table.empty:
         stated = nearest(settings.split, sorted({*splits} - {''}))
         raise InputError(f'{KEYS.data.split} is {settings.split!r}: {title} has {stated}.')
-    valid = "'' or 'test': the table has no column split"
-    is_valid = has_splits or settings.split in ('', 'test')
-    require(is_valid, 'config.data.split', settings.split, valid)
     column = next((name for name in FILES if name in table), '')
     if not column:
       names = ', '.join(FILES)
       raise InputError(f'{title} has no column of files ({names}), only {", ".join(table)}.')
     root = expanded(self.path) if self.path else table_file.parent
     files = _Files(table[column], root, title)
-    # without a column of labels, the class is the name of the folder
-    if not self.label_column and not any(name in table for name in shards.LABELS):
-      table = table.assign(label=files.labels())
-    # the names of classes that are numbered in the table
-    numbered = label_space.get(self.label_space).class_names if self.label_space else ()
+    if not shards.label_column(table, self.label_column):
+      table = table.assign(label=files.labels())  # names of folders
+    # class names for labels that are numbers; labels that are words are class names themselves
+    space = label_space.get(self.label_space).class_names if self.label_space else ()
     key = self.key('label_column')
-    labels, class_names = shards.labels_of(table, self.label_column, numbered, title, key)
-    # labels that are words name their classes themselves, and the label space is not used
-    has_numbers = class_names == numbered
-    self.require(not numbered or has_numbers, 'label_space', "'' where labels are words")
+    labels, class_names = shards.labels_of(table, self.label_column, space, title, key)
+    self.require(not space or class_names == space, 'label_space', "'' where labels are words")
     left_out = Counter[str]()
     return image_files.file_images(
       files,
@@ -167,17 +169,16 @@ class _Files(Sequence[str]):
 
     `rows` are the numbers of the rows that are read, int [n]. Links to one file are repetitions.
     """
-    real_folder = functools.cache(os.path.realpath)
+    real_folder = functools.cache(os.path.realpath)  # slow, and the same for many files
 
-    def real(path: str) -> str:
-      """Returns `os.path.realpath`, which is computed only once for a folder."""
+    def real_path(path: str) -> str:
+      """Returns the path of a file without links."""
       folder, name = os.path.split(path)
       return os.path.realpath(path) if os.path.islink(path) else f'{real_folder(folder)}/{name}'
 
-    paths = [real(self[row]) for row in rows.tolist()]
-    # names that are equal, and different names of one file
+    real_paths = [real_path(self[row]) for row in rows.tolist()]
     self._refuse_repeated(self._names, range(len(self)))
-    self._refuse_repeated(paths, rows)
+    self._refuse_repeated(real_paths, rows)  # one file may have several names
 
   def may_be_grey(self, row: int) -> bool:
     """Returns whether a row's file is grey, cannot be read or does not exist."""
@@ -206,16 +207,17 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _files_by_path(self) -> dict[str, list[Path]]:
-    """The files below the root, {relative path: files} and {name: files in subfolders} in one dict.
+    """The files that a name in the table may stand for, {name in composed Unicode: files}.
 
-    Keys are in composed Unicode; two files may have paths that differ only in their Unicode form.
+    A file below the root has its path relative to the root as key, and, in a subfolder, also its
+    name without folders. Files with names that differ only in their Unicode form have the same key.
     """
-    anywhere: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for file in files_in(self._root):
-      anywhere.setdefault(composed_unicode(str(file.relative_to(self._root))), []).append(file)
+      files.setdefault(composed_unicode(str(file.relative_to(self._root))), []).append(file)
       if file.parent != self._root:
-        anywhere.setdefault(composed_unicode(file.name), []).append(file)
-    return anywhere
+        files.setdefault(composed_unicode(file.name), []).append(file)
+    return files
 
   def _refuse_repeated(self, paths: Sequence[str], rows: Sequence[int] | np.ndarray) -> None:
     """Raises InputError if two of `paths` are equal.

@@ -61,16 +61,15 @@ class Folder(Source):
     if self.label_space:  # joins class folders to coarser classes
       files_of_class = merge_classes(files_of_class, label_space.get(self.label_space), root)
     paths = [*itertools.chain.from_iterable(files_of_class.values())]
-    num_unjoined = len(names) - len(paths)  # files of folders that are of no coarser class
-    if num_unjoined:
-      left_out[f'images of no class of {self.label_space}'] = num_unjoined
+    # the files of folders that are of no coarser class, which the joined classes do not have
+    left_out[f'images of no class of {self.label_space}'] = len(names) - len(paths)
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
         f'files ending in {", ".join(SUFFIXES)}.'
       )
     counts = [*map(len, files_of_class.values())]
-    labels = np.arange(len(counts), dtype=np.int32).repeat(counts)  # each label once a file
+    labels = np.arange(len(counts), dtype=np.int32).repeat(counts)  # of each file
     return image_files.file_images(
       [*map(str, paths)],
       labels,
@@ -84,9 +83,8 @@ class Folder(Source):
   def find_root(self, split: str) -> Path:
     """Returns the folder that holds the class folders of a split.
 
-    It is PATH/split if this folder holds folders. Otherwise it is PATH for the split '', and for
-    'test' if PATH holds classes. PATH holds splits if two of its folders, or the only one, have
-    names of splits: one of several may be a class called 'train'.
+    It is the folder PATH/<split> if this exists and holds folders. Otherwise it is PATH itself if
+    the split is '', or if it is 'test' and the folders in PATH are classes and not splits.
 
     Raises:
       InputError: there is no such folder.
@@ -95,19 +93,19 @@ class Folder(Source):
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
       return root / split
     folders = image_files.folders_in(root)
-    num_splits = len({*folders} & {*SPLITS})  # folders with the name of a split
-    has_splits = num_splits > 1 or (num_splits == 1 and len(folders) == 1)
-    is_root_read = split == '' or (split == 'test' and not has_splits)
-    if not is_root_read:
-      raise SettingError(
-        KEYS.data.split,
-        split,
-        problem=f'but {root} has no folder {split!r} of class folders',
-        fix=f'{nearest(split, folders)}. Put class folders to train on into train and others into '
-        f"test. {KEYS.data.split:--}='' reads the class folders in {self.key('path')} itself, for "
-        'all uses.',
-      )
-    return root
+    # among other folders, a single one called 'train' may be a class
+    num_splits = len({*folders} & {*SPLITS})
+    are_splits = num_splits > 1 or num_splits == len(folders) == 1
+    if split == '' or (split == 'test' and not are_splits):
+      return root
+    raise SettingError(
+      KEYS.data.split,
+      split,
+      problem=f'but {root} has no folder {split!r} of class folders',
+      fix=f'{nearest(split, folders)}. Put class folders to train on into train and others into '
+      f"test. {KEYS.data.split:--}='' reads the class folders in {self.key('path')} itself, for "
+      'all uses.',
+    )
 
 
 def merge_classes(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from input_pipeline.image_files import file_images, folders_in, images_in, read_file
-from input_pipeline.images import Images
+from input_pipeline.images import Images, bytes_of
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
@@ -49,8 +49,9 @@ _FOLDER = re.compile(r'\d\d_(.+)')
 class Imagenet9(Source):
   """ImageNet-9 as it was released: <variant>/val/<number>_<class>/<picture>.
 
-  A variant has the foregrounds, backgrounds or both of the same pictures, such as 'mixed_rand', the
-  foregrounds on backgrounds of random classes.
+  Each variant shows the same pictures in another way: 'original' unchanged, 'only_fg' without their
+  backgrounds, 'no_fg' without their foregrounds, 'mixed_rand' with their foregrounds on the
+  backgrounds of pictures of random classes.
 
   Attributes:
     path: the folder of the variants.
@@ -67,22 +68,26 @@ class Imagenet9(Source):
   variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty, distinct', are_distinct_and_some)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB; a subset takes all variants of the same foregrounds."""
+    """Returns the pictures, RGB; a subset takes all variants of the same foregrounds.
+
+    Raises:
+      InputError: a variant has other class folders, or there are no pictures.
+    """
     self.choose('variants', VARIANTS)
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
-    *names, _ = label_space.get(self.name).class_names  # the last: other classes of ImageNet
+    # the last class of the label space stands for the other classes of ImageNet
+    names = label_space.get(self.name).class_names[:-1]
     left_out = Counter[str]()
     pictures = []
     variants_read = ('original',) if self.masks else self.variants
     for variant in variants_read:
-      place = root / variant / 'val'
-      folders = folders_in(place) if place.is_dir() else {}
+      class_folders = root / variant / 'val'
+      folders = folders_in(class_folders) if class_folders.is_dir() else {}
       # {name of a folder, such as '00_dog': its class, 'dog'}
       classes = {folder: match[1] for folder in folders if (match := _FOLDER.fullmatch(folder))}
       if {*classes.values()} != {*names} or len(classes) < len(folders):
-        raise InputError(
-          f'{place} has the folders {", ".join(folders) or "none"}; expected 00_dog to 08_fish.'
-        )
+        listed = ', '.join(folders) or 'none'
+        raise InputError(f'{class_folders} has the folders {listed}; expected 00_dog to 08_fish.')
       for folder, name in classes.items():
         files = images_in(folders[folder], left_out=left_out)
         if self.masks:
@@ -90,15 +95,16 @@ class Imagenet9(Source):
           left_out['pictures without a mask'] += len(files) - len(with_mask)
           files = with_mask
         for file in files:
-          mixed = _FOREGROUND.fullmatch(file.stem)
-          # 'dog/<name of the original picture>', the same in all variants with this foreground
-          foreground = f'{name}/{mixed[1] if mixed else file.stem}'
+          # the original picture of the foreground, which its name states if it is mixed
+          match = _FOREGROUND.fullmatch(file.stem)
+          foreground = f'{name}/{match[1] if match else file.stem}'
           pictures.append((str(file), variant, names.index(name), foreground))
     if not pictures:
       place_of_masks = ' with masks in fg_mask/val' if self.masks else ''
       raise InputError(f'{root} holds no images of {", ".join(variants_read)}{place_of_masks}.')
     paths, variants, labels, foregrounds = zip(*pictures, strict=True)
     _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground
+    fields_of_masks = {'read': None, 'decode': _with_mask, 'as_stored': True}
     return file_images(
       paths,
       np.array(labels, np.int32),
@@ -109,7 +115,7 @@ class Imagenet9(Source):
       columns={VARIANT: np.array(variants), BASE: bases.astype(np.int32)},
       choose=functools.partial(choose_groups, bases, noun='foregrounds'),
       left_out=left_out,
-      **({'read': None, 'decode': _with_mask, 'as_stored': True} if self.masks else {}),
+      **(fields_of_masks if self.masks else {}),
     )
 
 
@@ -123,9 +129,10 @@ def _with_mask(path: tf.Tensor) -> dict[str, tf.Tensor]:
   import tensorflow as tf
 
   def read(value: bytes | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # TensorFlow passes bytes in a graph, and an array of no dimensions when eager
-    file = value if isinstance(value, bytes) else value.item()
-    mask_file, image = _mask_of(Path(file.decode())), read_file(file, 3)
+    """Returns the image at the path that TensorFlow passes, and its mask."""
+    file = bytes_of(value)
+    image = read_file(file, 3)
+    mask_file = _mask_of(Path(file.decode()))
     mask = np.load(mask_file, allow_pickle=False)
     if mask.shape != image.shape[:2]:
       raise InputError(f'{mask_file} has the shape {mask.shape}; its picture {image.shape}.')

@@ -16,7 +16,6 @@ corruption. Only the 200 are read of frost, and the results state how many are l
 
 import dataclasses
 import functools
-import itertools
 import os
 import re
 from collections import Counter
@@ -89,12 +88,12 @@ class ImagenetC(Source):
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
-    without_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
-    classes: set[str] | None = None  # all
+    not_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
+    classes: set[str] | None = None  # the class folders that are read; None reads all
     facts = {}
-    if self.has_more_frost and without_frost:
+    if self.has_more_frost and not_frost:
       # of frost, which has more classes, only the classes of the other corruptions are read
-      classes = set(folders_in(without_frost[0]))
+      classes = set(folders_in(not_frost[0]))
       unread = set().union(*map(folders_in, folders.values())) - classes
       facts = {'class_folders_left_out': len(unread)} if unread else {}
     left_out = Counter[str]()
@@ -102,9 +101,6 @@ class ImagenetC(Source):
     files = files_of_part[0]  # of the first part, to which the labels belong
     names, labels = labels_of_folders(files)
     paths = [str(folder) for folder in folders.values()]
-    # raises UnicodeEncodeError if a name is not in UTF-8; parts may share one list of files
-    distinct = {id(part_files): part_files for part_files in files_of_part}.values()
-    ''.join(itertools.chain(paths, *distinct)).encode()
     first_file = os.path.join(paths[0], files[0])
     size, _ = read_header(first_file)
     if size == (64, 64) and not self.has_more_frost:
@@ -157,7 +153,7 @@ class ImagenetC(Source):
 class TinyImagenetC(ImagenetC):
   """Tiny-ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>.
 
-  Its frost has more classes than the other corruptions; only classes that all have are read.
+  Its frost has more classes than the other corruptions, and only their classes are read.
   """
 
   name = 'tiny_imagenet_c'
@@ -230,7 +226,8 @@ def same_files(
     files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))
     if names != names_in_first:
-      in_one_folder = set(names) ^ set(names_in_first)  # empty if a folder has a name twice
+      # none if the only difference is that a folder has two files with one base name
+      in_one_folder = set(names).symmetric_difference(names_in_first)
       name = min(in_one_folder, default=names[0])
       is_in_first = name in names_in_first
       lacking, having = (folder, folders[0]) if is_in_first else (folders[0], folder)
@@ -249,7 +246,8 @@ def _listed(
   """Returns the paths <class>/<image> of the images below a folder, in any order.
 
   Only the class folders in `classes` are read, or all if it is None, and only files with one of the
-  suffixes `extensions`. Other files are counted in `left_out`, by reason.
+  suffixes `extensions`. Other files are counted in `left_out`, by reason. A path that is not in
+  UTF-8 raises UnicodeEncodeError.
   """
   paths = []
   for class_folder in folders_in(folder).values():
@@ -262,4 +260,5 @@ def _listed(
         paths.append(os.path.join(class_folder.name, file))
       else:
         left_out[skip_reason(file)] += 1
+  ''.join((str(folder), *paths)).encode()  # raises UnicodeEncodeError
   return paths

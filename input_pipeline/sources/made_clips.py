@@ -56,12 +56,13 @@ class MadeClips(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the frames, uint8 [28, 28, 1].
 
-    The split 'test' has the columns `group_id` (clip), `offset` (frames from the anchor), `fps` and
-    `path`; a subset takes whole clips.
+    In the split 'test' the frames of a clip are a neighbor set: one frame is the anchor. Columns
+    are `group_id`, the number of the clip; `offset`, the frame's number minus the anchor's; `fps`
+    and `path`. A subset takes whole clips.
     """
     digits, labels = read_split(settings.split)
     is_test = settings.split == 'test'
-    generator = np.random.default_rng([_SEED, not is_test])
+    generator = np.random.default_rng([_SEED, 0 if is_test else 1])
     motion = draw_motion(generator, CLIPS if is_test else len(digits))
     # the clip of each returned image, and its time since the middle of the clip, in frames
     if is_test:  # the frames around one random anchor in each clip
@@ -87,7 +88,6 @@ class MadeClips(Source):
       'fps': motion.fps[clip].astype(np.float32),
       'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
     }
-
     choose = functools.partial(choose_groups, clip, noun='clips')
     return dataclasses.replace(images, columns=columns, choose=choose)
 
@@ -100,7 +100,8 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   other rates show the same speed per second.
   """
   fps = generator.choice(FPS, count)
-  share_of_frame = (np.mean(FPS) / fps) / LENGTH  # of the motion in the clip, [count]
+  # the part of the change over a clip at the mean rate that happens in one frame, [count]
+  change_per_frame = (np.mean(FPS) / fps) / LENGTH
 
   def uniform(largest: float, *shape: int) -> np.ndarray:
     """Returns random numbers, uniform on [-largest, largest], of shape [count digits, *shape]."""
@@ -109,17 +110,21 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   # the pose in the middle of the clip, and its change over the clip; radians, factors and pixels
   angle, spin = uniform(0.35), uniform(0.7)
   scale, growth = generator.uniform(0.75, 1.05, count), uniform(0.25)
-  place, drift = uniform(2, 2), uniform(8, 2)
-  change = np.column_stack([spin, growth, drift]) * share_of_frame[:, None]
+  shift, drift = uniform(2, 2), uniform(8, 2)
+  change = np.column_stack([spin, growth, drift]) * change_per_frame[:, None]
   contrast = generator.uniform(0.5, 1, count)
-  return Motion(np.column_stack([angle, scale, place]), change, contrast, fps)
+  return Motion(np.column_stack([angle, scale, shift]), change, contrast, fps)
 
 
 def frames_around_anchors(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Lists the frames around one anchor in each clip: up to `K` before and `K` after it.
 
-  `anchors` are the numbers of the anchors in their clips, int [clips], in 0..LENGTH − 1. Returns
-  the clip of each frame, and its number minus the anchor's, int32 [F] each, by clip and time.
+  Args:
+    anchors: number of the anchor in each clip, int [clips], in 0..LENGTH − 1.
+
+  Returns:
+    The number of the clip of each of F frames, and the frame's number in the clip minus the
+    anchor's, int32 [F] each. Frames are ordered by clip and time.
   """
   offsets = np.arange(-K, K + 1)
   frames = anchors[:, None] + offsets[None, :]

@@ -102,30 +102,26 @@ class NaturalShifts(Source):
         False.
     """
     self.choose('dataset', PUBLISHED)
-    has_labels = self.dataset == REAL and self.real_labels
-    needs_folder = self.path or self.dataset == OBJECTNET or has_labels
-    if not needs_folder:
+    # TFDS does not have ObjectNet, nor images for a released file of labels
+    needs_folder = self.dataset == OBJECTNET or (self.dataset == REAL and self.real_labels)
+    if not self.path and not needs_folder:
       return self._from_tfds(settings.split)
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
-    advice = f'give that of {self.dataset} as released.'
-    root = self.folder(advice)
-    # reads the paths, the labels in ImageNet's order [N] or [N, L], and counts as facts
-    read_release = {REAL: self._labels_of_real_set, OBJECTNET: _objectnet}.get(
-      self.dataset, _by_class
-    )
+    root = self.folder(f'give that of {self.dataset} as released.')
+    readers = {REAL: self._labels_of_real_set, OBJECTNET: _objectnet}
     left_out = Counter[str]()
-    paths, labels, facts = read_release(root, left_out)
-    classes = np.unique(labels[labels >= 0])
+    paths, labels, facts = readers.get(self.dataset, _by_class)(root, left_out)
+    classes = np.unique(labels[labels >= 0])  # −1 is padding
     num_classes, num_images = PUBLISHED[self.dataset]
-    # of ObjectNet objects are published and counted, several of which may be one class
+    # for ObjectNet the number of objects is published, several of which may be one class
     num_read = facts.pop('objects', len(classes))
     num_unlabelled = facts.get('images_without_label', 0)
     self._check_count('classes', num_classes, num_read)
     self._check_count('images', num_images, len(paths) + num_unlabelled)
-    readers: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if self.dataset == OBJECTNET:
-      readers['read'] = _without_frame
-      readers['sizes'] = lambda indices: (
+      fields['read'] = _without_frame
+      fields['sizes'] = lambda indices: (
         _size_without_frame(image_files.read_size(paths[index]), paths[index]) for index in indices
       )
     return image_files.file_images(
@@ -136,7 +132,7 @@ class NaturalShifts(Source):
       description={'name': self.dataset, 'path': self.path, 'classes': len(classes), **facts},
       channels=3,
       left_out=left_out,
-      **readers,
+      **fields,
     )
 
   def _check_count(self, name: str, expected: int, count: int) -> None:
@@ -168,11 +164,7 @@ class NaturalShifts(Source):
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
-    """Reads the labels of a split of a TFDS set.
-
-    Returns the split; the labels in ImageNet's order, [N]; the positions of the labelled examples,
-    which are all; and no further facts.
-    """
+    """Returns a split of a TFDS set, the labels and positions of all examples, and no facts."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -184,11 +176,11 @@ class NaturalShifts(Source):
     return examples, labels, np.arange(examples.num_examples), {}
 
   def _labels_of_real(self, split: str) -> Labelled:
-    """Reads the labels of TFDS's imagenet2012_real; an image may have none or several.
+    """Returns a split of TFDS's imagenet2012_real, and labels, positions and facts, as `Labelled`.
 
-    Returns the split; the labels in ImageNet's order, [N, L], padded with −1; the positions of the
-    N examples with a label; and the number of images without one. The split 'test', the default of
-    the settings, stands for 'validation', the only one of the set.
+    An image may have several labels or none; images without a label are left out, and the facts are
+    {'images_without_label': their number}. Labels are [N, L], padded with −1. The split 'test', the
+    default of the settings, stands for 'validation', the only one of the set.
     """
     from input_pipeline import tfds_sets
 
@@ -208,16 +200,17 @@ class NaturalShifts(Source):
     positions = np.flatnonzero([len(labels) for labels in label_lists])
     if not len(positions):
       raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
-    imagenet_labels = np.array([WNIDS.index(wnid) for wnid in names])  # of the set's label numbers
-    labels = _padded([imagenet_labels[label_lists[position]].tolist() for position in positions])
+    to_imagenet = np.array([WNIDS.index(wnid) for wnid in names])  # from labels of TFDS's set
+    labels = _padded([to_imagenet[label_lists[position]].tolist() for position in positions])
     return examples, labels, positions, {'images_without_label': len(label_lists) - len(positions)}
 
   def _labels_of_real_set(self, root: Path, left_out: Counter[str]) -> Listed:
     """Returns paths, labels and facts of ImageNet's validation images with the labels of ReaL.
 
-    real.json lists the labels of images 1, 2, …; an image may have none or several. Images
-    are sorted by number; the facts count those without a label, which are left out. Labels are
-    int32 [N, L] padded with −1. `left_out` counts the files that are not read, by reason.
+    real.json has a list of labels for image 1, 2, …; the list may be empty. Images are sorted by
+    number, and images without a label are left out; the facts are {'images_without_label': their
+    number}. Labels are int32 [N, L] padded with −1. `left_out` counts the files that are not read,
+    by reason.
     """
     file = expanded(self.real_labels)
     if not file.is_file():
@@ -242,7 +235,7 @@ class NaturalShifts(Source):
       path_of[number] = str(path)
     if not path_of:
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
-    for number in (min(path_of), max(path_of)):  # images are numbered from 1
+    for number in (min(path_of), max(path_of)):  # if these two are in the table, all are
       if not 1 <= number <= len(table):
         raise InputError(
           f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
@@ -265,27 +258,25 @@ def _class_positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
-  """Returns the paths and the labels in ImageNet's order of images root/<class>/<image>, and {}.
+  """Returns the paths and labels of the images root/<class>/<image>, and no facts, as `Listed`.
 
-  {} stands for facts, of which other sets have some. Class folders are named by WordNet
-  identifiers, or all by numbers of classes. `left_out` counts the files that are not read, by
-  reason.
+  Class folders are named by WordNet identifiers, or all by numbers of ImageNet's classes.
+  `left_out` counts the files that are not read, by reason.
   """
   image_files.count_outside_classes(root, left_out)
   folders = image_files.folders_in(root)
-  has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in folders)
-  by_wnid: dict[str, Path] = {} if has_numbers else folders
-  if has_numbers:
-    for name in sorted(folders, key=len):  # '007' is refused beside '7'
+  if all(name.isdecimal() and int(name) < len(WNIDS) for name in folders):
+    path_of_number, folders = folders, {}
+    for name in sorted(path_of_number, key=len):  # of '7' and '007', the error names '007'
       wnid = WNIDS[int(name)]
       valid = 'of a number that no other one has'
-      require(wnid not in by_wnid, f'a folder of {root}', name, valid)
-      by_wnid[wnid] = folders[name]
-  _check_wnids(by_wnid, str(root))
+      require(wnid not in folders, f'a folder of {root}', name, valid)
+      folders[wnid] = path_of_number[name]
+  _check_wnids(folders, str(root))
   paths, labels = list[str](), list[int]()
   for label, wnid in enumerate(WNIDS):
-    if wnid in by_wnid:
-      images = image_files.images_in(by_wnid[wnid], left_out=left_out)
+    if wnid in folders:
+      images = image_files.images_in(folders[wnid], left_out=left_out)
       paths += map(str, images)
       labels += [label] * len(images)
   if not paths:
@@ -308,8 +299,9 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   """Returns the paths, labels and facts of ObjectNet's images, root/images/<object>/<image>.
 
   Only objects that are classes of ImageNet are read; tables in root/mappings state the classes of
-  an object, one or more. Labels are int32 [N, L] padded with −1. The facts count the objects that
-  are read and left out. `left_out` counts the files that are not read, by reason.
+  an object, one or more. Labels are int32 [N, L] padded with −1. The facts are {'objects': number
+  of objects that are read, 'objects_left_out': number of other objects}. `left_out` counts the
+  files that are not read, by reason.
   """
   mappings = root / 'mappings'
   for folder in (mappings, root / 'images'):
@@ -360,11 +352,13 @@ def _without_frame(path: bytes) -> np.ndarray:
 
 
 def _label_of(synonyms: str) -> int:
-  """Returns the label of the ImageNet class that one of the `synonyms` names.
+  """Returns the label of an ImageNet class from `synonyms`, its names, such as 'quill, quill pen'.
 
-  They are a text such as 'quill, quill pen'.
+  Raises:
+    InputError: no name is the name of a class.
   """
-  # 'maillot, tank suit' is another class than 'maillot', and only 'tank suit' names it.
+  # ImageNet has the classes 'maillot' and 'maillot, tank suit'. The name 'maillot' alone would find
+  # the first class for both.
   for name in synonyms.removeprefix('maillot, ').split(', '):
     label = label_space.index_of_class(name, NAMES)
     if label is not None:

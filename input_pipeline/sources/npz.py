@@ -55,12 +55,13 @@ class Npz(Source):
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
     """Returns whether two splits are read from the same array of images."""
-    if self != other or split == split_of_other:
-      return self == other
+    if self != other:
+      return False
+    if split == split_of_other:
+      return True
     arrays = self.arrays()
-    return _find(arrays, _IMAGES, split, self.path) == _find(
-      arrays, _IMAGES, split_of_other, self.path
-    )
+    names = {_find(arrays, _IMAGES, name, self.path) for name in (split, split_of_other)}
+    return len(names) == 1  # both splits have the same array
 
   def arrays(self) -> Mapping[str, np.ndarray]:
     """Returns {name: array} of the file, which is read whole; pickled objects are refused."""

@@ -64,19 +64,19 @@ class Parquet(shards.Shards):
     opened = [_opened(file) for file in files]
     schema = _shared_schema(files, opened)
     shards.check_num_rows(sum(shard.metadata.num_rows for shard in opened), self.path)
-    column = _image_column(schema, files[0])  # all other columns are read into `table`
-    other_names = [name for name in schema.names if name != column]
-    label_column = shards.label_column(other_names, self.label_column)
+    image_column = _image_column(schema, files[0])
+    other_columns = [name for name in schema.names if name != image_column]
+    label_column = shards.label_column(other_columns, self.label_column)
     title = f'parquet {self.path!r}, split {settings.split!r}'
     names = self.names_of_space(_shared_class_names(files, opened, label_column), title)
-    parts = []
+    tables = []
     for file, shard in zip(files, opened, strict=True):
       with _naming(file):
-        parts.append(shard.read(other_names).to_pandas())
-    table = pd.concat(parts, ignore_index=True)
+        tables.append(shard.read(other_columns).to_pandas())
+    table = pd.concat(tables, ignore_index=True)
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
-    store = ParquetStore(tuple(map(str, files)), column, labels)
+    store = ParquetStore(tuple(map(str, files)), image_column, labels)
     is_small = store.stored_bytes <= MAX_BYTES_IN_MEMORY
     return shards.encoded_images(
       MemoryStore(store.all(), labels) if is_small else store,
@@ -131,14 +131,15 @@ class ParquetStore(StreamedStore):
     Raises:
       InputError: a row has no image bytes, the file is damaged, or the images are too large.
     """
+    import pyarrow as pa
+
     file_number, number = self._row_groups[group]
     file = Path(self.files[file_number])
     images, size = list[bytes](), 0
     with _naming(file):
       for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[number], columns=[self.column]):
         column = batch.column(0)  # the only one that is read
-        is_struct = hasattr(column.type, 'get_field_index') and column.type.num_fields
-        if is_struct:  # of image bytes and file name
+        if pa.types.is_struct(column.type):  # of image bytes and file name
           column = column.field('bytes')
         if column.null_count:
           row = len(images) + column.is_null().to_pylist().index(True)
@@ -146,10 +147,10 @@ class ParquetStore(StreamedStore):
             f'{file}: row {row} of row group {number} has no bytes of an image; files that '
             f"lie beside it are read with {KEYS.data.source}='file_list'."
           )
-        added = column.to_pylist()
-        images += added
-        size += sum(map(len, added))
-        if size > MAX_BYTES_PER_ARRAY:  # equal images are stored once, however many rows they have
+        images_of_batch = column.to_pylist()
+        images += images_of_batch
+        size += sum(map(len, images_of_batch))
+        if size > MAX_BYTES_PER_ARRAY:  # of a small file, if it stores many equal images once
           raise InputError(
             f'{file}: the images of row group {number} are above the limit of '
             f'{MAX_BYTES_PER_ARRAY / 2**30:.0f} GiB: store it again in smaller row groups.'
@@ -163,7 +164,7 @@ class ParquetStore(StreamedStore):
 
   @functools.cached_property
   def _group(self) -> Callable[[int], list[bytes]]:
-    """The method `read_group` with a cache of the images of the last `WINDOW` row groups."""
+    """The method `read_group`, which keeps the images of the last `WINDOW` groups in memory."""
     return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:
@@ -182,20 +183,20 @@ class ParquetStore(StreamedStore):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
-    Parquet files are read by row group. In each epoch the row groups are permuted, and rows are
-    permuted within each window of `WINDOW` consecutive groups.
+    Parquet files are read by row group. In each epoch the row groups are permuted and divided into
+    windows of `WINDOW` groups, and the rows of each window are permuted.
     """
     indices = np.asarray(indices, np.int64)
     first_epoch, offset = divmod(start, len(indices))
 
     def windows() -> Iterator[np.ndarray]:
-      """Yields shuffled indices, a window at a time, from element `start` on without end."""
-      num_skipped = offset  # indices of the first epoch that remain to be skipped
+      """Yields the shuffled indices of one window after another, from element `start` on."""
+      num_to_skip = offset  # indices of the first epoch that come before `start`
       for epoch in itertools.count(first_epoch):
         for window in self._epoch(indices, seed, epoch):
-          if num_skipped < len(window):
-            yield window[num_skipped:]
-          num_skipped = max(0, num_skipped - len(window))
+          if num_to_skip < len(window):
+            yield window[num_to_skip:]
+          num_to_skip = max(0, num_to_skip - len(window))
 
     return self._read(windows)
 

@@ -69,7 +69,7 @@ def of_sequences(
     path: folder of the release.
     title: names the images in messages.
     shape: shape of a frame; () if `fetch` returns bytes.
-    **fields: further fields of `Images`.
+    **fields: the other fields of `Images`, such as `class_names`; `where` may be left out.
   """
   for name, length in frames.items():
     if length < 2:
@@ -86,7 +86,6 @@ def of_sequences(
     'frame': np.concatenate([np.tile(np.arange(n), count) for n in frames.values()]),
   }
   columns = {name: values.astype(np.int32) for name, values in columns.items()}
-
   name_of_number = {PERTURBATIONS[name]: name for name in names}
 
   def locate(index: int) -> tuple[str, int, int]:
@@ -215,15 +214,12 @@ class ImagenetP(Source):
     files, *_ = same_files(list(paths.values()), extensions=VIDEOS, left_out=left_out)
     names, labels = labels_of_folders(files)
     # the first video of each perturbation, which shows the size and number of frames
-    firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
-    frames = {name: len(video) for name, video in firsts.items()}
-    height, width = next(iter(firsts.values())).shape[1:3]
+    first_videos = {name: read_video(str(path / files[0])) for name, path in paths.items()}
+    frames = {name: len(video) for name, video in first_videos.items()}
+    height, width = next(iter(first_videos.values())).shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
-      """Returns what `_read_frame` takes: path of the video, frame, and number of frames.
-
-      `name` is the perturbation, and `image` the number of the image.
-      """
+      """Returns the argument of `_read_frame` for a frame of an image under perturbation `name`."""
       return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
 
     return of_sequences(

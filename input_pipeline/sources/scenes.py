@@ -156,7 +156,8 @@ def read_cutout(path: Path) -> np.ndarray:
 def read_background(path: Path, side: int) -> np.ndarray:
   """Returns a background, uint8 [side, side, 3].
 
-  It is the largest square at the top left of the picture, resized by Pillow's BILINEAR filter.
+  The picture is cropped to a square, from its top left corner and as large as possible. The square
+  is resized by Pillow's BILINEAR filter.
   """
   check_background(path, side)
   picture = Image.fromarray(image_files.read_image(str(path), channels=3))
@@ -210,11 +211,13 @@ class SceneParts(Source, abc.ABC):
     sizes: Sequence[Size],
     cutout: Read,
     background: Read,
-    names: tuple[Sequence[str], Sequence[str]],
+    object_names: Sequence[str],
+    background_names: Sequence[str],
   ) -> Images:
     """Returns a row for every object with each of its two random backgrounds, ordered by object.
 
-    The images are the backgrounds; cutouts are further columns, and the study composes both later.
+    The image of a row is the background, and its column `foreground` the cutout of the object. The
+    study composes scenes from both when it shows the row.
 
     Args:
       title: title of the data, see `Images`.
@@ -223,10 +226,10 @@ class SceneParts(Source, abc.ABC):
       sizes: height and width of each object's cutout, pixels.
       cutout: function of the number of an object that returns its cutout, uint8 [h, w, 4].
       background: function of the number of a background that returns it, uint8 [S, S, 3].
-      names: names of all objects, and names of all backgrounds, for messages.
+      object_names: names of all objects, for messages.
+      background_names: names of all backgrounds, for messages.
     """
     side, largest = self.side, max(map(max, sizes))  # cutouts are padded to the longest side
-    object_names, background_names = names
     drawn = draw_backgrounds(len(labels), len(background_names))  # [objects, 2]
     # of each row the number of the object, 0, 0, 1, 1, 2, …, and the number of the background
     objects = np.arange(len(labels)).repeat(drawn.shape[1])
@@ -240,7 +243,7 @@ class SceneParts(Source, abc.ABC):
       'foreground_size': np.asarray(sizes)[objects],
     }
 
-    def read(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
+    def read_pair(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
       """Returns background, padded cutout and the number of pixels of the cutout's mask.
 
       `pair` has the number of the object and the number of the background, int [2].
@@ -252,10 +255,11 @@ class SceneParts(Source, abc.ABC):
       return background(background_number), padded, np.int32(num_mask_pixels(pixels[..., 3]))
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
-      """Returns what `read` returns for `pair`, as columns of a row."""
+      """Returns the columns of a row that `read_pair` returns."""
       import tensorflow as tf
 
-      image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
+      dtypes = (tf.uint8, tf.uint8, tf.int32)
+      image, foreground, count = tf.numpy_function(read_pair, [pair], dtypes)
       return {
         'image': tf.ensure_shape(image, [side, side, 3]),
         'foreground': tf.ensure_shape(foreground, [largest, largest, 4]),
@@ -300,7 +304,7 @@ class Scenes(SceneParts):
   backgrounds: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns two rows for each cutout, with two backgrounds drawn at random.
+    """Returns a row for each cutout on each of two backgrounds, which are chosen at random.
 
     The headers of all files are checked, and up to `MAX_DECODED` files are decoded, so that bad
     files are reported before anything is computed.
@@ -322,12 +326,13 @@ class Scenes(SceneParts):
       describe=lambda index: str(files[index]),
     )
     images = self.pairs(
-      f'scenes of {self.foregrounds!r}',
-      {'foregrounds': self.foregrounds, 'backgrounds': self.backgrounds},
+      title=f'scenes of {self.foregrounds!r}',
+      description={'foregrounds': self.foregrounds, 'backgrounds': self.backgrounds},
       labels=[cutout.label for cutout in cutouts],
       sizes=sizes,
       cutout=lambda index: read_cutout(cutouts[index].path),
       background=lambda index: read_background(backgrounds[index], side),
-      names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),
+      object_names=[str(cutout.path) for cutout in cutouts],
+      background_names=[path.name for path in backgrounds],
     )
     return dataclasses.replace(images, left_out=left_out)

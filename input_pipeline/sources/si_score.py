@@ -83,14 +83,13 @@ class SiScore(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the scenes with the columns `COLUMNS`; labels are ImageNet's class indices.
 
-    A subset takes all scenes of random pairs of object and background.
+    A random subset draws pairs of object and background, and takes all scenes of these pairs.
     """
-    # `missing` is the number of scenes that metadata.csv lists and that are not stored
     if self.dataset:
-      images, factors, metadata, missing = self._from_tfds(settings)
+      images, factors, metadata, num_missing = self._from_tfds(settings)
     else:
       choice('config.data.split', settings.split, ('', 'test'))
-      images, factors, metadata, missing = self._from_folder()
+      images, factors, metadata, num_missing = self._from_folder()
     columns = {
       name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
       for name, values in factors.items()
@@ -99,7 +98,7 @@ class SiScore(Source):
     num_pairs = int(pairs.max()) + 1
     facts: dict[str, object] = {'stored': True, 'pairs': num_pairs, 'metadata': metadata}
     if self.allow_missing and metadata:
-      facts['missing_scenes'] = missing
+      facts['missing_scenes'] = num_missing
     return dataclasses.replace(
       images,
       class_names=WNIDS,
@@ -110,7 +109,7 @@ class SiScore(Source):
     )
 
   def _from_tfds(self, settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Returns the scenes of a TFDS set.
+    """Opens the TFDS set `dataset`.
 
     Returns:
       The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
@@ -119,36 +118,37 @@ class SiScore(Source):
     """
     from input_pipeline import tfds_sets
 
-    images, path = Tfds(self.dataset, self.data_dir).open(settings), self.metadata
+    images = Tfds(self.dataset, self.data_dir).open(settings)
     builder = tfds_sets.find_builder(self.dataset, self.data_dir, self.key('dataset'))
     split = tfds_sets.Split(builder, settings.split)
     features, name = builder.info.features, builder.info.full_name
     if set(COLUMNS) <= set(features):
-      return images, split.numbers(COLUMNS), path, 0
+      return images, split.numbers(COLUMNS), self.metadata, 0
     if 'image_id' not in features:
       raise InputError(
         f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
         "nor of the builder 'si_score_scenes'."
       )
-    if not path:
+    if not self.metadata:
       raise InputError(
         f'{self.key("metadata")} is empty; {name!r} holds no factors. Give the metadata.csv of its '
         'archive.'
       )
     stored = split.numbers(('image_id', 'label'))
-    # scenes may be missing: the split may be a slice
-    columns, missing = _match_metadata(path, stored['image_id'], stored['label'], True, folders=())
-    return images, columns, path, missing
+    image_ids, labels = stored['image_id'], stored['label']
+    # `allow_missing` is True here, as the split may be a slice
+    columns, num_missing = _match_metadata(self.metadata, image_ids, labels, True, folders=())
+    return images, columns, self.metadata, num_missing
 
   def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Returns the scenes of a released folder, in ascending order of the numbers in their names.
+    """Opens a released folder; its scenes are sorted by the numbers in their names.
 
     Returns:
       The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
       factors; and the number of scenes in metadata.csv that are not in the folder.
     """
-    dataset = f'{self.key("dataset")}=siscore/FACTOR'
-    advice = f'give a folder of scenes, <class>/<image id>.jpg, or {dataset}.'
+    tfds_set = f'{self.key("dataset")}=siscore/FACTOR'
+    advice = f'give a folder of scenes, <class>/<image id>.jpg, or {tfds_set}.'
     root = self.folder(advice)
     folders = image_files.folders_in(root)
     if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
@@ -175,8 +175,8 @@ class SiScore(Source):
       )
     metadata = self.metadata or str(tables[0])
     ids = sorted(scenes)
-    files, numbers = zip(*(scenes[image_id] for image_id in ids), strict=True)
-    labels = np.array(numbers, np.int32)
+    files = [scenes[image_id][0] for image_id in ids]
+    labels = np.array([scenes[image_id][1] for image_id in ids], np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
     images = image_files.file_images(
       [str(file) for file in files],
@@ -187,10 +187,10 @@ class SiScore(Source):
       channels=3,
       left_out=left_out,
     )
-    columns, missing = _match_metadata(
+    columns, num_missing = _match_metadata(
       metadata, np.array(ids), labels, self.allow_missing, class_folders
     )
-    return images, columns, metadata, missing
+    return images, columns, metadata, num_missing
 
 
 def _number_rows(*columns: np.ndarray) -> np.ndarray:
@@ -206,7 +206,10 @@ def _number_rows(*columns: np.ndarray) -> np.ndarray:
 def _match_metadata(
   path: str, image_ids: np.ndarray, labels: np.ndarray, allow_missing: bool, folders: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns `COLUMNS` of images from metadata.csv, after checks of its classes.
+  """Returns the columns `COLUMNS` of images from metadata.csv.
+
+  The table may belong to another set of images with the same numbers. Therefore its classes, which
+  are numbers, are compared with the labels and folders of the images.
 
   Args:
     path: path of metadata.csv.
@@ -221,7 +224,7 @@ def _match_metadata(
   Raises:
     InputError: the classes in metadata.csv do not match the labels or the folders.
   """
-  factors, missing = join_metadata(path, image_ids, allow_missing)
+  factors, num_missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class'].to_numpy()
   labels_of_class = pd.Series(labels).groupby(classes).unique()
   mixed = labels_of_class[labels_of_class.map(len) > 1]
@@ -230,10 +233,12 @@ def _match_metadata(
       f'{path}: images of foreground_class {mixed.index[0]} have the labels '
       f'{sorted(mixed.iloc[0].tolist())}. Is it the table of another factor?'
     )
-  folder_of_class = dict(sorted(zip(classes.tolist(), folders, strict=False)))  # {} without folders
-  # the class folders by their number in metadata.csv and by name; both orders must be the same
-  orders = zip(folder_of_class.values(), sorted(folder_of_class.values()), strict=True)
-  wrong = [folder for folder, expected in orders if folder != expected]
+  # {number of a class: its folder}, sorted by number; {} without folders
+  folder_of_class = dict(sorted(zip(classes.tolist(), folders, strict=False)))
+  # metadata.csv numbers the classes in the order of their names, so these are sorted as well
+  by_number = [*folder_of_class.values()]
+  pairs = zip(by_number, sorted(by_number), strict=True)
+  wrong = [folder for folder, expected in pairs if folder != expected]
   if wrong:
     raise InputError(
       f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
@@ -241,7 +246,7 @@ def _match_metadata(
     )
   columns = {name: factors[column].to_numpy() for name, column in FACTORS.items()}
   columns['object'] = _number_rows(*(factors[column] for column in _OBJECT))
-  return {name: columns[name] for name in COLUMNS}, missing
+  return {name: columns[name] for name in COLUMNS}, num_missing
 
 
 def read_metadata(path: str | Path) -> pd.DataFrame:
@@ -260,10 +265,12 @@ def read_metadata(path: str | Path) -> pd.DataFrame:
   numbers = numbers.astype(float).sort_values('image_id', kind='stable', ignore_index=True)
   for name in IN_FILE:
     values = numbers[name].to_numpy()
-    is_valid, valid = np.isfinite(values), 'a finite number'
+    is_valid = np.isfinite(values)
     if name in WHOLE:
-      is_valid, valid = is_valid & (values == np.floor(values)), 'a whole number'
-    require(bool(is_valid.all()), f'{path}: {name}', float(values[is_valid.argmin()]), valid)
+      is_valid &= values == np.floor(values)
+    valid = 'a whole number' if name in WHOLE else 'a finite number'
+    first_wrong = float(values[is_valid.argmin()])  # if any is wrong
+    require(bool(is_valid.all()), f'{path}: {name}', first_wrong, valid)
   numbers = numbers.astype(dict.fromkeys(WHOLE, np.int64))
   repeated = numbers['image_id'][numbers['image_id'].duplicated()]
   if len(repeated):
@@ -272,9 +279,10 @@ def read_metadata(path: str | Path) -> pd.DataFrame:
       'joined? Each set has its own.'
     )
   inside = numbers.set_index('image_id')['pct_inside_image']
-  farthest = (inside - 0.5).abs().idxmax()  # if any value is outside [0, 1], this one is
-  key, share = f'{path}: pct_inside_image of image {farthest}', float(inside[farthest])
-  require(0 <= share <= 1, key, share, 'a fraction in [0, 1]')
+  # the image with the value farthest from .5; if any value is outside [0, 1], this one is
+  image_id = (inside - 0.5).abs().idxmax()
+  key = f'{path}: pct_inside_image of image {image_id}'
+  require(0 <= inside[image_id] <= 1, key, float(inside[image_id]), 'a fraction in [0, 1]')
   return numbers
 
 

@@ -122,10 +122,10 @@ class TfdsCorrupted(Source):
     class_names = _same_classes(splits)
     labels = np.tile(_same_labels(splits), len(splits))  # every part has the labels of the first
     images = SplitsStore(splits, labels=labels).images(class_names, title, description)
-    # how images are stored and decoded; `of_parts` sets the other fields of `Images`
-    fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
-    shared = {name: vars(images)[name] for name in fields}
-    return of_parts([*parts], first.num_examples, title, description, **shared)
+    # the fields on how images are stored and decoded; `of_parts` sets the other ones
+    names = ('class_names', 'channels', 'store', 'decode', 'sizes')
+    fields = {name: getattr(images, name) for name in names}
+    return of_parts([*parts], first.num_examples, title, description, **fields)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
     """Returns {part: split} for the TFDS configs that match the pattern, ordered by part.
@@ -174,16 +174,16 @@ class TfdsCorrupted(Source):
 
 
 def _same_classes(splits: list[Split]) -> tuple[str, ...]:
-  """Returns the class names of all splits.
+  """Returns the class names that all splits have.
 
   Raises:
-    InputError: they differ in classes, or in number or shape of images.
+    InputError: the splits differ in classes, or in number or shape of images.
   """
   from input_pipeline.tfds_sets import check_features
 
-  first, *later_parts = splits
+  first, *later_splits = splits
   first_image, class_names = check_features(first.builder)
-  for split in later_parts:
+  for split in later_splits:
     image, names = check_features(split.builder)
     pairs = ((first.num_examples, split.num_examples), (first_image.shape, image.shape))
     different = [f'{expected} and {value}' for expected, value in pairs if expected != value]
@@ -205,13 +205,13 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
     InputError: splits differ in one of the first 1000 labels (`COMPARED`), or in what their
       metadata state of how they were made: the settings, and the digest of the clean images.
   """
-  first, *later_parts = splits
+  first, *later_splits = splits
   labels = first.numbers(['label'])['label']
   positions = np.arange(min(len(labels), COMPARED))
-  for split in later_parts:
-    read = split.elements(positions).map(lambda element: element['label']).batch(COMPARED)
-    [compared] = read.as_numpy_iterator()  # the only batch has all labels that are compared
-    differences = differing_keys(_made_of(first), _made_of(split))  # phrases on their metadata
+  for split in later_splits:
+    batches = split.elements(positions).map(lambda element: element['label']).batch(COMPARED)
+    [compared] = batches.as_numpy_iterator()  # the only batch has all labels that are compared
+    differences = differing_keys(_made_of(first), _made_of(split))  # texts such as 'seed: 0 → 1'
     if not differences:
       wrong = np.flatnonzero(compared != labels[positions])
       differences = [f'label of example {k}: {labels[k]} → {compared[k]}' for k in wrong]

@@ -30,7 +30,9 @@ from robustness.video.columns import (
   component_numbers,
   to_columns,
 )
-from robustness.video.metadata import SETS, NeighborSets, find, read
+from robustness.video.metadata import SETS, NeighborSets
+from robustness.video.metadata import find as find_sets
+from robustness.video.metadata import read as read_sets
 from robustness.video.ytbb_robust import VIDEOS
 
 KEY = 'config.data.video_neighbors'
@@ -62,16 +64,15 @@ class VideoNeighbors(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the distinct frames of the sets, uint8 RGB."""
-    # the folder of the tables that list the sets
-    home = find_metadata(self.metadata or self.frames, settings.split)
-    frames = load(home, self.frames, self.label_space, self.allow_missing)
+    metadata_folder = find_metadata(self.metadata or self.frames, settings.split)
+    frames = load(metadata_folder, self.frames, self.label_space, self.allow_missing)
     missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
     root = frames_folder(self.frames)
     return file_images(
       [f'{root}/{path}' for path in frames.paths],
       frames.labels,
       frames.class_names,
-      title=f'neighbor sets {str(home)!r}',
+      title=f'neighbor sets {str(metadata_folder)!r}',
       description={
         'path': self.frames,
         'metadata': self.metadata,
@@ -151,9 +152,7 @@ def find_metadata(path: str, split: str) -> Path:
   """Returns the folder of a split's neighbor sets: `path/split` if it holds sets, else `path`.
 
   A folder holds sets if pmsets.json or the tables of YTBB-Robust are in it or in its subfolder
-  metadata.
-
-  If neither holds sets, the function that reads the folder raises an error.
+  metadata. `path` may also hold no sets; to read them then raises an error.
 
   Raises:
     InputError: `path` does not exist, or holds no sets but looks like another published data set;
@@ -161,40 +160,40 @@ def find_metadata(path: str, split: str) -> Path:
   """
   advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
   root = existing_folder(path, advice, f'{KEY}.metadata')
-  if split and find(root / split):
+  if split and find_sets(root / split):
     return root / split
   if split not in ('', 'test'):
-    splits = [f.name for f in sorted(root.iterdir()) if f.name != 'metadata' and find(f)]
+    splits = [f.name for f in sorted(root.iterdir()) if f.name != 'metadata' and find_sets(f)]
     problem = f'but {root} has no folder of that name with neighbor sets'
     raise SettingError(KEYS.data.split, split, problem=problem, fix=f'{nearest(split, splits)}.')
-  if not find(root) and (release := looks_like(root)):
+  if not find_sets(root) and (release := looks_like(root)):
     raise InputError(f'{root} holds no neighbor sets{release}; {advice}')
   return root
 
 
 def load(
-  metadata: Path, frames: str, names: str = '', allow_missing: bool = False
+  metadata: Path, frames: str, space: str = '', allow_missing: bool = False
 ) -> NeighborFrames:
   """Reads neighbor sets and returns their frames that exist as files.
 
   Args:
     metadata: folder that holds the neighbor sets.
     frames: folder to which the paths are relative.
-    names: label space of metadata without a class index: 'imagenet_vid', 'youtube_bb', or '' for
-      'imagenet_vid'.
+    space: name of the label space of metadata without class names: 'imagenet_vid', 'youtube_bb', or
+      '' for 'imagenet_vid'.
     allow_missing: whether files may be missing; a set is then left out if its anchor is missing.
 
   Raises:
     InputError: files are missing although `allow_missing` is False, or no anchor has a file.
   """
-  sets = read(metadata)
+  sets = read_sets(metadata)
   logging.info('%s', sets.title)
   root = frames_folder(frames, sets.frames[0])
   present = np.array([_is_file(root, path) for path in sets.frames])
   missing = tuple(sets.frames[index] for index in np.flatnonzero(~present))
   if missing and (not allow_missing or not present[sets.anchors].any()):
     raise _refusal(missing, sets, root)
-  return _assemble(sets, class_names(sets, names), present, missing)
+  return _present_frames(sets, class_names(sets, space), present, missing)
 
 
 def frames_folder(path: str, first: str = '') -> Path:
@@ -232,62 +231,66 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
   """
   missing_anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
-  fix = 'Get them; predictions in a file are scored without frames (:predictions).'
   if elsewhere:
     fix = f'The first lies in {elsewhere[0]}: give that folder.'
   elif len(missing_anchors) < len(sets.anchors):
-    key = KEYS.data.video_neighbors.allow_missing
-    fix = f'Get them, or take the sets as far as there are frames (--{key}=True): sets without '
-    fix += 'their anchor are left out.'
+    option = f'--{KEYS.data.video_neighbors.allow_missing}=True'
+    fix = f'Get them, or take the sets as far as there are frames ({option}): sets without their '
+    fix += 'anchor are left out.'
+  else:
+    fix = 'Get them; predictions in a file are scored without frames (:predictions).'
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(missing_anchors)} of '
     f'{len(sets.anchors)} anchors): {first_names(missing, 10)}. These are {sets.title}. {fix}'
   )
 
 
-def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
+def class_names(sets: NeighborSets, space: str = '') -> tuple[str, ...]:
   """Returns the class names of neighbor sets in label order.
 
-  Sets without class names have the names of the label space `names`, '' for 'imagenet_vid'. If the
-  stored names are the classes of a known label space, they are spelled as there.
+  Args:
+    sets: the neighbor sets. If their names are the classes of a known label space, such as
+      ImageNet-Vid's, in any spelling, the names are returned as that label space spells them.
+    space: name of the label space of sets that state no class names; '' for 'imagenet_vid'.
   """
   if not sets.class_names:
-    space = label_space.get(names or SPACES[0]).class_names
+    names = label_space.get(space or SPACES[0]).class_names
     key = KEYS.data.video_neighbors.label_space
-    sets.check_labels(names or SPACES[0], len(space), f'{key} (of {SPACES})')
-    return space
-  coarse = label_space.coarse_space(sets.class_names)
-  return coarse.class_names if coarse else sets.class_names
+    sets.check_labels(space or SPACES[0], len(names), f'{key} (of {SPACES})')
+    return names
+  known_space = label_space.coarse_space(sets.class_names)
+  return known_space.class_names if known_space else sets.class_names
 
 
-def _assemble(
+def _present_frames(
   sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
 ) -> NeighborFrames:
-  """Returns the frames with a file that exists, in the sets with an anchor that exists.
+  """Returns the frames that exist as files, of the sets with an anchor that exists.
 
   Args:
     sets: the F frames that the metadata list, and their sets.
     names: names of the classes.
-    present: whether a frame exists, bool [F].
+    present: whether the file of a frame exists, bool [F].
     missing: paths of the frames that do not exist.
   """
   columns = to_columns(sets)
-  has_anchor = present[sets.anchors]
-  groups = columns[GROUP]  # the sets of each frame, [F, M], padded with −1
-  # whether a frame remains a member of each of its sets
+  has_anchor = present[sets.anchors]  # whether a set remains, bool [sets]
+  groups = columns[GROUP]  # the numbers of each frame's sets, [F, M], padded with −1
+  # whether a frame remains in each of its sets; padding looks up set 0 and is False
   is_member = (groups >= 0) & present[:, None] & has_anchor[np.maximum(groups, 0)]
   rows = np.flatnonzero(is_member.any(1))  # the frames that are returned
-  # the columns of `groups` in another order for each frame: first the sets that it remains in
-  order = np.argsort(~is_member, axis=1, kind='stable')
   max_sets = is_member.sum(1).max()
+  # for each frame an order of the M columns, with the sets in which the frame remains first
+  members_first = np.argsort(~is_member, axis=1, kind='stable')
 
   def remaining(values: np.ndarray, padding: int) -> np.ndarray:
-    """Returns the values of the sets in which a frame remains, [rows, max_sets], padded at the end.
+    """Returns `values` without the entries of sets in which a frame does not remain.
 
-    `values`, [F, M], has a value for each set of each frame: [3, 7, 9] without the second set is
-    [3, 9, padding].
+    `values` has an entry for each set of each frame, [F, M]. The result has the frames in `rows`,
+    padded at the end, [rows, max_sets]: [3, 7, 9] without the second set is [3, 9, padding].
     """
-    return np.take_along_axis(np.where(is_member, values, padding), order, 1)[rows, :max_sets]
+    masked = np.where(is_member, values, padding)
+    return np.take_along_axis(masked, members_first, axis=1)[rows, :max_sets]
 
   group_id, offset = remaining(groups, -1), remaining(columns[OFFSET], 0)
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])

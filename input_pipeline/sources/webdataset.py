@@ -67,7 +67,7 @@ class _Member:
   size: int
 
   def read(self, limit: int = MAX_BYTES_OF_TEXT) -> bytes:
-    """Returns the content of the file, at most `limit` bytes."""
+    """Returns the content of the file; raises InputError if it has more than `limit` bytes."""
     if self.size > limit:
       limits = f'of {self.size:,} bytes; at most {limit:,} are read'
       raise InputError(f'{self.shard} has a member {limits}.')
@@ -96,12 +96,12 @@ class WebDataset(shards.Shards):
     else:
       files = self.shards('.tar', settings.split, left_out)
     shard_of_key: dict[str, Path] = {}
-    # (key, {field: position of its file}) of each sample
+    # (key, {field: member}) of each sample
     samples = [s for file in files for s in _samples(file, left_out, shard_of_key)]
     title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
-    images = [_image_position(key, fields) for key, fields in samples]
+    image_of_sample = [_image_member(key, fields) for key, fields in samples]
     names_file = files[0].parent / 'classnames.txt'
     listed = [*map(composed_unicode, _lines(names_file))] if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
@@ -109,12 +109,12 @@ class WebDataset(shards.Shards):
     names, setting = self.names_of_space(listed, title), self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, setting)
     return shards.encoded_images(
-      PartsStore(lambda part, index: images[index].read(), labels),
+      PartsStore(lambda part, index: image_of_sample[index].read(), labels),
       class_names,
       title,
       self.description(settings.split, len(files)),
       columns=shards.columns_of(table, (self.label_column,), left_out),
-      where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
+      where=lambda index: f'{image_of_sample[index].shard}, sample {samples[index][0]!r}',
       left_out=left_out,
     )
 
@@ -132,7 +132,7 @@ class WebDataset(shards.Shards):
     self.require(len(numbers) <= MAX_SHARDS, 'path', f'of at most {MAX_SHARDS:,} shards')
     files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
     missing = [file for file in files if not file.is_file()]
-    if missing or not files:
+    if missing or not files:  # there are no files in {5..3}
       first = f', first {missing[0]}' if missing else ''
       problem = f'of which {len(missing)} of {len(files)} shards are not there{first}'
       raise self.refused('path', problem)
@@ -200,7 +200,8 @@ def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _M
       end = archive.offset + tarfile.BLOCKSIZE  # a block of zeros is the end of an archive
       if shard.stat().st_size < end:
         raise tarfile.ReadError('it has no end')
-      # `tarfile` takes a damaged header, and the first of two joined archives, for the end
+      # Only zeros may follow. `tarfile` stops without an error at a damaged header, and at the end
+      # of the first of two joined archives.
       with shard.open('rb') as file:
         file.seek(archive.offset)
         while block := file.read(_BYTES_AT_ONCE):
@@ -214,26 +215,27 @@ def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _M
 def _with_images(
   shard: Path, key: str, fields: dict[str, _Member], left_out: Counter[str]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields (key, {field: member}) of the samples with an image among some files of a shard.
+  """Yields the samples with an image, (key, {field: member}), of members with one key.
 
-  The files have the same path `key` up to the first dot. Usually they are one sample: cat.jpg and
-  cat.cls have the key 'cat' and the fields 'jpg' and 'cls'. If no field is an image, the key ends
-  at the last dot: v1.cat.jpg and v1.cat.cls are the sample 'v1.cat', and v1.dog.jpg is another.
+  Usually these members are one sample: cat.jpg and cat.cls have the key 'cat', which ends at the
+  first dot, and the fields 'jpg' and 'cls'. If no field is an image, keys end at the last dot
+  instead, and there may be several: v1.cat.jpg and v1.cat.cls, with the key 'v1', are the sample
+  'v1.cat', and v1.dog.jpg is the sample 'v1.dog'.
 
   Args:
     shard: path of the shard, for messages.
-    key: the path up to the first dot.
-    fields: {name after the first dot: position of the file}.
-    left_out: counts samples without an image, and files that are not read, by reason.
+    key: path of the members up to the first dot.
+    fields: {name of a member after the first dot: the member}.
+    left_out: counts samples without an image, and members that are not read, by reason.
   """
   samples = {key: fields}
-  if not fields.keys() & {*IMAGE_FIELDS}:
+  if fields.keys().isdisjoint(IMAGE_FIELDS):
     samples = {}
     for name, member in fields.items():
       middle, dot, field = name.rpartition('.')  # middle and dot are '' in a name without a dot
       samples.setdefault(f'{key}{dot}{middle}', {})[field] = member
-  for name, members in samples.items():
-    if not members.keys() & {*IMAGE_FIELDS}:
+  for sample_key, members in samples.items():
+    if members.keys().isdisjoint(IMAGE_FIELDS):
       if members.keys() & {LABEL, METADATA}:
         raise InputError(
           f'{shard}: the sample {key!r} has the fields {", ".join(sorted(fields))} and no image, a '
@@ -242,16 +244,16 @@ def _with_images(
       left_out['samples without an image'] += 1
       continue
     for field in members.keys() - {*IMAGE_FIELDS, LABEL, METADATA}:
-      reason = skip_reason(f'_.{field}')  # 'files .txt' becomes 'members .txt'
+      reason = skip_reason(f'_.{field}')  # such as 'files .txt', which becomes 'members .txt'
       noun = 'members of longer names' if '.' in field else 'members'
       left_out[reason.replace('files', noun, 1)] += 1
-    yield name, members
+    yield sample_key, members
 
 
-def _image_position(key: str, fields: dict[str, _Member]) -> _Member:
-  """Returns the position of the only image of a sample; raises InputError for several images.
+def _image_member(key: str, fields: dict[str, _Member]) -> _Member:
+  """Returns the only image of a sample; raises InputError if it has several images.
 
-  `fields` is {field: position of its file}, and one or more fields must be of an image.
+  `fields` is {field: member}; at least one field is an image.
   """
   images = [fields[name] for name in IMAGE_FIELDS if name in fields]
   if len(images) > 1:
@@ -269,40 +271,41 @@ def _sample_columns(
 
   Args:
     key: key of the sample.
-    fields: {field: position of its file in the tar archive}.
+    fields: {field: member}.
     names: class names in `classnames.txt`; () if there is no such file.
 
   Raises:
     InputError: `cls` is no number, or names another class than the label in `json`.
   """
-  stated: dict[str, Any] = {}
+  columns: dict[str, Any] = {}
   if METADATA in fields:
     title = f'{fields[METADATA].shard}: {key}.{METADATA}'
     value = json_files.parse(fields[METADATA].read(), title, _ANY_JSON)
-    stated = dict(value) if isinstance(value, dict) else {}
+    columns = dict(value) if isinstance(value, dict) else {}
   if LABEL in fields:
-    text, sample = fields[LABEL].read(_MAX_LABEL), f'{fields[LABEL].shard}: {key}'
+    title = f'{fields[LABEL].shard}: {key}.{LABEL}'
+    text = fields[LABEL].read(_MAX_LABEL)
     if not re.fullmatch(rb'\s*[+-]?[0-9]+\s*', text):
-      raise InputError(f'{sample}.{LABEL} is {text!r}, which is no number.')
+      raise InputError(f'{title} is {text!r}, which is no number.')
     number = int(text)
-    if _contradicts(stated.get('label', number), number, names):
+    if _contradicts(columns.get('label'), number, names):
       raise InputError(
-        f'{sample}.{LABEL} is {number}, and {key}.{METADATA} has the label {stated["label"]!r}: an '
-        'image has one label.'
+        f'{title} is {number}, and {key}.{METADATA} has the label {columns["label"]!r}: an image '
+        'has one label.'
       )
-    stated['label'] = number
-  return stated
+    columns['label'] = number
+  return columns
 
 
 def _contradicts(label: object, number: int, names: Sequence[str]) -> bool:
   """Returns whether the `label` in a sample's json names another class than the `number` in `cls`.
 
   The label may be a number, digits, or one of `names`, the class names in label order. Any other
-  value, such as a caption, contradicts nothing.
+  value, such as a caption or None, contradicts nothing.
   """
-  if isinstance(label, str) and composed_unicode(label) in names:
-    has_name = 0 <= number < len(names)
-    return not has_name or names[number] != composed_unicode(label)
   if isinstance(label, str):
+    name = composed_unicode(label)
+    if name in names:
+      return number not in range(len(names)) or names[number] != name
     return label.isdecimal() and int(label) != number
   return isinstance(label, int | float) and label != number
