@@ -100,38 +100,41 @@ class CorruptedConfig(made_of.BaseConfig):
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
     severities = (0,) if self.is_clean else SEVERITIES
-    allowed = {'severity': severities, 'constants': (0, *TABLES)}
-    for key, values in allowed.items():
+    for key, values in {'severity': severities, 'constants': (0, *TABLES)}.items():
       value = getattr(self, key)
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
       require(is_whole and value in values, key, value, f'one of {", ".join(map(str, values))}')
+    # a text in place of a tuple has the name '', which is refused as well
     is_tuple = isinstance(self.splits, tuple | list)
     split_names = [split.partition('[')[0] for split in self.splits] if is_tuple else ['']
-    is_valid = all(re.fullmatch(r'\w+', name) for name in split_names)
+    are_names = all(re.fullmatch(r'\w+', name) for name in split_names)
     valid = "a tuple of different splits, each with at most one slice: ('test[:1000]',)"
-    require(is_valid and are_distinct(split_names), 'splits', self.splits, valid)
-    # a name such as 'cifar10_fog_3' is reserved for the config that it describes
+    require(are_names and are_distinct(split_names), 'splits', self.splits, valid)
+    # a name such as 'cifar10_fog_3' is only for the config with this base, corruption and severity
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
       plain_name = self._plain_name()
-      form = f'{plain_name!r}, what this is, or a name of another form'
-      require(self.name in ('', plain_name), 'name', self.name, form)
+      valid = f'{plain_name!r}, what this is, or a name of another form'
+      require(self.name in ('', plain_name), 'name', self.name, valid)
       self.name = plain_name
     corrupted = f'under {self.corruption}, severity {self.severity}'
     change = 'as they are' if self.is_clean else corrupted
     self.description = self.description or f'Images of {self.base} {change}'
 
   def _plain_name(self) -> str:
-    """Returns <base>_<corruption>_<severity> or <base>_clean, the name of a default config.
+    """Returns <base>_<corruption>_<severity> or <base>_clean, which names a config with defaults.
+
+    `parse_name` makes such a config from its name alone.
 
     Raises:
-      InputError: a setting has another value than the default.
+      InputError: a setting is not as `parse_name` would set it.
     """
     defaults = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     defaults.update(PREPARATION.get(self.base, {}))
     keys = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
-    keys += ['interpolation', 'resized_by'] if self.resize else []  # else they change nothing
+    if self.resize:  # otherwise these two have no effect
+      keys += ['interpolation', 'resized_by']
     changed = [key for key in keys if vars(self)[key] != defaults[key]]
-    if '/' in self.base and not changed:  # a base such as 'set/config', whose name is no TFDS name
+    if '/' in self.base and not changed:  # such as 'set/config'; names of configs have no slash
       changed = ['a base with a config']
     if changed:
       raise InputError(
@@ -163,7 +166,7 @@ def parse_name(name: str) -> CorruptedConfig:
       **PREPARATION.get(base, {}),
     )
   parts = re.fullmatch(r'([^_]+)_(.+)_([^_]+)', name)
-  if parts:  # raises an error that names the nearest corruption if the middle part is none
+  if parts:  # if the middle part is no corruption, the error names the nearest one
     choice('corruption', parts[2], (*NAMES, CLEAN_NAME))
   raise InputError(
     f'{name!r} is no config of corrupted: <base>_<corruption>_<severity>, for '
@@ -243,7 +246,7 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     generators = {}
     for split in config.splits or (default_split(base),):
       rows = made_of.open_base(config, self.base_dir, split)
-      self.info.metadata.update(
+      self.info.metadata.update(  # alike for all splits, which have images of one size
         {
           **self.info.metadata[made_of.SETTINGS],
           'base': base.info.full_name,
@@ -301,23 +304,23 @@ def corruptor(
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
   names = (config.corruption,)
+  # also raises an error if the images are too small for the corruption
   table = checked_table(image_shape[:2], names, None, side=config.constants or None, options={})
-  root = random_keys.stream(config.seed, STREAM)
-  # the number of the view, which with the example's id determines its random numbers
-  number = jnp.int32(view_id(config.corruption, config.severity))
   options = {}
   if config.corruption == 'frost' and config.photographs:
     options = {'frost': {'photographs': textures.load_photographs(config.photographs)}}
   apply = functools.partial(
     corruptions.apply, names=names, quantize=config.quantize, side=table.side, options=options
   )
+  # the random numbers of an image depend on the seed, its id and the view, as in the study
+  root = random_keys.stream(config.seed, STREAM)
+  view = jnp.int32(view_id(config.corruption, config.severity))
 
   def show(
     image: jax.Array, example_id: jax.Array, index: jax.Array, severity: jax.Array
   ) -> jax.Array:
-    return apply(random_keys.for_example(root, example_id, number), image, index, severity)
+    """Returns an image under the corruption `names[index]` at a severity."""
+    return apply(random_keys.for_example(root, example_id, view), image, index, severity)
 
-  # `index` is the corruption's index in `names`, which has only one
-  return functools.partial(
-    made_of.compiled(show), index=np.int32(0), severity=np.int32(config.severity)
-  )
+  only, severity = np.int32(0), np.int32(config.severity)  # `names` has one corruption
+  return functools.partial(made_of.compiled(show), index=only, severity=severity)

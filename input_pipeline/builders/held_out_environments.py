@@ -96,11 +96,11 @@ class HeldOutConfig(made_of.BaseConfig):
     super().__post_init__()
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
-    # The names of the paper's configs, such as 'cifar10_rotation', imply their environments.
-    _, _, end = self.name.rpartition('_')
-    expected = INSTANCES.get(end, self.environments)
-    valid = f'{expected} in a config called {self.name!r}'
-    require(self.environments == expected, 'environments', self.environments, valid)
+    # a config called like one of the paper's, such as 'cifar10_rotation', has its environments
+    instance = self.name.rpartition('_')[2]
+    if instance in INSTANCES:
+      valid = f'{INSTANCES[instance]} in a config called {self.name!r}'
+      require(self.environments == INSTANCES[instance], 'environments', self.environments, valid)
 
   @property
   def names(self) -> list[str]:
@@ -114,8 +114,8 @@ class HeldOutConfig(made_of.BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
-    # A single group has half of the classes, so that some classes are in none. 0 stands for groups
-    # as large as possible.
+    # By default (0) groups are as large as possible, and a single group would have all classes. It
+    # has half of them, so that other classes are not trained in its environment.
     default_size = len(class_names) // 2 if count == 1 else 0
     settings = DataSettings(
       class_groups=self.class_groups,
@@ -162,9 +162,9 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
   def features(self) -> dict[str, made_of.Feature]:
     """Returns the features of the base, and features for the environment of an image.
 
-    `class_group` is the number of the group of its class, `seen` whether training shows classes of
-    this group in this environment, `level` the severity or angle, and `source_id` the index of the
-    image in the base's split.
+    `class_group` is the number of the group that the image's class belongs to, `seen` whether
+    training has images of this group in the image's environment, `level` the severity or angle, and
+    `source_id` the index of the image in the base's split.
     """
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
@@ -191,11 +191,11 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     self.note_inputs()
     test_labels = [batch['label'][batch['mask']] for batch in test.batches(made_of.BLOCK)]
     group_of_row = groups.of_label[np.concatenate(test_labels)]  # of each test image
-    without_images = np.setdiff1d(groups.of_label, group_of_row)
-    if len(without_images):
+    groups_without_images = np.setdiff1d(groups.of_label, group_of_row)
+    if len(groups_without_images):
       raise InputError(
         f'the test split {config.test_split!r} has no image of the classes of '
-        f'c{without_images[0]}: take more of it.'
+        f'c{groups_without_images[0]}: take more of it.'
       )
     splits: dict[str, object] = {TRAIN: self._train(train, groups)}
     for number, environment in enumerate(config.names):
@@ -212,27 +212,28 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """
 
     def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
-      """Yields two ways to show a batch of images, each as (environment, level) of every image.
+      """Yields two views of a batch: all images clean, and images with a group transformed.
 
       `ids` are the ids of the images and `group` their class groups, int [B] each.
       """
-      yield 0, 0  # all images clean
+      yield 0, 0  # the clean environment and its only level, for all images
       pairs = zip(ids.tolist(), group.tolist(), strict=True)
       levels = [self._training_level(example_id, number) for example_id, number in pairs]
-      # images of no group are left out: they have no environment
+      # group k is shown in environment k; classes of no group (0) are shown clean only
       yield np.where(group > 0, group, NOWHERE), levels
 
     return self._transformed(rows, groups, TRAIN_STREAM, views)
 
   def _training_level(self, example: int, group: int) -> int:
-    """Draws the severity or angle at which training shows an image transformed, uniformly.
+    """Returns the random severity or angle at which training shows a transformed image.
 
-    `example` is the image's id, which with the config's seed determines the draw. `group` is the
-    number of its class group, which is also the number of the group's environment.
+    The draw depends on the config's seed and on the image's id `example`. `group` is the number of
+    the image's class group, and also of the environment that training shows the group in.
     """
     config = self.builder_config
     levels = transforms.get(config.names[group]).levels(config.severities, config.angles)
-    return levels[int(np.random.default_rng((config.seed, example)).random() * len(levels))]
+    draw = np.random.default_rng((config.seed, example)).random()  # in [0, 1)
+    return levels[int(draw * len(levels))]
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
     """Yields the test examples of one class group in one environment: each image at every level.
@@ -255,7 +256,7 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     stream: str,
     views: Callable[[np.ndarray, np.ndarray], Iterable[View]],
   ) -> Iterator[Example]:
-    """Yields (key, example) of all images of a split, each transformed in one or more ways.
+    """Yields (key, example) of all images of a split, each in one or more views.
 
     A key is <id of the image>_<number of the environment>_<level>, such as 000000012_2_005.
 
@@ -263,9 +264,8 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
       rows: the images.
       groups: the class groups.
       stream: name of the random stream.
-      views: function of the example ids [B] and class groups [B] of a batch that returns the ways
-        to transform it. A way is (environment, level) of each image or of all; `NOWHERE` as
-        environment leaves out an image.
+      views: function that returns the views of a batch, see `View`. It is called with the example
+        ids [B] and class groups [B] of the batch.
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(made_of.BLOCK):
@@ -273,21 +273,21 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
       for view in views(ids, group):
         # arrays [B], also where one number stands for all images of the batch
         arrays = [np.asarray(values, np.int32) for values in view]
-        environment, level = (np.broadcast_to(values, ids.shape) for values in arrays)
-        images = show(batch['image'], ids, environment, level)
-        is_shown = (environment != NOWHERE) & batch['mask']
+        environments, levels = (np.broadcast_to(values, ids.shape) for values in arrays)
+        images = show(batch['image'], ids, environments, levels)
+        is_shown = (environments != NOWHERE) & batch['mask']
         for index in np.flatnonzero(is_shown):
-          source, number = int(ids[index]), int(environment[index])
+          image_id, environment = int(ids[index]), int(environments[index])
           yield (
-            f'{source:09d}_{number}_{int(level[index]):03d}',
+            f'{image_id:09d}_{environment}_{int(levels[index]):03d}',
             {
               'image': images[index],
               'label': int(batch['label'][index]),
-              'environment': number,
+              'environment': environment,
               'class_group': int(group[index]),
-              'seen': number in (0, int(group[index])),
-              'level': int(level[index]),
-              'source_id': source,
+              'seen': environment in (0, int(group[index])),
+              'level': int(levels[index]),
+              'source_id': image_id,
             },
           )
 
@@ -308,7 +308,8 @@ def transformer(
     stream: name of the random stream.
   """
   root = random_keys.stream(seed, stream)
-  # [M + 1]: view_base + level identifies a view and selects its random numbers; clean images have 0
+  # The number of a view is the `view_base` of its transform plus its level, or 0 if it is clean. It
+  # determines, together with the example's id, the random numbers.
   view_bases = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
 
   def show(

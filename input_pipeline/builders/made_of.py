@@ -174,11 +174,12 @@ class MadeOf(abc.ABC):
   def _refuse_other_data(self) -> None:
     """Raises InputError if prepared data were made with other settings or inputs."""
     metadata = self.info.metadata
-    inputs = metadata[INPUTS]
     try:
       inputs = self.input_digests('')  # manual_dir is unknown
     except InputError as error:  # prepared data may be used where their inputs are not
       logging.warning('%s: its inputs are not compared (%s)', self.data_path, error)
+      inputs = metadata[INPUTS]
+    # through JSON, as the metadata were written
     current = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
     differences = differing_keys({key: metadata[key] for key in current}, current)
     if differences:
@@ -217,8 +218,8 @@ class BaseConfig(tfds.core.BuilderConfig):
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     for key in ('seed', 'resize', 'crop'):
       value = getattr(self, key)
-      is_valid = isinstance(value, (int, np.integer)) and bool(value >= 0)
-      require(is_valid, key, value, 'a whole number from 0')
+      is_valid = isinstance(value, (int, np.integer)) and value >= 0
+      require(bool(is_valid), key, value, 'a whole number from 0')
 
 
 class MadeOfBase(MadeOf):
@@ -244,9 +245,10 @@ class MadeOfBase(MadeOf):
     """
     image, names = check_features(self.base)
     config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
-    is_resized = config.crop or config.resize
-    # a resize without a crop keeps the aspect ratio, so that sizes may differ
-    size = (config.crop or None, config.crop or None) if is_resized else image.shape[:2]
+    size = image.shape[:2]
+    if config.crop or config.resize:
+      # without a crop images may differ in size (None), as a resize keeps the aspect ratio
+      size = (config.crop or None, config.crop or None)
     return {
       'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
       'label': tfds.features.ClassLabel(names=list(names)),

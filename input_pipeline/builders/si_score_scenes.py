@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from pathlib import Path
@@ -61,11 +62,11 @@ released sets lie beside the data.
 Example = tuple[int, dict[str, object]]
 """Number and features of a scene."""
 Row = dict[str, jax.Array]
-"""Columns of one pair."""
+"""A background and a cutout, in the form from which scenes are composed."""
 Prepare = Callable[[Mapping[str, np.ndarray]], Row]
-"""Type of `prepare` in `composer`."""
+"""Type of the first function that `composer` returns."""
 Compose = Callable[[Row, np.ndarray], jax.Array]
-"""Type of `compose` in `composer`."""
+"""Type of the second function that `composer` returns."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -135,7 +136,8 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     its images is then unknown, None.
     """
     config = self.builder_config
-    side = config.levels().side if config.design or config.name in designs.FACTORS else None
+    has_design = config.design or config.name in designs.FACTORS
+    side = config.levels().side if has_design else None
     number, fraction = tfds.features.Scalar(np.int64), tfds.features.Scalar(np.float32)
     return {
       'image': tfds.features.Image(shape=(side, side, 3), encoding_format=config.encoding),
@@ -309,9 +311,9 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
 
 
 def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example]:
-  """Composes a pair, an object on a background, at all levels at which the object is visible.
+  """Yields (image number, example) of the scenes of a pair, an object on a background.
 
-  Yields (image number, example) for each such scene.
+  The pair is composed at all levels (sizes, positions and angles) at which the object is visible.
 
   Args:
     plan: plan of the data set.
@@ -322,22 +324,22 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
   numbers = design.image_ids(len(plan.objects))[pair]  # the image number at each level
   pixels = read_cutout(cutout.path)
   height, width = pixels.shape[:2]
-  # side of the padded cutout: the longer side, rounded up so that few sizes are compiled
-  room = -(-max(height, width) // ROOM) * ROOM
-  factors = np.stack([*design.factors.values()])
+  # the cutout is padded to a square with a multiple of `ROOM` as side, so that few are compiled
+  side = math.ceil(max(height, width) / ROOM) * ROOM
+  factors = np.stack([*design.factors.values()])  # area, angle, x and y of the L levels, [4, L]
   prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
   row = prepare(
     {
       'image': read_background(plan.backgrounds[plan.grounds[pair]], design.side),
-      'foreground': np.pad(pixels, ((0, room - height), (0, room - width), (0, 0))),
+      'foreground': np.pad(pixels, ((0, side - height), (0, side - width), (0, 0))),
       'foreground_size': np.array([height, width], np.int32),
     }
   )
   levels = np.flatnonzero(plan.is_visible[pair])
   with futures.ThreadPoolExecutor() as pool:  # compressing is most of the work
     for chunk in np.split(levels, range(CHUNK, len(levels), CHUNK)):
-      repeated = np.resize(chunk, CHUNK)  # fills up the last chunk with repeats of its levels
-      scenes = np.asarray(compose(row, repeated))[: len(chunk)]
+      # the last chunk is filled up with repeats, as `compose` is compiled for `CHUNK` levels
+      scenes = np.asarray(compose(row, np.resize(chunk, CHUNK)))[: len(chunk)]
       files = pool.map(functools.partial(encode, encoding=encoding), scenes)
       for level, file in zip(chunk, files, strict=True):
         yield (
@@ -358,39 +360,41 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
 def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]:
   """Returns two compiled functions that compose scenes as the study `si_score` shows them.
 
-  The first is `prepare(row) -> row`, called once per pair of background and cutout. Its argument
-  has `image`, the background, uint8 [side, side, 3]; `foreground`, the cutout in a square, uint8
-  [F, F, 4]; and `foreground_size`, height and width of the cutout, int32 [2].
-
-  The second is `compose(row, levels) -> uint8 [B, side, side, 3]`. It returns the scenes of a
-  prepared row at B levels, int [B], which are indices in 0..L − 1.
+  A scene is a cutout on a background at one of L levels: an area, an angle and a position.
 
   Args:
-    factors: bytes of area, angle, x and y of the L levels, float64 [4, L], as in `Design`: the
-      angle is in degrees, the others are fractions of the canvas. (They are bytes since the cache
-      of this function needs arguments with a hash, which arrays do not have.)
+    factors: area, angle, x and y of the levels, the bytes of float64 [4, L]. The angle is in
+      degrees, the others are fractions of the canvas. Bytes, unlike arrays, can be keys of the
+      cache of this function.
     side: side of the canvas in pixels.
     measure: what areas measure: the bounding 'rectangle' of a cutout, or its 'mask'.
+
+  Returns:
+    A function `prepare` of one argument, {'image': the background, uint8 [side, side, 3],
+    'foreground': the cutout, padded to a square, uint8 [F, F, 4], 'foreground_size': height and
+    width of the cutout, int32 [2]}. It is called once for the pair, and returns the first argument
+    of the other function.
+
+    A function `compose` of a prepared pair and the indices of B levels, int [B]. It returns the
+    scenes at these levels, uint8 [B, side, side, 3].
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design(name='', side=side, min_inside=0.0, area=area, angle=angle, x=x, y=y)
   show, prepare_cutout = scene_views.scene_functions(design, side, measure)
-  views = {
-    name: jnp.asarray(values) for name, values in scene_views.level_parameters(design).items()
-  }
+  parameters = jax.tree.map(jnp.asarray, scene_views.level_parameters(design))  # {name: [L]}
 
   @jax.jit
   def prepare(row: Row) -> Row:
-    """Returns a row of `composer`, with `image` as floats and the cutout as `compose` needs it."""
+    """Returns a background as floats in [0, 1], and a cutout in the form that `show` takes."""
     scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
     return prepare_cutout(scaled)
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:
-    """Returns the scenes of a prepared row at B levels, uint8 [B, side, side, 3]."""
-    key = jax.random.key(0)  # which `show` takes and does not use: scenes are not random
-    views_of_batch = {name: values[levels] for name, values in views.items()}
-    images = jax.lax.map(lambda view: show(key, row, view), views_of_batch)  # one after another
+    """Returns the scenes of a prepared row at the B levels with these indices."""
+    key = jax.random.key(0)  # `show` takes a key but does not use it: scenes are not random
+    views = {name: values[levels] for name, values in parameters.items()}
+    images = jax.lax.map(lambda view: show(key, row, view), views)  # one after another
     return jnp.round(images * 255).astype(jnp.uint8)
 
   return prepare, compose
