@@ -362,10 +362,10 @@ def site_coverage(
     if share is None:
       first, second = generator.random((2, len(site)))
       second = np.where(generator.random(len(site)) < 0.2, first, second)
-      right = first >= level[:, 0], second >= level[:, 1]
-      # the sums for κ: right answers of both, agreements, and the numbers of images of the three
-      columns = [*right, right[0] == right[1], ones, ones, ones]
-      drawn += consistency.estimates(_sites(clusters, np.column_stack([site, *columns])), np.eye(1))
+      a, b = first >= level[:, 0], second >= level[:, 1]  # whether each classifier is right
+      cells = [a & b, a & ~b, ~a & b, ~a & ~b]
+      counts = np.stack([np.bincount(site, cell, clusters) for cell in cells])[..., None]
+      drawn += consistency.estimates(counts, np.eye(1), [len(site)])
     else:
       # each site's fraction of images in the group, with correlation 1 / (1 + 7 / 3) = .3
       shares = generator.beta(share * 7 / 3, (1 - share) * 7 / 3, clusters)

@@ -15,7 +15,7 @@ from robustness.core.settings import differing_keys
 from robustness.estimates import consistency
 from robustness.estimates.fixed_width import FixedWidth
 from robustness.estimates.means import Estimate, mean, share_difference
-from robustness.estimates.of_means import Units, units_of_classifier
+from robustness.estimates.of_means import units_of_classifier
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation.provenance import IMAGE_DIGEST
@@ -53,10 +53,11 @@ class Pairing:
 def pair(
   first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
 ) -> Pairing:
-  """Pairs the rows of two runs that show the same images.
+  """Returns the rows of two runs that show the same images, or why there are none.
 
-  Images are the same if their example ids and digests are equal. Digests differ if classifiers take
-  images of different sizes; then the runs must describe the same stored images.
+  Images are the same if their example ids are equal, and the digests of their pixels. Digests also
+  differ if the classifiers take images of different sizes. The runs must then describe their data
+  equally, except for how stored images are selected and prepared.
 
   Args:
     first: the records of one classifier of the first run.
@@ -96,7 +97,7 @@ def pair(
       f'{names[0]} and {names[1]} share {num_shared} of {len(first_ids)} and {len(second_ids)} '
       f'images: run both on the same images, or {on_shared} to compare them on those alone.'
     )
-  # What is drawn for an image may depend on the other images of its run.
+  # Random numbers that are drawn to show an image may depend on the other images of its run.
   if DRAWS in first.read(0, 0).arrays and not is_equal(DRAWS):
     note = f'other images, and {num_shared} of the same shown otherwise'
     return Pairing(no_rows, no_rows, note)
@@ -195,7 +196,7 @@ class Answers:
     return share_difference(gained, lost, self.confidence, test=True)
 
   def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:
-    """Returns the error consistency κ with `other` in each group of views.
+    """Returns the error consistency κ of these answers with `other` in each group of views.
 
     κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or
     clusters of images.
@@ -204,25 +205,18 @@ class Answers:
       other: answers of another classifier on the same images.
       groups: names of groups of views.
     """
-    right = {'other': other.right, 'this': self.right, 'agree': other.right == self.right}
-    outcomes = self.outcomes(right)
+    a, b = other.right, self.right
+    cells = {'both right': a & b, 'first': a & ~b, 'second': b & ~a, 'neither': ~(a | b)}
+    outcomes, num_views = self.outcomes(cells), a.shape[1]
+    views = [Group.of_view(view) for view in range(num_views)]
+    # Numbers of images in each cell, by unit (an image, or a cluster) and view, [4, units, views].
+    counts = [units_of_classifier(outcomes, cell, views).total for cell in cells]
     members = [self.group(name) for name in groups]
-    views = np.unique(np.concatenate([group.views for group in members]))
-    one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
-    # [K, V] each
-    measured = [units_of_classifier(outcomes, name, one_view_groups) for name in right]
-    # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
-    # 'this', then 'agree'.
-    total = np.concatenate([column.total for column in measured], 1)
-    weight = np.concatenate([column.weight for column in measured], 1)
-    group_weights = np.zeros((len(members), len(views)))
-    for index, group in enumerate(members):
-      # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
-      group_weights[index, np.searchsorted(views, group.views)] = group.weight
-    # The number of images differs between the groups: it is 0 until the last line.
-    kappas = consistency.estimates(Units(total, weight, n=0), group_weights, self.confidence)
-    n = [outcomes.observations('agree', group.views) for group in members]
-    return [dataclasses.replace(kappa, n=count) for kappa, count in zip(kappas, n, strict=True)]
+    group_weights = np.zeros((len(members), num_views))
+    for weights, group in zip(group_weights, members, strict=True):
+      weights[group.views] = group.weight
+    n = [outcomes.observations('both right', group.views) for group in members]
+    return consistency.estimates(np.stack(counts), group_weights, n, self.confidence)
 
 
 def select_records(entry: Entry, rows: np.ndarray) -> RecordsReader:
@@ -249,12 +243,12 @@ class Compared:
   """The answers of a classifier of a comparison, also paired with the first classifier's answers.
 
   Attributes:
-    label: its label in the comparison.
-    answers: its answers on all its images.
+    label: label of the classifier in the comparison.
+    answers: its answers on all images that it was shown.
     pair: the first classifier's answers and this classifier's on the images that they share; None
       if there are no such images.
-    note: how the images of the two classifiers differ, and which value is then subtracted in a
-      difference; '' if the images are the same.
+    note: the note of estimates that compare the two classifiers: how their images differ, and which
+      classifier is subtracted if it is not the baseline; '' for none.
   """
 
   label: str

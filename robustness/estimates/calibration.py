@@ -294,8 +294,6 @@ class Scores:
     The measures in each bootstrap sample, and in each simulation of a calibrated classifier, are
     averaged over the views too.
     """
-    if len(views) == 1:
-      return views[0]
 
     def mean_of(attribute: str) -> dict[str, Any]:
       """Returns {name: mean over the views} for an attribute of `Scores`, such as 'values'."""
@@ -307,15 +305,16 @@ class Scores:
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
     """Returns a measure with its interval, which is within [0, 1], or [-1, 1] for overconfidence.
 
-    Let l and h be the low and the high percentile of the bootstrap samples, and m their mean.
+    Brier scores and areas have percentiles of the bootstrap samples as ends. For overconfidence see
+    `_difference_estimate`.
 
-    * Brier scores and areas have the interval [l, h].
-    * Calibration errors have [2 e - h, e + h - m], where e is the error before debiasing. A
-      bootstrap sample adds the bias of e once more. h - e contains this bias, so that the lower end
-      e - (h - e) has none. h - m contains no bias: the upper end keeps the bias of e, because most
-      of a large error is real. The interval begins at 0 if a calibrated classifier would reach the
-      error e by chance.
-    * For overconfidence see `_difference_estimate`.
+    A calibration error e, before debiasing, exceeds the true error on average. The bootstrap
+    samples exceed e by about the same bias. Let h be their high percentile and m their mean.
+
+    * The low end is e - (h - e). h - e is the bias and a random error: both are subtracted.
+    * The high end is e + (h - m). h - m is the random error alone: the high end keeps the bias of
+      e, because most of a large error is real.
+    * The interval begins at 0 if a calibrated classifier would reach the error e by chance.
 
     docs/calibration.md has the coverage in simulations.
 
@@ -339,11 +338,11 @@ class Scores:
   def minus(self, other: Scores, name: str, confidence: float = 0.95) -> Estimate:
     """Returns a measure minus the same measure of another classifier on the same images.
 
-    The interval has percentiles of the differences in bootstrap samples. They are shifted so that
-    their mean is the debiased value, because bootstrap samples are not debiased. Debiasing does not
-    remove all of the bias, above all where confidences are low. The interval is therefore extended
-    to include 0 if chance alone explains the difference: if the difference before debiasing is in
-    the range of differences between two perfectly calibrated classifiers in simulations.
+    The ends of the interval are percentiles of the differences in bootstrap samples, shifted so
+    that the mean of the samples is the debiased difference. Debiasing does not remove all of the
+    bias, above all where confidences are low. The interval is therefore extended to include 0 if
+    chance alone explains the difference: if the difference before debiasing is in the range of
+    differences between two perfectly calibrated classifiers in simulations.
 
     Args:
       other: the scores that are subtracted, from the same `Draws`.
@@ -361,7 +360,7 @@ class Scores:
     return _difference_estimate(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
-    """Returns a measure as it is before debiasing; only calibration errors are debiased."""
+    """Returns a calibration error before debiasing, or any other measure, which has no bias."""
     return self.values[BIASED.get(name, name)]
 
 
@@ -428,11 +427,11 @@ class Draws(NamedTuple):
 
 
 def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
-  """Returns all measures of a view, with their bootstrap samples and simulations.
+  """Returns all calibration measures of a view, with their bootstrap samples and simulations.
 
   Args:
-    predictions: confidences and outcomes of N images.
-    draws: random numbers for these images.
+    predictions: confidences of N images, and whether each prediction is right.
+    draws: random numbers of the samples and simulations, for the same images.
     bins: number of bins of confidence.
   """
   width_starts, mass_starts = predictions.equal_width(bins), predictions.equal_mass(bins)
@@ -457,7 +456,8 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   for begin in range(0, len(draws.counts), batch_size):
     batch = slice(begin, begin + batch_size)
     # [samples in the batch, N], in the order of the predictions.
-    counts, uniform = (numbers[batch, predictions.order] for numbers in draws)
+    counts = draws.counts[batch, predictions.order]
+    uniform = draws.uniform[batch, predictions.order]
     biased = _biased_measures(*binned(predictions, counts))
     drawn.append({**biased, **_unbinned(predictions, counts)})
     simulated = dataclasses.replace(predictions, correct=uniform < predictions.confidence)

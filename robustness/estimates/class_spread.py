@@ -51,7 +51,7 @@ def variance_between_classes(
       'two or more, with variances above 0.'
     )
 
-  def q_minus(tau_squared: float, target: float) -> float:
+  def q_above(tau_squared: float, target: float) -> float:
     """Returns Q(τ²) − `target`."""
     weight = 1 / (variances + tau_squared)
     centre = (weight * values).sum() / weight.sum()
@@ -64,8 +64,8 @@ def variance_between_classes(
   largest = ((values - values.mean()) ** 2).sum() / q_at_high
   solutions = []
   for q in (count - 1, q_at_low, q_at_high):
-    has_solution = q_minus(0, q) > 0  # else Q is below the target for every τ²
-    solutions.append(scipy.optimize.brentq(q_minus, 0, 1.01 * largest, q) if has_solution else 0.0)
+    has_solution = q_above(0, q) > 0  # else Q is below the target for every τ²
+    solutions.append(scipy.optimize.brentq(q_above, 0, 1.01 * largest, q) if has_solution else 0.0)
   return np.array(solutions)
 
 
@@ -84,9 +84,8 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
   _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
   correct = np.bincount(class_index, right)
   smoothed = (correct + 0.5) / (count + 1)
-  variance = variance_between_classes(
-    correct / count, smoothed * (1 - smoothed) / count, confidence
-  )
-  value, *ends = np.sqrt(variance).tolist()  # variances become standard deviations
+  sampling_variance = smoothed * (1 - smoothed) / count
+  variance_and_ends = variance_between_classes(correct / count, sampling_variance, confidence)
+  value, *ends = np.sqrt(variance_and_ends).tolist()  # standard deviations
   low, high = np.minimum(ends, LARGEST).tolist()
   return Estimate(value, low, max(high, value), len(labels), len(count), Q_PROFILE)

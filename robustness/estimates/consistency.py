@@ -7,14 +7,14 @@ Reference:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from robustness.estimates import jackknife
 from robustness.estimates.intervals import JACKKNIFE, z_value
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import Units
 
 PRIOR = 3.0
 """Weight, in effective images, of the variance over independent images in the variance of κ."""
@@ -23,11 +23,11 @@ _MAX_KAPPA = 1 - 1e-9
 
 
 def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
-  """Returns κ = (p_o − p_e)/(1 − p_e), [...], NaN if p_e = 1.
+  """Returns Cohen's κ = (p_o − p_e)/(1 − p_e), [...], NaN if p_e = 1.
 
   Args:
     observed: p_o, the share of images on which two classifiers agree, [...].
-    expected: p_e, the share that is expected by chance, [...].
+    expected: p_e, the share on which they would agree by chance, [...].
   """
   possible, kappa = 1 - np.asarray(expected, float), np.full(np.shape(expected), np.nan)
   np.divide(observed - expected, possible, out=kappa, where=possible > 1e-12)
@@ -51,51 +51,45 @@ def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike)
   return beyond_chance(agreed, p * q + (1 - p) * (1 - q))
 
 
-def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> list[Estimate]:
-  """Returns the mean error consistency of each group of views, with jackknife intervals.
+def estimates(
+  cells: np.ndarray, groups: np.ndarray, n: Sequence[int], confidence: float = 0.95
+) -> list[Estimate]:
+  """Returns the mean error consistency κ of each group of views, with jackknife intervals.
 
   κ is computed in each view and averaged over the group's views in which it is defined, as the
   authors' toolbox averages over conditions (model-vs-human, `ErrorConsistency.get_result_df`). κ of
   several views pooled would be above 0 for independent classifiers, because some views are harder
   for both.
 
-  The interval is symmetric in Fisher's z = artanh κ and always includes the value.
+  The interval is tanh(z ± √(q² V₀ + t² (V' − V₀))), extended to include the mean κ:
 
-  * Half an image, times the view's design effect d, is added to each cell of the 2 × 2 table of
-    right and wrong answers. d is the variance of the cells' shares over the units, divided by the
-    variance that they have over independent images (Rao and Scott 1981).
-  * The variance is V' = (3 d V₀ + m V)/(3 + m), at least V₀. V₀ is the variance over independent
-    images and V the variance of the jackknife over units. V is uncertain if both classifiers would
-    be right, or both wrong, by chance on few images; m is the smaller of these two effective
-    numbers of images.
-  * The half-width is √(q² V₀ + t² (V' − V₀)). The normal quantile q is for the variance that images
-    alone explain. Student's quantile t, at Satterthwaite's degrees of freedom of the jackknife, is
-    for the variance that the units add.
-  * If units hold several images, an interval needs `FEWEST` effective units.
+  * z is artanh of the mean κ after half an image, times the design effect d of the view, is added
+    to each cell of the 2 × 2 table. d is the variance of the shares of images in the four cells,
+    over resampled units of images, divided by their variance over independent images (Rao and Scott
+    1981).
+  * V₀ is the variance of z over independent images, and q the normal quantile.
+  * V' is the variance over units, at least V₀. It is (3 d V₀ + m V)/(3 + m), where V is the
+    jackknife's variance and d the design effect of the mean over views. V is uncertain if both
+    classifiers would be right, or both wrong, by chance on few images: m is the smaller of these
+    two effective numbers of images.
+  * t is Student's quantile at Satterthwaite's degrees of freedom of the jackknife.
+
+  If units hold several images, an interval needs `FEWEST` effective units.
 
   Args:
-    units: totals [K, 3 V] of K units in V views: V numbers of images on which the first classifier
-      is right, V numbers on which the second is right, and V numbers on which both are right or
-      both are wrong. The weights are numbers of images, [K, 3 V].
+    cells: [4, K, V], the numbers of images of each of K units, such as videos, in each of V views
+      on which both classifiers are right, only the first, only the second, and neither.
     groups: weights of the views in each of G groups, [G, V]; 0 if a view is not in the group.
+    n: number of images of each group, G numbers, which the estimates state.
     confidence: confidence of each interval, in (0, 1).
 
   Reference:
     Rao and Scott, The analysis of categorical data from complex sample surveys, J. Am. Stat.
     Assoc. 76 (1981).
   """
-  num_views = units.weight.shape[1] // 3
-  images = units.weight[:, :num_views]
-  # Images on which the first classifier is right, the second is right, and both answers are equal.
-  first, second, equal = np.split(units.total, 3, 1)  # [K, V] each
-  # first + second counts an image twice if both are right, and once if only one is right, which
-  # (images − equal) are. Without these, twice the number of images with two right answers remains.
-  right = (first + second + equal - images) / 2
-  # Images on which both are right, only the first, only the second, and neither, [4, K, V].
-  cells = np.stack([right, first - right, second - right, images - first - second + right])
   return [
-    _group_estimate(cells[:, :, weights > 0], weights[weights > 0], units.n, confidence)
-    for weights in groups
+    _group_estimate(cells[:, :, weight > 0], weight[weight > 0], num_images, confidence)
+    for weight, num_images in zip(groups, n, strict=True)
   ]
 
 
@@ -103,12 +97,12 @@ def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: f
   """Returns the mean error consistency of a group of V views, see `estimates`.
 
   Args:
-    cells: [4, K, V], numbers of images, see `_interval`.
+    cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
     weight: weights of the views, [V].
-    n: number of images.
+    n: number of images, which the estimate states.
     confidence: confidence of the interval, in (0, 1).
   """
-  num_units = int((cells.sum(0) > 0).any(1).sum())  # that have images in these views
+  num_units = int(cells.any((0, 2)).sum())  # units with images in these views
   kappa = _kappa_of_cells(cells.sum(1))
   is_defined = np.isfinite(kappa)
   if not is_defined.any():
@@ -127,68 +121,69 @@ def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: f
 def _interval(
   cells: np.ndarray, weight: np.ndarray, value: float, confidence: float
 ) -> tuple[float, float, str]:
-  """Returns the interval of Cohen's κ, averaged over views, or the reason why there is none.
+  """Returns the interval of κ averaged over views, and the reason if there is none.
+
+  For the method, and the symbols in comments, see `estimates`.
 
   Args:
-    cells: [4, K, V], the number of images of each of K resampled units, such as videos, in each of
-      V views on which both classifiers are right, only the first, only the second, and neither.
+    cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
     weight: weight of each view in the mean, [V].
     value: the mean κ.
     confidence: confidence of the interval, in (0, 1).
 
   Returns:
-    Both ends, NaN if there is no interval, and the reason why there is none, else ''. For the
-    method see `estimates`.
+    The low end, the high end and ''; without an interval NaN, NaN and the reason.
   """
   cells = cells[:, cells.any((0, 2))]  # units with images
   count = cells.shape[1]
   sizes = cells.sum(0)  # images of each unit and view
   is_clustered = (sizes > 1).any()
-  units = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
-  if units < (jackknife.FEWEST if is_clustered else 2):
-    return np.nan, np.nan, jackknife.too_few(units)
-  effect, joint_effect = _design_effects(cells, weight)
+  effective = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
+  if effective < (jackknife.FEWEST if is_clustered else 2):
+    return np.nan, np.nan, jackknife.too_few(effective)
+  effect, effect_of_mean = _design_effects(cells, weight)
   total = cells.sum(1)  # [4, V]
   filled = total + effect / 2  # half an image, times d, is added to each cell, [4, V]
-  centre = _z(_kappa_of_cells(filled) @ weight)
-  # The jackknife: z of the mean κ without each unit.
-  deviation = jackknife.jackknife_deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
-  independent_variance = _independent_variance(filled, weight)  # V₀
-  by_chance = _agreements_by_chance(total) / joint_effect  # m
-  # (3 + m) V' = 3 d V₀ + m V; then V' − V₀.
-  variance = PRIOR * joint_effect * independent_variance + by_chance * float((deviation**2).sum())
-  excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
-  freedom = np.nan_to_num(jackknife.degrees_of_freedom(deviation), nan=count - 1)
-  student = special.stdtrit(freedom, (1 + confidence) / 2)
-  half = float(np.sqrt(z_value(confidence) ** 2 * independent_variance + student**2 * excess))
-  low, high = float(np.tanh(centre - half)), float(np.tanh(centre + half))
+  z = _z(_kappa_of_cells(filled) @ weight)
+  z_without_unit = _z(_kappa_of_cells(filled[:, None] - cells) @ weight)  # [K]
+  deviation = jackknife.jackknife_deviations(z_without_unit)
+  image_variance = _variance_over_images(filled, weight)  # V₀
+  by_chance = _agreements_by_chance(total) / effect_of_mean  # m
+  # V', the mean of d V₀ with the weight 3 and of V with the weight m.
+  weighted_sum = PRIOR * effect_of_mean * image_variance + by_chance * float((deviation**2).sum())
+  unit_variance = max(weighted_sum / (PRIOR + by_chance) - image_variance, 0.0)  # V' − V₀
+  student = jackknife.student_quantile(deviation, confidence)
+  half = float(np.sqrt(z_value(confidence) ** 2 * image_variance + student**2 * unit_variance))
+  low, high = float(np.tanh(z - half)), float(np.tanh(z + half))
   return min(low, value), max(high, value), ''
 
 
-def _independent_variance(cells: np.ndarray, weight: np.ndarray) -> float:
+def _variance_over_images(cells: np.ndarray, weight: np.ndarray) -> float:
   """Returns the variance of z = artanh(mean κ) over independent images, by the delta method.
 
-  The slope of z with respect to an image is −2 times the change of z if a cell has half an image
-  less. The variance sums the squares of (slope − mean slope in the view) over all images.
+  The slope at a cell is the change of z by an image more in the cell, computed as twice the change
+  by half an image. The variance is the sum over images of (slope − mean slope in the view)².
 
   Args:
     cells: [4, V], the numbers of images in each cell of the 2 × 2 table of each view.
     weight: weight of each view in the mean, [V].
   """
   kappa = _kappa_of_cells(cells)
-  half_image = np.eye(4)[:, :, None] / 2  # in one of four cells
-  changed = _kappa_of_cells(np.moveaxis(cells - half_image, 1, 0)) - kappa  # [cell, view]
-  slope = 2 * (_z(kappa @ weight + changed * weight) - _z(kappa @ weight))  # −slope: it is squared
+  # Half an image is removed from one cell at a time, [4 cells, 4 reduced cells, V].
+  reduced = cells[:, None] - np.eye(4)[:, :, None] / 2
+  change = _kappa_of_cells(reduced) - kappa  # of κ in the view, [4 reduced cells, V]
+  slope = 2 * (_z(kappa @ weight) - _z(kappa @ weight + change * weight))
   spread = slope - (cells * slope).sum(0) / cells.sum(0)
   return float((cells * spread**2).sum())
 
 
 def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:
-  """Returns `variance` / `independent`, at least 1, [...]; 1 if all images have the same answers.
+  """Returns the design effect `variance` / `independent`, at least 1, [...].
 
   Args:
-    variance: variance over clusters of images, [...].
-    independent: variance that independent images would have, [...]; 0 for equal answers.
+    variance: variance over units of images, [...].
+    independent: variance that independent images would have, [...]; 0 if all images are in one
+      cell, which has the design effect 1.
   """
   effect = np.ones(np.shape(independent))
   np.divide(variance, independent, out=effect, where=independent > 0)
@@ -201,13 +196,13 @@ def _z(kappa: np.ndarray) -> np.ndarray:
 
 
 def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
-  """Returns the design effects d of the views, [V], and of the mean over views.
+  """Returns the design effect d of each view, [V], and the design effect of the mean over views.
 
-  d ≥ 1 is the variance of the shares of images in the four cells over the units, divided by their
-  variance over independent images.
+  d ≥ 1 is the variance, over the K units, of the shares of images in the four cells, divided by
+  their variance over independent images.
 
   Args:
-    cells: numbers of images, [4, K, V], see `_interval`.
+    cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
     weight: weight of each view in the mean, [V].
   """
   count = cells.shape[1]
@@ -215,10 +210,11 @@ def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
   n = sizes.sum(0)  # images of each view
   share = cells.sum(1) / n
   influence = (cells - share[:, None] * sizes) / n  # of each unit on each share, [4, K, V]
-  independent = (share * (1 - share)).sum(0) / n
-  effect = _design_effect((influence**2).sum((0, 1)) * count / (count - 1), independent)
-  joint = ((influence @ weight) ** 2).sum() * count / (count - 1)
-  return effect, float(_design_effect(joint, independent @ weight**2))
+  independent = (share * (1 - share)).sum(0) / n  # variance over images, added over the cells
+  variance = (influence**2).sum((0, 1)) * count / (count - 1)
+  variance_of_mean = ((influence @ weight) ** 2).sum() * count / (count - 1)
+  effect_of_mean = _design_effect(variance_of_mean, independent @ weight**2)
+  return _design_effect(variance, independent), float(effect_of_mean)
 
 
 def _agreements_by_chance(cells: np.ndarray) -> float:

@@ -109,9 +109,10 @@ def failure_points(
   """Returns the failure severity of each classifier under each corruption, as rows of the table.
 
   It is the severity at which accuracy falls below `share` times the accuracy on clean images, see
-  `failure_severity`. If it never does, the value is NaN with a note. Intervals are from a bootstrap
-  over images. An interval that reaches beyond the highest severity ends at it, with a note. There
-  is none if units hold several images and there are effectively fewer than `jackknife.FEWEST`.
+  `failure_severity`. If accuracy stays above, the value is NaN with a note. Intervals are from a
+  bootstrap over units of images, such as all images of an object. An interval that reaches beyond
+  the highest severity ends there, with a note. If units hold several images and there are
+  effectively fewer than `jackknife.FEWEST` units, there is no interval.
 
   Args:
     quantity: the quantity of the rows.
@@ -122,12 +123,12 @@ def failure_points(
   """
   outcomes.require(quantity)
   right, rows = outcomes.common, []
-  views = right.views.reset_index(drop=True)
-  clean, *_ = np.flatnonzero(views.corruption.isna())  # the index of the clean view
+  views = right.views.reset_index(drop=True)  # the index of a row is the index of the view
+  clean, *_ = np.flatnonzero(views.corruption.isna())  # the clean view
   for label in right.labels:
     for name, corrupted in views.groupby('corruption', sort=False):
       corrupted = corrupted.sort_values('severity')
-      groups = [Group({}, np.array([view]), np.ones(1)) for view in (clean, *corrupted.index)]
+      groups = [Group.of_view(view) for view in (clean, *corrupted.index)]
       levels = corrupted.severity.to_numpy(float)
       estimate = failure_point(units_of_classifier(right, label, groups), levels, share, confidence)
       rows.append(estimate_row(label, '', quantity, {'corruption': name}, estimate, confidence))
@@ -147,7 +148,8 @@ def failure_point(
     share: the share of clean accuracy below which a classifier fails, in (0, 1).
     confidence: confidence of the interval, in (0, 1).
   """
-  n, count, highest = measured.n, len(measured.weight), severities[-1]
+  count, highest = len(measured.weight), severities[-1]
+  estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=BOOTSTRAP)
 
   def severity_at(weights: np.ndarray) -> np.ndarray:
     """Returns the failure severity in B bootstrap samples, [B], given weights [B, K] of the units.
@@ -162,19 +164,18 @@ def failure_point(
   value = float(severity_at(np.full((1, count), 1 / count))[0])
   drawn = bootstrap_samples(severity_at, count)
   reached = np.isfinite(drawn).mean()  # share of the samples in which the classifier fails
+  if not measured.total[:, 0].any():
+    return estimate(np.nan, np.nan, np.nan, note=NO_CLEAN)
   if not np.isfinite(value):
-    if not measured.total[:, 0].any():
-      return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=NO_CLEAN)
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.1f} % of bootstrap samples' if reached else ''
-    return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
+    return estimate(np.nan, np.nan, np.nan, note=note)
   notes = [BEFORE] if value == severities[0] else []
   if measured.without_interval:
-    note = '; '.join([*notes, measured.without_interval])
-    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
+    return estimate(value, np.nan, np.nan, note='; '.join([*notes, measured.without_interval]))
   # Samples in which the classifier never fails count with the highest severity.
   low, high = percentile_interval(np.minimum(drawn, highest), measured.clusters, confidence)
   if reached < 1:
     notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')
   ends = min(float(low), value), max(float(high), value)
-  return Estimate(value, *ends, n, count, BOOTSTRAP, note='; '.join(notes))
+  return estimate(value, *ends, note='; '.join(notes))

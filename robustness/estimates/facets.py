@@ -17,14 +17,14 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: unit of its values; '' for none.
     ordered: whether its values are ordered numbers, such as severities, and not names.
-    place: the phrase of sentences for a value, where {} stands for the value: 'under {}' writes
-      'under fog'. With '' it is 'at WORDS {}' for numbers, as in 'at severity 3', and 'in WORDS {}'
-      for names, where WORDS is `words`.
+    place: how a sentence of a report mentions a value, with {} for the value: 'under {}' writes
+      'error under fog'. '' is 'at' with `words` and the number, as in 'at severity 3', if values
+      are numbers, and 'in' with `words` and the name, as in 'in layer conv1', if they are names.
     words_of_many: the plural of `words`, if it is not regular.
-    places: {value: phrase} for single values that `place` does not fit, such as {'none': 'without
+    places: {value: phrase} for values that do not fit into `place`, such as {'none': 'without
       scaling'}.
-    steps: the denominator with which numbers are written as fractions, such as 255 for 8/255; 0
-      writes all numbers as decimals.
+    steps: the denominator, such as 255, if numbers are written as fractions, such as 8/255; 0 if
+      they are written as decimals.
   """
 
   name: str

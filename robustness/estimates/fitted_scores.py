@@ -26,7 +26,7 @@ logits in TensorFloat-32.
 
 
 class Recording(NamedTuple):
-  """Records of N images.
+  """The recorded outputs of a network for N images, with the labels of the images.
 
   Attributes:
     logits: [N, K].
@@ -40,7 +40,7 @@ class Recording(NamedTuple):
 
 
 Score = Callable[[Recording], np.ndarray]
-"""Returns the scores [N] of recorded images."""
+"""A function of the records of N images that returns their scores, [N]."""
 
 
 def mahalanobis_score(bank: Recording, is_relative: bool) -> Score:
@@ -87,10 +87,12 @@ def mahalanobis_score(bank: Recording, is_relative: bool) -> Score:
 
 
 def _whitening(deviations: np.ndarray) -> np.ndarray:
-  """Returns a matrix A [D, r] so that AAᵀ is the pseudo-inverse of a covariance of rank r.
+  """Returns a matrix A [D, r] that maps deviations to uncorrelated numbers of variance 1.
+
+  AAᵀ is the pseudo-inverse of the covariance of the deviations, which has the rank r.
 
   Args:
-    deviations: deviations of N images from their mean, [N, D], with this covariance.
+    deviations: deviations of N images from their mean, [N, D].
   """
   values, vectors = linalg.eigh(deviations.T @ deviations / len(deviations))  # ascending
   is_used = values > len(values) * np.finfo(np.float32).eps * values[-1]  # others are rounding
@@ -108,8 +110,9 @@ class LastLayer:
   def solved(cls, bank: Recording, scored: Iterable[Recording] = ()) -> Self:
     """Returns the layer that maps recorded features to recorded logits, by least squares.
 
-    Of each recording it takes images at even distances, and for each feature the image in which it
-    is largest: the images must show every feature that is not 0 in some image.
+    It is solved from a part of each recording: every n-th image and, for each feature, the image in
+    which the feature is largest. A feature that is 0 in all images of the part would have no
+    weight.
 
     Args:
       bank: records of N images.
@@ -162,11 +165,9 @@ class LastLayer:
 def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
   """Returns the score 'vim', a function of records of N images that returns [N].
 
-  It is the energy of the logits minus the scaled norm of the features' residual.
-
-  The residual is the part of the features that is orthogonal to the D principal directions of the
-  training features. Its norm is scaled so that its mean over the training images equals the mean of
-  their largest logits.
+  It is the energy of the logits minus the scaled norm of a residual: of the part of the features
+  that is orthogonal to the D principal directions of the training features. The norm is scaled so
+  that its mean over the training images equals the mean of their largest logits.
 
   Args:
     layer: the last layer of the network.

@@ -106,10 +106,10 @@ class FixedWidth:
   def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the intervals (low, high) of proportions that do not decide when to stop, [...] each.
 
-    A look is one of the `looks` times at which the trials may stop. They stop when the interval of
-    one proportion, such as an error, is narrow enough; these proportions are others of the same
-    trials. The intervals are Clopper and Pearson's at confidence 1 − α / `looks` with
-    α = 1 − `confidence`, and by the union bound valid at all looks together.
+    The trials stop when the interval of one proportion, such as the error, is narrow enough. Any
+    other proportion of the same trials, such as the top-5 error, has Clopper and Pearson's interval
+    at confidence 1 − α / `looks` with α = 1 − `confidence`. By the union bound, its intervals at
+    all looks together contain it with probability ≥ `confidence`.
 
     Args:
       successes: number of successes up to a look, [...].
@@ -134,77 +134,74 @@ class FixedWidth:
       high = _entries_at_counts(high_by_count, successes)
       return (low <= p[:, None]) & (p[:, None] <= high)
 
-    paths = self._paths(p, contains_p)
-    # The probabilities of the paths that are finished at each look, added over the looks.
-    return np.asarray(
-      np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
-    )
+    looks = self._looks(p, contains_p)
+    finishes = [(probability * is_finished).sum(1) for _, probability, is_finished in looks]
+    return np.asarray(np.sum(finishes, 0))  # the proportion is finished at one of the looks
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
     """Returns the expected number of trials until the interval of a proportion is narrow enough.
 
     The result is [P] for proportions [P] in (0, 1).
     """
-    # n, the distribution of successes [P, n + 1], and which of them end the trials, at each look
-    paths = self._paths(np.asarray(proportions, float))
+    looks = self._looks(np.asarray(proportions, float))
     return np.asarray(
-      np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
+      np.sum([n * (probability * is_finished).sum(1) for n, probability, is_finished in looks], 0)
     )
 
   def proportions_to_test(self) -> np.ndarray:
     """Returns the proportions at which the coverage may be lowest, ascending, in (0, ½).
 
-    The coverage has its minimum at one of these proportions, up to rounding. It jumps at the ends
-    of intervals and is lowest just outside an interval; the proportions are therefore just outside
-    all intervals of all looks. Coverage is equal at p and 1 − p, so that p < ½ is enough.
+    As a function of the proportion, the coverage jumps at the ends of intervals and is lowest just
+    outside an interval. The proportions are therefore just outside the intervals of all counts of
+    successes at all looks. Coverage is equal at p and 1 − p, so that p < ½ is enough.
     """
-    # The ends of the intervals of each count of successes, at each look.
     looks = [_intervals_by_count(self, self.trials * look) for look in range(1, self.looks + 1)]
     low = np.concatenate([low_by_count for low_by_count, _, _ in looks])
     high = np.concatenate([high_by_count for _, high_by_count, _ in looks])
     outside = np.unique([np.nextafter(low, 0), np.nextafter(high, 1)])  # next below and above
     return outside[(outside > 0) & (outside < 0.5)]
 
-  def _paths(
-    self, p: np.ndarray, holds: Callable[[np.ndarray, int], np.ndarray] | None = None
+  def _looks(
+    self, p: np.ndarray, condition: Callable[[np.ndarray, int], np.ndarray] | None = None
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields the distribution of the number of successes at each look, for proportions p [P].
+    """Yields the probability of each number of successes at each look, for true proportions p.
 
-    A look is the check after each round of trials. The item of a look, (n, probability, finished),
-    has
+    A look is the check after each round of trials. It yields (n, probability, is_finished):
 
-    * n: the number of trials so far;
-    * probability: [P, K], of reaching the look unfinished and with each of K counts of successes,
-      which are the whole numbers within 6 standard errors of n p;
-    * finished: bool [P, K], whether a proportion with this count is finished at this look.
+    * n: the number of trials up to this look;
+    * probability: [P, K], the probability that the look takes place, because the proportion was
+      unfinished at all earlier looks, and that the trials have each of K numbers of successes: the
+      whole numbers within 6 standard deviations of n p;
+    * is_finished: bool [P, K], whether a proportion with this number of successes is finished.
 
     Args:
-      p: proportions, [P].
-      holds: a function of counts [P, K] and n that returns bool [P, K]; the probability is only of
-        paths on which it is true at every look. None includes all paths.
+      p: true proportions, [P].
+      condition: function of numbers of successes [P, K] and n that returns bool [P, K]. The
+        probability is that the condition holds too, at this and at all earlier looks. None for no
+        condition.
     """
     p, distances = p[:, None], _distances_from_mean(self.most_trials)
-    counts_of_round = np.round(self.trials * p).astype(int) + _distances_from_mean(self.trials)
-    round_probability = scipy.stats.binom.pmf(counts_of_round, self.trials, p)
-    # unfinished: probability of being unfinished with each count before the round, [P, counts]
-    # first: the count of column 0 of `unfinished`, [P, 1]
-    unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
+    successes_in_round = np.round(self.trials * p).astype(int) + _distances_from_mean(self.trials)
+    round_probability = scipy.stats.binom.pmf(successes_in_round, self.trials, p)
+    # Before the first round: 0 successes with probability 1. `lowest` [P, 1] is the number of
+    # successes that column 0 of `unfinished` is the probability of.
+    unfinished, lowest = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
-      # Probability of each sum of a count before the round and a count in it. The maximum removes
+      # Probability of each sum of the successes before the round and in it. The maximum removes
       # rounding errors of the Fourier transform below 0.
       sums = np.maximum(scipy.signal.fftconvolve(unfinished, round_probability, axes=1), 0)
       successes = np.round(n * p).astype(int) + distances
-      # The column of `sums` with the probability of each count: column 0 is of the lowest count
-      # before the round plus the lowest count in it. Counts without a column have probability 0.
-      column = successes - first - counts_of_round[:, :1]
+      # The column of `sums` for each number of successes: column 0 is for the lowest number before
+      # the round plus the lowest number in it. Numbers without a column have probability 0.
+      column = successes - lowest - successes_in_round[:, :1]
       has_column = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
       probability = np.where(has_column, np.take_along_axis(sums, column * has_column, 1), 0)
-      if holds is not None:
-        probability = probability * holds(successes, n)
+      if condition is not None:
+        probability = probability * condition(successes, n)
       _, _, finished_by_count = _intervals_by_count(self, n)
-      finished = _entries_at_counts(finished_by_count, successes)
-      yield n, probability, finished
-      unfinished, first = probability * ~finished, successes[:, :1]
+      is_finished = _entries_at_counts(finished_by_count, successes)
+      yield n, probability, is_finished
+      unfinished, lowest = probability * ~is_finished, successes[:, :1]
 
 
 def _distances_from_mean(trials: int) -> np.ndarray:
@@ -220,10 +217,10 @@ def _entries_at_counts(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(MOST_LOOKS)
 def _intervals_by_count(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns three arrays [n + 1] by the number of successes in n trials, 0 to n.
+  """Returns (low, high, is_finished) for each number of successes in n trials, [n + 1] each.
 
-  They are the low and the high end of the interval, and whether the proportion is finished, which
-  all are at the last look.
+  `low` and `high` are the ends of the interval at the look after n trials. `is_finished` says
+  whether the proportion is finished; at the last look every proportion is.
   """
   counts = np.arange(n + 1)
   low, high = design.interval(counts, n)
@@ -268,9 +265,9 @@ def fixed_size(half_width: float, confidence: float) -> int:
 def plan(half_width: float, confidence: float) -> FixedWidth:
   """Returns the design in which intervals cover every proportion with probability ≥ `confidence`.
 
-  The level of its finished intervals is the lowest 1 − s α that suffices, with s in `ERROR_SHARES`.
-  A design that needs fewer than 2 · `FEWEST_TRIALS` trials has a single look. Planning takes two
-  seconds for a half-width of .03 and thirty for .01.
+  Its `level`, the confidence of the interval of a finished proportion, is the lowest 1 − s α that
+  suffices, with s in `ERROR_SHARES`. A design that needs fewer than 2 · `FEWEST_TRIALS` trials has
+  a single look. Planning takes two seconds for a half-width of .03 and thirty for .01.
 
   Args:
     half_width: w, as a fraction.
@@ -293,7 +290,8 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 def _design(half_width: float, confidence: float, error_share: float) -> FixedWidth:
   """Returns the design in which intervals of finished proportions have the confidence 1 − s α.
 
-  It has as many looks as rounds of at least `FEWEST_TRIALS` allow, and at most `MOST_LOOKS`.
+  It has the largest number of looks, up to `MOST_LOOKS`, with `FEWEST_TRIALS` or more in each
+  round.
 
   Args:
     half_width: largest half-width of a finished proportion's interval.

@@ -6,6 +6,7 @@ Student's quantile is taken at the effective number of units.
 """
 
 import numpy as np
+from scipy import special
 
 FEWEST = 4
 """Fewest effective units for an interval, if units hold several images."""
@@ -53,9 +54,21 @@ def degrees_of_freedom(deviation: np.ndarray) -> float:
   if the statistic does not vary.
 
   Args:
-    deviation: d [K], each unit's contribution to the error of the statistic, from
-    `jackknife_deviations`.
+    deviation: d [K], the `jackknife_deviations` of the statistic.
   """
   squares = deviation**2
   total = (squares**2).sum()
   return float(squares.sum() ** 2 / total) if total > 0 else np.nan
+
+
+def student_quantile(deviation: np.ndarray, confidence: float) -> float:
+  """Returns Student's two-sided quantile at the `degrees_of_freedom` of a statistic.
+
+  If the statistic does not vary, it has K − 1 degrees of freedom.
+
+  Args:
+    deviation: [K], the `jackknife_deviations` of the statistic.
+    confidence: the probability between minus the quantile and the quantile, in (0, 1).
+  """
+  freedom = np.nan_to_num(degrees_of_freedom(deviation), nan=len(deviation) - 1)
+  return float(special.stdtrit(freedom, (1 + confidence) / 2))

@@ -67,23 +67,22 @@ def means(
   """
   outcomes.require(quantity)
   rows: list[Row] = []
-  labels, common_facets = outcomes.labels, dict(facets or {})
   groups = list(outcomes.groups(by, where))
-  for label in labels:
+  first, *later = outcomes.labels
+  pairs = [(label, first) for label in later] if paired else []
+  for label, versus in [*((label, '') for label in outcomes.labels), *pairs]:
+    pair = outcomes.pair(versus, label) if versus else None
     for group in groups:
-      estimate = mean(quantity, outcomes, label, group, confidence, decides)
-      row_facets = {**common_facets, **group.facets}
-      rows.append(estimate_row(label, '', quantity, row_facets, estimate, confidence, scale))
-  for label in labels[1:] if paired else ():
-    pair = outcomes.pair(labels[0], label)
-    for group in groups:
-      gained = pair.sums('gained', group)
-      if 'lost' in pair.values:  # a share; for an amount 'gained' is the whole difference
-        estimate = share_difference(gained, pair.sums('lost', group), confidence, test)
-      else:
+      if pair is None:
+        estimate = mean(quantity, outcomes, label, group, confidence, decides)
+      elif outcomes.is_share:
+        gained, lost = pair.sums('gained', group), pair.sums('lost', group)
+        estimate = share_difference(gained, lost, confidence, test)
+      else:  # for an amount 'gained' is the whole difference
+        gained = pair.sums('gained', group)
         estimate = mean_in_clusters(gained, quantity.difference_range, confidence)
-      row_facets = {**common_facets, **group.facets}
-      rows.append(estimate_row(label, labels[0], quantity, row_facets, estimate, confidence, scale))
+      all_facets = {**(facets or {}), **group.facets}
+      rows.append(estimate_row(label, versus, quantity, all_facets, estimate, confidence, scale))
   return table_of_rows(rows)
 
 
@@ -112,7 +111,7 @@ def arrays(
     confidence: confidence of the intervals that means over several seeds will have, in (0, 1).
   """
   missing = dict.fromkeys(('low', 'high', 'p'), np.nan)  # no interval and no test
-  # A `family` of 1: the estimate is not one of several with a joint interval.
+  # A `family` of 1: an interval would hold for the estimate alone.
   texts = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
   numbers = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
   return facets.reset_index(drop=True).assign(**texts, **numbers, **missing)
@@ -165,12 +164,12 @@ def estimate_row(
 
   Args:
     label: label of the classifier.
-    versus: label of the classifier that is subtracted; '' for a value.
+    versus: label of the classifier that is subtracted; '' if the estimate is no difference.
     quantity: the quantity.
-    facets: {facet: value}.
-    estimate: value, interval and counts.
+    facets: {facet: value} of the group of views.
+    estimate: the estimate.
     confidence: confidence of the interval, in (0, 1).
-    scale: factor of value and interval.
+    scale: factor by which the value and its interval are multiplied.
   """
   return {
     'classifier': label,
@@ -182,7 +181,7 @@ def estimate_row(
     'low': scale * estimate.low,
     'high': scale * estimate.high,
     'confidence': confidence,
-    'family': 1,
+    'family': 1,  # the interval holds for this estimate alone
   }
 
 
@@ -276,9 +275,10 @@ def mean_in_clusters(sums: Sums, bounds: tuple[float, float], confidence: float 
 
 
 def _deviation(sums: Sums, mean: float) -> float:
-  """Returns √K times the standard error of the mean over K clusters; NaN for a single cluster.
+  """Returns the standard deviation between K clusters; NaN for a single cluster.
 
-  For clusters of equal weight this is the standard deviation of their means.
+  It is √K times the standard error of the mean over the clusters, which may have unequal weights.
+  For equal weights it is the standard deviation of the clusters' means.
   """
   count = len(sums.weight)
   if count < 2:

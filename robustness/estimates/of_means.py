@@ -166,14 +166,17 @@ class MeanRatio:
     return [*outcomes.groups(where=is_clean), *groups]
 
   def why_undefined(self, baseline: Units) -> str:
-    """Returns a note that names the groups in which the baseline has no excess over its clean mean.
+    """Returns a note on the groups because of which a ratio with `is_excess` is undefined.
 
-    The ratio, from which clean means are subtracted (`is_excess`), is undefined if there is such a
-    group. The note is '' if there is none.
+    In these groups the baseline's mean is not above its clean mean, so that the difference is no
+    valid denominator. The note is '' if there is no such group.
+
+    Args:
+      baseline: units of the baseline; the first group has the clean views.
     """
     clean, *means = baseline.means(np.ones(len(baseline.weight)))
-    _, *names = baseline.names  # the first group has the clean views
-    undefined = [name for name, mean in zip(names, means, strict=True) if mean - clean <= _ROUNDING]
+    named_means = zip(baseline.names[1:], means, strict=True)
+    undefined = [name for name, mean in named_means if mean - clean <= _ROUNDING]
     reason = 'undefined: the baseline errs no more than when clean under'
     return f'{reason} {", ".join(undefined)}' if undefined else ''
 
@@ -255,15 +258,16 @@ def _ratios_to_first(
   base = units_by_label[first]
   itself = Estimate(1.0, 1.0, 1.0, base.n, len(base.weight), EXACT, note=ITSELF)
   estimates: _Estimates = {(first, ''): [itself]}
+
+  def ratio_in_samples(measured: Units, weights: np.ndarray) -> np.ndarray:
+    """Returns a classifier's ratio to the first in B samples, [B]; `weights` are of the units."""
+    return ratio(measured.means(weights), base.means(weights))
+
   for label in compared:
     measured = units_by_label[label]
     if ratio.is_excess:  # its denominators may be near 0, where `log_ratio` has no valid interval
-
-      def ratio_of_excesses(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-        """Returns the classifier's ratio to the first, [B], at weights [B, K] of the units."""
-        return ratio(measured.means(weights), base.means(weights))
-
-      (estimate,) = bootstrap(ratio_of_excesses, measured, confidence)
+      statistic = functools.partial(ratio_in_samples, measured)
+      (estimate,) = bootstrap(statistic, measured, confidence)
       if np.isnan(estimate.value):
         note = ratio.why_undefined(base) or estimate.note
         estimate = dataclasses.replace(estimate, note=note)
@@ -289,29 +293,29 @@ def _functions_of_means(
     confidence: confidence of each interval, in (0, 1).
   """
 
-  def value(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns f of the means of a classifier at weights [B, K] of the units.
+  def f_in_samples(measured: Units, weights: np.ndarray) -> np.ndarray:
+    """Returns f of a classifier's means in B samples, where the K units have weights [B, K].
 
     The result is [B], or [B, G] if f has a value for each of G groups of views.
     """
     means = measured.means(weights)
-    return np.asarray(function(means, means))  # the second argument is the baseline, not used here
+    # Only a `MeanRatio` uses the second argument, the means of the baseline.
+    return np.asarray(function(means, means))
 
   first, *compared = units_by_label
+
+  def difference_in_samples(measured: Units, weights: np.ndarray) -> np.ndarray:
+    """Returns f of a classifier minus f of the first classifier, as `f_in_samples`."""
+    of_first = f_in_samples(units_by_label[first], weights)
+    return np.asarray(f_in_samples(measured, weights) - of_first)
+
   estimates: _Estimates = {}
   for label, measured in units_by_label.items():
-    estimates[label, ''] = bootstrap(functools.partial(value, measured), measured, confidence)
+    statistic = functools.partial(f_in_samples, measured)
+    estimates[label, ''] = bootstrap(statistic, measured, confidence)
   for label in compared:
-    measured = units_by_label[label]
-
-    def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-      """Returns the function of the means minus that of the first classifier's means.
-
-      The differences are [B] or [B, G], for B samples of units and G groups as in `value`.
-      """
-      return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
-
-    estimates[label, first] = bootstrap(difference, measured, confidence)
+    statistic = functools.partial(difference_in_samples, units_by_label[label])
+    estimates[label, first] = bootstrap(statistic, units_by_label[label], confidence)
   return estimates
 
 
@@ -325,33 +329,33 @@ def _relative_to_published(
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:
-  """Returns rows with each classifier's `MeanRatio` to published means.
+  """Returns rows with each classifier's `MeanRatio` to published means, such as mCE.
 
-  Published means b_k count as exact, because they are of many images. The ratio is then linear in
-  the means of the classifier: it is the weighted mean over all views, with the weight 1/b_k for a
-  view of group k, times the average of 1/b_k over the groups.
+  Published means b_k are of many images and count as exact. The average of m_k / b_k over groups of
+  views is then a weighted mean over all views of the groups, with the weight 1/b_k of a view in
+  group k, times the average of all 1/b_k. It has the interval of this weighted mean.
 
-  If clean means are subtracted, the weights are 1/(b_k − b₀), and what is averaged is the change of
-  each image from the clean view to the other view. There are then no differences between
+  For the ratio of excesses (m_k − m₀) / (b_k − b₀), the statistic in a view is replaced by its
+  change from the clean view, and b_k by b_k − b₀. There are then no differences between
   classifiers.
 
   Args:
     quantity: the quantity.
     ratio: its function.
     outcomes: the statistic of the quantity, for all classifiers.
-    groups: groups of views from `ratio.groups`; if clean means are subtracted, the clean view is
-      the first.
-    baseline: published means by value of the facet, and the clean mean by ''.
+    groups: groups of views from `ratio.groups`; with `ratio.is_excess` the first is the clean view.
+    baseline: published means b_k by value of the facet, and the clean mean b₀ by ''.
     confidence: confidence of each interval, in (0, 1).
     facets: {facet: value} of these estimates.
   """
-  divided_groups = groups[1:] if ratio.is_excess else groups
+  corrupted_groups = groups[1:] if ratio.is_excess else groups
   clean_mean = baseline[''] if ratio.is_excess else 0.0
-  inverses = [1 / (baseline[str(g.facets[ratio.facet])] - clean_mean) for g in divided_groups]
+  published = [baseline[str(group.facets[ratio.facet])] for group in corrupted_groups]
+  inverses = [1 / (mean - clean_mean) for mean in published]
   weight = np.zeros(len(outcomes.views))
-  for group, inverse in zip(divided_groups, inverses, strict=True):
+  for group, inverse in zip(corrupted_groups, inverses, strict=True):
     weight[group.views] = inverse
-  is_divided = weight != 0  # the views in one of the K groups
+  is_corrupted = weight != 0  # the views in one of the groups
   # A weighted mean divides by the sum of the weights; this factor makes it the average ratio.
   scale = float(np.mean(inverses))
   if outcomes.weight is not None:  # views count unequally within their groups
@@ -359,13 +363,13 @@ def _relative_to_published(
   weighted = dataclasses.replace(outcomes, weight=weight)
   if not ratio.is_excess:
     return means(
-      quantity, weighted, confidence=confidence, where=is_divided, facets=facets, scale=scale
+      quantity, weighted, confidence=confidence, where=is_corrupted, facets=facets, scale=scale
     )
   rows = []
   common = weighted.common
-  (divided,) = common.groups(where=is_divided)
+  (corrupted,) = common.groups(where=is_corrupted)
   for label in common.labels:
-    estimate = _mean_change(common, label, groups[0], divided, confidence)
+    estimate = _mean_change(common, label, groups[0], corrupted, confidence)
     rows.append(estimate_row(label, '', quantity, facets or {}, estimate, confidence, scale))
   return table_of_rows(rows)
 
@@ -373,10 +377,17 @@ def _relative_to_published(
 def _mean_change(
   outcomes: Outcomes, label: str, clean: Group, corrupted: Group, confidence: float
 ) -> Estimate:
-  """Returns the mean change of a classifier's outcomes from the clean view to a group of views.
+  """Returns the mean change of a classifier's outcomes, true or false, from clean to other views.
 
-  An outcome is gained if it is true only in the view of the group, and lost if it is true only in
-  the clean view. The change is the share of gained minus the share of lost outcomes.
+  An outcome is gained if it is true only in the other view, and lost if it is true only in the
+  clean view. The change is the share of gained minus the share of lost outcomes.
+
+  Args:
+    outcomes: boolean outcomes.
+    label: label of the classifier.
+    clean: the clean view.
+    corrupted: the other views, with their weights in the mean.
+    confidence: confidence of the interval, in (0, 1).
   """
   values = outcomes.values[label]
   clean_values = values[:, clean.views]
@@ -391,12 +402,15 @@ def bootstrap(
 ) -> list[Estimate]:
   """Returns the estimate of a statistic, or one for each group of views, with percentile intervals.
 
-  The units are resampled. The value is the statistic at equal weights of the units. A note states
-  in how many bootstrap samples the statistic was undefined (NaN); these are left out. There is no
-  interval if the value is undefined, if the statistic is undefined in more than a share 1 −
-  confidence of the samples, if so many samples are infinite that an end is, or if units hold
-  several images and there are effectively fewer than `FEWEST` units, because the percentiles would
-  then rest on a handful of distinct samples.
+  The units are resampled; the value is the statistic at equal weights of the units. Bootstrap
+  samples in which the statistic is undefined (NaN) are left out, and a note states their number. An
+  estimate has no interval, and a note with the reason, if
+
+  * the value is undefined, or the statistic is undefined in more than a share 1 − confidence of the
+    samples;
+  * so many samples are infinite that an end of the interval is infinite;
+  * units hold several images and there are effectively fewer than `FEWEST` units, so that
+    percentiles would rest on a handful of distinct samples.
 
   Args:
     statistic: a function of weights [B, K] of the units, which sum to 1, that returns [B], or [B,
@@ -418,9 +432,9 @@ def bootstrap(
 def _percentile_estimate(
   value: float, samples: np.ndarray, measured: Units, confidence: float
 ) -> Estimate:
-  """Returns a value with the percentile interval of its bootstrap samples.
+  """Returns a value with the percentile interval of its bootstrap samples and a note, if any.
 
-  A note says why there is no interval, or how many samples were left out.
+  For samples that are left out and values without an interval see `bootstrap`.
 
   Args:
     value: the value; NaN if it is undefined.
@@ -451,7 +465,8 @@ def _percentile_estimate(
 def drop_zero_width_interval(estimate: Estimate) -> Estimate:
   """Returns an estimate of `bootstrap`; an interval without width is replaced by NaN and a note.
 
-  Equal resamples, such as of a classifier without errors, do not show how sure the value is.
+  All resamples are then equal, such as resamples of a classifier without errors, and do not show
+  how uncertain the value is.
   """
   if estimate.low != estimate.high:
     return estimate
@@ -486,13 +501,15 @@ def bootstrap_samples(statistic: Statistic, count: int, resamples: int = RESAMPL
 def log_ratio(
   function: Function, measured: Units, base: Units, confidence: float = 0.95
 ) -> Estimate:
-  """Returns a ratio of means over the same units, with an interval by the delta method.
+  """Returns a ratio R of means over the same units, with an interval by the delta method.
 
-  The value is the ratio R over the units. The interval is R̃ exp(± t s / R̃), extended to include
-  R. The ratio R̃ and its standard error s, from the linearised ratio, are computed after two units
-  of half an image are added: one with means 1 of the classifier and 0 of the baseline, and one with
-  means 0 and 1. With them the interval has a width if all units are equal. t is Student's quantile
-  at the effective number of units.
+  The interval is symmetric on the scale of logarithms: R̃ exp(± t s / R̃), extended to include R.
+
+  * R̃ is the ratio after two units of half an image are added: one in which the classifier has the
+    mean 1 and the baseline the mean 0, and one with the means 0 and 1. Without them the interval
+    would have no width if all units are equal.
+  * s is the standard error of R̃, from its linear approximation in the means.
+  * t is Student's quantile at the effective number of units.
 
   If a mean of the baseline is 0, the value is NaN with a note. If units hold several images and
   there are effectively fewer than `FEWEST`, there is no interval.
@@ -526,13 +543,15 @@ def log_ratio(
   unit_means[:count, groups:] = base.total / base.weight
   unit_means[count, :groups] = 1
   unit_means[count + 1, groups:] = 1
-  # Sizes of the units, in multiples of their mean size; each added unit is half an image.
+  # Sizes of the units, in multiples of their mean size; each added unit is half an image. The sizes
+  # have the sum count + image_size.
   size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # the same in every group
   image_size = 1 / measured.images
   sizes = np.append(size, [image_size / 2] * 2)
-  # An added unit counts as half an image of full variance: image_size²/2, not (image_size/2)².
-  squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
   means = sizes @ unit_means / (count + image_size)
+  # In the variance an added unit is half of the square of an image: image_size²/2, although its
+  # size is image_size/2.
+  squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
   ratio = float(function(means[:groups], means[groups:]))
   # The gradient by complex steps: row i of `steps` has a step in mean i.
   steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)

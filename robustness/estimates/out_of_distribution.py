@@ -60,7 +60,7 @@ _RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
 
 
 def score_of_logits(name: str, logits: np.ndarray) -> np.ndarray:
-  """Returns the scores of N images, [N], that need no other numbers than logits.
+  """Returns the scores of N images, [N], by a score that is computed from logits alone.
 
   Args:
     name: 'msp', the largest softmax probability; 'max_logit', the largest logit; or 'energy', the
@@ -155,7 +155,7 @@ class Separation:
     _, ranks = np.unique(values, return_inverse=True)
     self._order = np.argsort(ranks, kind='stable')
     self._starts = np.flatnonzero(np.diff(ranks[self._order], prepend=-1))
-    self._is_id = self._order < len(of_id)
+    self._is_id = self._order < len(of_id)  # the ID images are the first of `values`
 
   def __call__(self, weights: np.ndarray) -> np.ndarray:
     """Returns AUROC, AUPR and FPR95, [B, 3], at B sets of weights.
@@ -203,12 +203,13 @@ def separations(
   """Returns AUROC, AUPR and FPR95 of in-distribution (ID) images against each set of other (OOD)
   images, and their means over groups of sets.
 
-  The result is {name of a set or group: (AUROC, AUPR, FPR95)}. Intervals are percentiles of the
-  Bayesian bootstrap; all OOD sets are compared with the same resampled ID images. Two units of
-  weight ¼ are added to the ID images and to each OOD set in the bootstrap samples, one with a score
-  below and one with a score above all images: without them, completely separated sets would have an
-  interval of no width. If units hold several images and there are effectively fewer than `FEWEST`,
-  there is no interval, and a note says so. docs/studies/ood_scores.md has the coverage.
+  The result is {name of a set or group: (AUROC, AUPR, FPR95)}. Ends of intervals are percentiles
+  of the Bayesian bootstrap, which resamples units of images; all OOD sets are compared with the
+  same resampled ID images. In the bootstrap samples, two units with a quarter of the average weight
+  are added to the ID images and to each OOD set. One has a score below and one a score above all
+  images: without them, completely separated sets would have an interval of no width. If units hold
+  several images and there are effectively fewer than `FEWEST`, there is no interval, and a note
+  says so. docs/studies/ood_scores.md has the coverage.
 
   Args:
     of_id: scores [N] of the ID images.
@@ -219,16 +220,15 @@ def separations(
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
-  # The three measures of each set, [3], and of its bootstrap samples, [B, 3]; the scores of
-  # the added units.
-  values, drawn, extremes = {}, {}, [-np.inf, np.inf]
+  added = [-np.inf, np.inf]  # scores of the added units
+  values, drawn = {}, {}  # the measures of each set, [3], and of its bootstrap samples, [B, 3]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
     equal_weights = np.ones((1, len(of_id) + len(of_ood)))
     values[name] = Separation(of_id, of_ood, positives)(equal_weights)[0]
-    with_extremes = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
+    separation = Separation(np.append(of_id, added), np.append(of_ood, added), positives)
     # Stream 0 draws the weights of the ID images, so that they are the same for all sets.
     samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
-    drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])
+    drawn[name] = np.concatenate([separation(np.hstack(weights)) for weights in samples])
   estimates = {}
   for name, members in {**{name: [name] for name in sets}, **(groups or {})}.items():
     value = np.mean([values[member] for member in members], 0)
@@ -251,20 +251,22 @@ def separations(
 def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
   """Yields batches [samples, N + 2] of the weights of images in Bayesian bootstrap samples.
 
-  The first N columns are the images of a set. All images of a unit have the same weight, drawn from
-  a gamma distribution of shape 1. The last two columns are the images that `separations` adds, each
-  a unit. Their weights are drawn with the shape ¼ and multiplied by the average number of images in
-  a unit, because each stands for a whole unit. `Separation` scales the weights to the sum 1.
+  The first N columns are the images of a set. The images of a unit share a random weight from the
+  gamma distribution of shape 1, with the mean 1. The last two columns are the two units that
+  `separations` adds. Each is one image that stands for a unit: its weight is from the gamma
+  distribution of shape ¼, with the mean ¼, times the average number of images in a unit.
+
+  Weights do not have the sum 1: `Separation` scales them.
 
   Args:
     units: [N]; images with equal entries are one unit.
     seed: seed of resampling.
-    stream: number of the set of images; other numbers draw independent weights.
+    stream: number of the set of images; each number has independent weights.
   """
   _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
   count, generator = len(sizes), np.random.default_rng((seed, stream))
   unit_of_image = np.append(unit, [count, count + 1])
-  shape = np.repeat([1, 0.25], [count, 2])
+  shape = np.repeat([1, 0.25], [count, 2])  # of `count` units, then of the two added ones
   scale = np.repeat([1, sizes.mean()], [count, 2])
   for _ in range(0, _RESAMPLES, _RESAMPLES_PER_BATCH):
     by_unit = generator.gamma(shape, scale, (_RESAMPLES_PER_BATCH, len(shape)))

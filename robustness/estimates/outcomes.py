@@ -33,6 +33,11 @@ class Group(NamedTuple):
   views: np.ndarray
   weight: np.ndarray
 
+  @classmethod
+  def of_view(cls, view: int) -> Self:
+    """Returns the group of the single view with the index `view`, without facets."""
+    return cls({}, np.array([view]), np.ones(1))
+
   @property
   def trials(self) -> float:
     """The effective number of views, (Σw)² / Σw² (Kish 1965, section 11.2).
@@ -176,14 +181,14 @@ class Outcomes:
       label: np.stack([combine(by_view[:, group.views]) for group in groups], 1)
       for label, by_view in self.values.items()
     }
-    return dataclasses.replace(
-      self, values=values, views=pd.DataFrame([group.facets for group in groups])
-    )
+    views = pd.DataFrame([group.facets for group in groups])
+    return dataclasses.replace(self, values=values, views=views)
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
-    """Returns outcomes with a view for each of G groups of rows, from outcomes with a single view.
+    """Returns outcomes in which each view is a group of rows, such as a class.
 
-    Every new view has the values of the single view; only the rows of its group count in it.
+    These outcomes have a single view. Each of the G new views has its values, but only the rows of
+    one group count in it.
 
     Args:
       counted: bool [N, G], which rows are in each of G groups.
@@ -203,10 +208,10 @@ class Outcomes:
     )
 
   def with_rows_counted_in(self, views: np.ndarray) -> Self:
-    """Returns the outcomes of the rows in which any classifier has a counted value in any of
-    `views`.
+    """Returns the outcomes of the rows that count in `views`.
 
-    If there is no such row, the outcomes are returned unchanged.
+    A row counts if any classifier has a counted value in one of the views. If there is no such row,
+    the outcomes are returned unchanged.
 
     Args:
       views: int [v], indices of views.
@@ -225,12 +230,12 @@ class Outcomes:
     return dataclasses.replace(self.of_rows(self._in_all_views()), counted=None, design=None)
 
   def pair(self, first: str, second: str) -> Self:
-    """Returns the outcomes that a paired comparison of two classifiers is computed from.
+    """Returns the differences between two classifiers, as outcomes 'gained' and 'lost'.
 
-    They have the names 'gained' and 'lost' in place of labels. For a share, 'gained' is true where
-    only the value of the second classifier is true, and 'lost' where only the value of the first
-    classifier is true. For an amount, 'gained' is the second value minus the first, and there is no
-    'lost'. Only the rows of `common` are compared.
+    These are in place of the labels of classifiers. For a share, 'gained' is true where only the
+    value of the second classifier is true, and 'lost' where only the value of the first classifier
+    is true. For an amount, 'gained' is the second value minus the first, and there is no 'lost'.
+    Only the rows of `common` are compared.
 
     Args:
       first: label of the classifier that is subtracted.
@@ -324,12 +329,13 @@ class Outcomes:
     return np.bincount(cluster, total, len(names)), np.bincount(cluster, weight, len(names))
 
   def observations(self, label: str, views: np.ndarray) -> int:
-    """Returns the number of rows that have a counted value in at least one of the views.
+    """Returns the number `n` of observations that an estimate over views states.
 
-    If the rows are in clusters, it is the number of counted values instead.
+    It is the number of rows with a counted value in at least one of the views; if the rows are in
+    clusters, the number of counted values.
 
     Args:
-      label: label of the classifier; its values in `counted` count.
+      label: label of the classifier.
       views: int [v], indices of views.
     """
     is_counted = self._is_counted(label, views)
@@ -338,8 +344,8 @@ class Outcomes:
   def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
     """Returns which values of a classifier count in its means and in n, bool [N, v].
 
-    These are the values marked in `counted` that are not NaN. For more than one view of a
-    sequential design, they are only in rows that were shown to all classifiers in all V views.
+    They are true in `counted` and not NaN. In a mean over several views of a sequential design,
+    only the rows count that were shown to all classifiers in all V views.
 
     Args:
       label: label of the classifier.

@@ -50,8 +50,9 @@ def scores(
 ) -> np.ndarray:
   """Returns the scores s(x, y) of every class y, [..., K]; a set has the classes with low scores.
 
-  Let p_(j) be the probabilities in descending order and r the rank of y in it, from 1. The score is
-  1 − p_y for 'lac' and Σ_{j ≤ r} p_(j) − U p_y for 'aps'; 'raps' adds λ max(0, r − k₀) to 'aps'.
+  Let p_(j) be the probabilities in descending order, and r the rank of class y in this order, from
+  1. The score is 1 − p_y for 'lac' and Σ_{j ≤ r} p_(j) − U p_y for 'aps'; 'raps' adds
+  λ max(0, r − k₀) to the score 'aps'.
 
   Args:
     kind: 'lac', 'aps' or 'raps'.
@@ -92,9 +93,9 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   """Returns the threshold of prediction sets, with its interval, from n held-out images.
 
   The threshold q is the score of a true class with the rank k = ⌈(n + 1)(1 − α)⌉, from 1 for the
-  smallest, and ∞ if k exceeds n. `low` and `high` are the scores with two ranks around k, and ∞ for
-  ranks above n (Woodruff, Confidence intervals for medians and other position measures, JASA 47,
-  1952). If k exceeds n, `low` is the largest score.
+  smallest. The ends of its interval are the scores with a rank below and a rank above k (Woodruff,
+  Confidence intervals for medians and other position measures, JASA 47, 1952). Scores with a rank
+  above n are ∞; if k exceeds n, the low end is the largest score.
 
   Args:
     of_true_class: [n], the scores of the true classes of the held-out images.
@@ -120,10 +121,11 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   if rank > count:
     return Threshold(q=math.inf, low=score_at(count), high=math.inf)
   # Over draws of the held-out images, the share of new images with a score of at most q has the
-  # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Its central interval, times n + 1, is
-  # in ranks. If the share at q is d ranks above the mean, the score with the mean share is about d
-  # ranks below k: the ends are mirrored at k. With fewer than 10 scores above q, the rank of `low`
-  # is the mirrored or the unmirrored one, whichever is lower.
+  # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). `lower` and `upper` are quantiles of
+  # this share, times n + 1: they are ranks. If the share at q is d ranks above its mean, a score of
+  # the mean share is about d ranks below k. Ranks are therefore mirrored at k. With fewer than 10
+  # scores above q the distribution is skewed, and the low end has the smaller of `lower` and the
+  # mirrored rank.
   probabilities = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
   lower, upper = (count + 1) * special.betaincinv(rank, count + 1 - rank, probabilities)
   low_rank, high_rank = 2 * rank - upper, 2 * rank - lower
@@ -139,11 +141,13 @@ def with_threshold_uncertainty(
   correlations: Sequence[float],
   quantity: Quantity,
 ) -> pd.DataFrame:
-  """Returns estimates of means with intervals that include the random draw of the held-out images,
-  from which the threshold q of the prediction sets is computed.
+  """Returns estimates with intervals that also include the chance in the threshold q.
+
+  Means over prediction sets, such as coverage, have intervals for given sets. The threshold q of
+  the sets is computed from held-out images, and would differ for other held-out images.
 
   The distance from a value to an end of its interval becomes √(w² + c²). w is the distance in the
-  interval over images, and c the change of the value if q moves to the end of its interval on this
+  given interval, and c the change of the value if q moves to the end of its interval on the same
   side (coverage and set sizes rise with q).
 
   For a difference between two classifiers, c² = c₁² + c₂² − 2 ρ c₁ c₂ (MOVER; Zou & Donner,
@@ -154,19 +158,20 @@ def with_threshold_uncertainty(
   Args:
     estimates: rows that `means.means` returned for L classifiers and G groups of views: first L · G
       values, then (L − 1) · G differences from the first classifier.
-    ends: values of the same rows at the thresholds `low` and `high`, two arrays.
+    ends: two arrays with the values of the same rows, for the thresholds `Threshold.low` and
+      `Threshold.high` in place of q.
     correlations: correlation between each classifier's decisions about the held-out images and the
       first classifier's, [L].
     quantity: quantity of the estimates, which has the range of values and differences.
   """
   is_value = (estimates.versus == '').to_numpy()  # not a difference
   value = estimates.value.to_numpy()
-  # How far the values are below and above the estimates at the ends of the interval of q, [L, G].
-  below, above = (np.abs(x - value)[is_value].reshape(len(correlations), -1) for x in ends)
-  squares_below = _squared_changes(below, above, correlations)
-  squares_above = _squared_changes(above, below, correlations)
-  low = value - np.sqrt((value - estimates.low) ** 2 + squares_below)
-  high = value + np.sqrt((estimates.high - value) ** 2 + squares_above)
+  # How far the values move down and up if q moves to the ends of its interval, [L, G].
+  down, up = (np.abs(x - value)[is_value].reshape(len(correlations), -1) for x in ends)
+  squares_down = _squared_changes(down, up, correlations)
+  squares_up = _squared_changes(up, down, correlations)
+  low = value - np.sqrt((value - estimates.low) ** 2 + squares_down)
+  high = value + np.sqrt((estimates.high - value) ** 2 + squares_up)
   # The bounds of each row.
   smallest, largest = np.where(is_value[:, None], quantity.range, quantity.difference_range).T
   low, high = np.maximum(low, smallest), np.minimum(high, largest)
@@ -176,16 +181,16 @@ def with_threshold_uncertainty(
 def _squared_changes(
   changes: np.ndarray, opposite: np.ndarray, correlations: Sequence[float]
 ) -> np.ndarray:
-  """Returns the squares c² that `with_threshold_uncertainty` adds on one side of the intervals.
+  """Returns c² of `with_threshold_uncertainty`, which is added at the low or at the high ends.
 
-  The result is [(2 L − 1) · G]: first of the L · G values, then of the (L − 1) · G differences.
+  The result is [(2 L − 1) · G]: first for the L · G values, then for the (L − 1) · G differences.
 
   Args:
-    changes: changes of the values towards this side, at least 0, [L, G].
-    opposite: changes of the values towards the other side, [L, G]. A difference uses the first
-      classifier's, because its value is subtracted.
+    changes: how far the values move down (for low ends) or up (for high ends), at least 0, [L, G].
+    opposite: how far they move in the opposite direction, [L, G].
     correlations: correlation of each classifier with the first, [L].
   """
+  # The first classifier's value is subtracted: if it moves up, a difference moves down.
   first, later = opposite[:1], changes[1:]
   rho = np.asarray(correlations)[1:, None]
   of_differences = np.maximum(later**2 + first**2 - 2 * rho * later * first, 0)
@@ -207,8 +212,9 @@ def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: floa
   gaps = []
   for stratum in range(1, len(SIZES) + 1):
     inside = stratum_of_set == stratum
-    share = (covered & inside).sum(0) / np.maximum(inside.sum(0), 1)
-    gaps.append(np.where(inside.any(0), np.abs(share - (1 - alpha)), 0.0))
+    coverage = (covered & inside).sum(0) / np.maximum(inside.sum(0), 1)
+    # 0 leaves a stratum without a set out of the maximum.
+    gaps.append(np.where(inside.any(0), np.abs(coverage - (1 - alpha)), 0.0))
   return np.asarray(np.max(gaps, 0))
 
 

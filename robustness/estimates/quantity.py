@@ -44,17 +44,19 @@ class Quantity:
     unit: unit of an amount, such as 'frames'; '%' for a ratio or an amount that papers print in
       percent, as mCE; '' for none.
     low, high: the smallest and largest possible value; None takes the range of the kind.
-    headline: whether reports state the quantity first and figures show it.
+    headline: whether reports state the quantity before others; figures show it too.
     drawn: whether figures show the quantity although it is no headline.
-    reference: name of the quantity that figures draw for comparison, such as the error on clean
-      images: its values by the same facets if there are any, else its value over all conditions. ''
-      draws none.
+    reference: name of another quantity that figures draw for comparison, such as the error on clean
+      images; '' for none. Its values by the same facets are drawn if there are any, else its value
+      over all conditions.
     biased: whether chance on the test images biases the estimate, as it raises calibration errors.
       Trainings with other seeds share this bias, so that seeds alone cannot show a difference.
-    by: names of facets; a report begins with a sentence for each value of these facets. Facets that
-      a table lacks are ignored. () states the value over all conditions.
-    extreme: which value a sentence names if there are many: the 'highest' or the 'lowest'; '' names
-      the worst. If the reference has values by the same facets, these are subtracted first.
+    by: names of facets, such as ('corruption',). The first sentences of a report state the quantity
+      for each value of these facets; () states its value over all conditions. Facets that a table
+      lacks are ignored.
+    extreme: 'highest' or 'lowest', which of many values a sentence names; '' names the worst one.
+      If the reference quantity has values by the same facets, they are subtracted before the values
+      are compared.
     facets: declarations of the columns that group the estimates, such as `severity`, with their
       names in words; see `robustness.evaluation.study.Study`.
     statistic: function that returns the value of each row and view. None if the quantity is no
@@ -93,9 +95,9 @@ class Quantity:
       )
 
   def facet(self, name: str) -> Facet:
-    """Returns the facet called `name`: a declaration of the study, or else of all studies.
+    """Returns the declaration of the facet called `name`, from `facets` or else from `SHARED`.
 
-    A name that is declared in neither becomes an ordered facet; its words are the name with spaces.
+    A name that is in neither becomes an ordered facet; its words are the name with spaces.
     """
     declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
     return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)
@@ -107,9 +109,10 @@ class Quantity:
 
   @property
   def named_extreme(self) -> str:
-    """The one of many values that a sentence names: the 'highest', the 'lowest', or '' for none.
+    """The extreme that a sentence of a report names of many values, such as errors by corruption.
 
-    It is `extreme` if set, else the worst value: 'highest' if lower values are better.
+    It is 'highest' or 'lowest' as `extreme` says, else the worst: 'highest' if lower values are
+    better. It is '' if neither is better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
@@ -151,7 +154,7 @@ class Wrong(Right):
   """
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """See `Right`; returns whether the rank is at least k."""
+    """Returns whether the rank of the true class is at least k, for `fields` as in `Right`."""
     return ~super().__call__(fields)
 
 
@@ -170,7 +173,7 @@ ACCURACY = declare_accuracy(
 def errors_at(k: int) -> tuple[Quantity, Quantity]:
   """Returns two quantities: the top-k error under corruptions, and the top-k error on clean images.
 
-  The first has the second as its reference.
+  The `Quantity.reference` of the first is the second.
   """
   if k == 1:
     return ERROR, CLEAN_ERROR

@@ -36,22 +36,23 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   With the error e in a group, the error r on all other images and the share π of images in the
   group, it is e / (π e + (1 − π) r).
 
-  Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
-  of e and r of both, and π. The variances and correlations of the log odds are computed as follows:
+  The ends of intervals are quantiles of the ratio over joint random draws of the shares e, r and π;
+  for two classifiers, of e and r of both, and π. If each unit is one image, each share is drawn
+  from its Jeffreys posterior, a beta distribution. If units hold several images, the log odds of
+  each share are drawn from a normal distribution:
 
-  * The jackknife over the units estimates variances and correlations, with `ADDED_TO_ANSWERS` or
-    `ADDED_TO_GROUP` times the design effect d added to each count. d ≥ 1 is the variance of a share
-    over the units divided by its variance over independent images. The variance of log odds is at
-    least their variance over independent images.
-  * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
-    Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, all other
-    images are in few units, which decide the variance.
-  * Correlations are reduced a little, because two shares that are equal here may differ on other
-    images.
+  * Its variance is the jackknife's over the units, at least the variance over independent images.
+    It is multiplied by the squared ratio of Student's quantile to the normal quantile, because few
+    units may decide it: if a group has nearly all images, all other images are in few units.
+    Student's quantile has Satterthwaite's degrees of freedom of the ratio.
+  * Before the jackknife, `ADDED_TO_ANSWERS` or `ADDED_TO_GROUP` images, times the design effect d,
+    are added to each count. d ≥ 1 is the variance of a share over the units, divided by its
+    variance over independent images.
+  * There is no interval if the images of the group, or all others, come from fewer than `FEWEST`
+    effective units.
 
-  If each unit is one image, shares are drawn from Jeffreys' posteriors with these correlations.
-  Otherwise there is no interval if the images of the group, or all others, come from fewer than
-  `FEWEST` effective units. docs/intervals.md has the coverage in simulations.
+  The draws of two shares have the correlation of the jackknife, a little reduced, because shares
+  that are equal here may differ on other images. docs/intervals.md has the coverage in simulations.
 
   Args:
     units: one entry for the ratio of a classifier, or two for the second classifier's ratio minus
@@ -66,13 +67,12 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   estimates = []
   for group in range(groups - 1):
     images_by_side = _counts_inside_and_outside(weight, group)
-    # The sums of the columns of `total`, divided by the sums of `images`, are shares: for each
-    # classifier e (wrong images inside the group) and r (outside), then π (images in the group).
-    total = np.column_stack(
-      [*(_counts_inside_and_outside(wrong.total, group) for wrong in units), weight[:, group]]
-    )
+    wrong_by_side = [_counts_inside_and_outside(wrong.total, group) for wrong in units]
+    # A column of `counts` and of `images` per share: e and r of each classifier, then π. A share is
+    # the sum of its counts (wrong images, or images in the group) divided by the sum of the images.
+    counts = np.column_stack([*wrong_by_side, weight[:, group]])
     images = np.column_stack([*[images_by_side] * len(units), weight[:, -1]])
-    value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))
+    value = float(_ratio(counts.sum(0) / np.maximum(images.sum(0), 1)))
     note = ''
     if np.isnan(value):
       note = NO_ERROR
@@ -81,7 +81,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
       note = jackknife.too_few(effective) if effective < jackknife.FEWEST else ''
     low, high = np.nan, np.nan
     if not note:
-      low, high = _interval(total, images, is_clustered, confidence)
+      low, high = _interval(counts, images, is_clustered, confidence)
       low, high = min(low, value), max(high, value)
     estimates.append(Estimate(value, low, high, n, count, JACKKNIFE, note=note))
   return estimates
@@ -100,39 +100,40 @@ def _counts_inside_and_outside(columns: np.ndarray, group: int) -> np.ndarray:
 
 
 def _interval(
-  total: np.ndarray, images: np.ndarray, is_clustered: bool, confidence: float
+  counts: np.ndarray, images: np.ndarray, is_clustered: bool, confidence: float
 ) -> tuple[float, float]:
   """Returns the interval (low, high) of the ratio e / (π e + (1 − π) r); see `relative_errors`.
 
+  Both arrays have a row per unit and a column per share: e and r of each of C classifiers, then π.
+
   Args:
-    total: [K, 2C + 1], counts of K units for C classifiers: each has two columns, wrong images
-      inside and outside the group; the last column has the images in the group.
-    images: [K, 2C + 1], what these are counted of: images inside and outside the group for each
-      classifier, then all images. Sums of `total` divided by sums of `images` are e, r and π.
+    counts: [K, 2C + 1], numbers of wrong images inside the group (for e) and outside (for r), and
+      of images in the group (for π).
+    images: [K, 2C + 1], numbers of all images that could be counted: inside the group, outside, and
+      all images.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
   """
-  count = len(total)
+  num_units, num_shares = counts.shape
   n = np.maximum(images.sum(0), 1)
-  share = (total.sum(0) + 0.5) / (n + 1)
-  # The variance of each share over the units, as the variance of one image.
-  spread = ((total - share * images) ** 2).sum(0) / n * count / (count - 1)
-  effect = np.maximum(spread / (share * (1 - share)), 1)  # design effects d
-  num_answers = total.shape[1] - 1  # columns of wrong images; the last column is of the group
-  added = effect * ([ADDED_TO_ANSWERS] * num_answers + [ADDED_TO_GROUP]) if is_clustered else 0.5
-  # Images that each share counts (wrong, or in the group), and all others, [2C + 1] each.
-  yes, no = total.sum(0) + added, (images - total).sum(0) + added
+  share = (counts.sum(0) + 0.5) / (n + 1)
+  # n times the variance of each share over the units; over independent images it is p (1 − p).
+  variance = ((counts - share * images) ** 2).sum(0) / n * num_units / (num_units - 1)
+  effect = np.maximum(variance / (share * (1 - share)), 1)  # design effects d
+  added_by_share = [ADDED_TO_ANSWERS] * (num_shares - 1) + [ADDED_TO_GROUP]
+  added = effect * added_by_share if is_clustered else 0.5
+  # Images that each share counts, and images that it does not count, [2C + 1] each.
+  yes, no = counts.sum(0) + added, (images - counts).sum(0) + added
   # Log odds of the shares without each unit, [K, 2C + 1].
-  log_odds_without = np.log((yes - total) / (no - images + total))
+  log_odds_without = np.log((yes - counts) / (no - images + counts))
   deviation = jackknife.jackknife_deviations(log_odds_without)
-  variance = (deviation**2).sum(0)
   correlation = _reduced_correlation(deviation, yes + no)
-  normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, len(yes))), correlation)
+  normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, num_shares)), correlation)
   if is_clustered:  # normal draws of the log odds
     ratio_without = _ratio(special.expit(log_odds_without))
-    freedom = jackknife.degrees_of_freedom(jackknife.jackknife_deviations(ratio_without))
-    student = special.stdtrit(np.nan_to_num(freedom, nan=count - 1), (1 + confidence) / 2)
-    error = np.sqrt(np.maximum(variance, 1 / yes + 1 / no)) * student / z_value(confidence)
+    student = jackknife.student_quantile(jackknife.jackknife_deviations(ratio_without), confidence)
+    log_odds_variance = np.maximum((deviation**2).sum(0), 1 / yes + 1 / no)
+    error = np.sqrt(log_odds_variance) * student / z_value(confidence)
     shares = special.expit(np.log(yes / no) + normal * error)
   else:  # quantiles of Jeffreys' posteriors Beta(yes, no) at the draws' probabilities
     shares = special.betaincinv(yes, no, special.ndtr(normal))
@@ -144,16 +145,16 @@ def _interval(
 def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:
   """Returns the correlations of S shares, [S, S], reduced for small samples.
 
-  The correlation of two shares is multiplied by √(1 − 2/(n + 1)) for each of them, with n its
-  number of images.
+  The correlation of two shares of n₁ and n₂ images is multiplied by √(1 − 2/(n₁ + 1)) and by
+  √(1 − 2/(n₂ + 1)).
 
   Args:
     deviation: jackknife deviations of the shares' log odds, [K, S] for K units.
-    images: number of images that each share is of, [S].
+    images: number of images n of each share, [S].
   """
   norm = np.sqrt((deviation**2).sum(0))
   reduction = np.sqrt(1 - 2 / (images + 1))
-  # Each share's deviations are scaled to a squared norm below 1, so that products are correlations.
+  # Deviations of norm 1 have correlations as products; here the norm is the factor of reduction.
   scale = np.divide(reduction, norm, out=np.zeros_like(norm), where=norm > 0)
   correlation = np.asarray((deviation * scale).T @ (deviation * scale))
   np.fill_diagonal(correlation, 1)

@@ -96,24 +96,26 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
   if y.min() < 0 or y.max() >= classes:
     raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
   if kind == TEMPERATURE or np.isinf(penalty):
-    return _fitted(TEMPERATURE, z, y, 0.0)
+    return _minimise_loss(TEMPERATURE, z, y, 0.0)
   if not penalty:  # the form is selected too
     kind, penalty = best_candidate(kind, z, y)
-  return Scaling() if kind == NONE else _fitted(kind, z, y, penalty)
+  return Scaling() if kind == NONE else _minimise_loss(kind, z, y, penalty)
 
 
 def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
   """Returns the kind and penalty λ of the simplest scaling that predicts left-out images well.
 
+  It is selected by cross-validation: each of `FOLDS` parts of the images is left out once. For
+  matrix scaling with more than `MANY_CLASSES` classes only the first part is left out, because a
+  fit takes long.
+
   Candidates in order of complexity are the logits as they are (`NONE`), temperature scaling, and
   the kind with each of `PENALTIES`, until the mean loss on left-out images rises. The first
   candidate is chosen that is worse than the best by at most `TOLERANCE` standard errors of the mean
-  paired difference, so that calibrated logits stay as they are. Each of `FOLDS` parts of the images
-  is left out once. For matrix scaling with more than `MANY_CLASSES` classes only the first part is
-  left out, because a fit takes long.
+  paired difference, so that calibrated logits stay as they are.
 
-  The loss of one simulated misclassified image is added to the losses of the left-out images. It is
-  the mean loss of the left-out images if each belonged to the class with the second largest logit.
+  The loss of one simulated misclassified image is added to the losses of the left-out images: the
+  mean loss that the images would have if each belonged to the class with the second largest logit.
   If nearly all predictions are right, the losses of the images alone would favour ever larger
   logits. Platt (1999, section 2.2) adds an image of each class for this reason.
 
@@ -129,7 +131,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     return NONE, 0.0
   if kind == MATRIX and logits.shape[1] > MANY_CLASSES:
     parts = parts[:1]
-  fitted_rows = [np.setdiff1d(order, part) for part in parts]  # all images outside the part
+  rows_outside = [np.setdiff1d(order, part) for part in parts]  # the images of all other parts
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
     """Returns the losses of the n left-out images in nats, then of the simulated error, [n + 1].
@@ -144,7 +146,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     loss_of_error = negative_log_likelihood(z, second_class).mean()
     return np.append(negative_log_likelihood(z, true_class), loss_of_error)
 
-  fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
+  fits = [_minimise_loss(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in rows_outside]
   # The losses of each candidate (kind, penalty), in order of complexity.
   candidates = {
     (NONE, 0.0): left_out_losses([Scaling()] * len(parts)),
@@ -154,8 +156,8 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   for penalty in PENALTIES:
     # Each search begins at the scaling of the previous candidate.
     fits = [
-      _fitted(kind, logits[rows], labels[rows], penalty, fitted, _ROUGH)
-      for rows, fitted in zip(fitted_rows, fits, strict=True)
+      _minimise_loss(kind, logits[rows], labels[rows], penalty, previous, _ROUGH)
+      for rows, previous in zip(rows_outside, fits, strict=True)
     ]
     losses = left_out_losses(fits)
     if losses.mean() > last_mean:
@@ -172,7 +174,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   return next(candidate for candidate, losses in candidates.items() if is_near_best(losses))
 
 
-def _fitted(
+def _minimise_loss(
   kind: str,
   z: np.ndarray,
   y: np.ndarray,
@@ -216,27 +218,27 @@ def _fitted(
     return float(value), np.concatenate([by_weight.ravel(), by_bias])
 
   if kind == TEMPERATURE:
-    start, unit = np.ones(1), np.ones(1)
+    start, scale = np.ones(1), np.ones(1)
   else:
-    begin = begin or _fitted(TEMPERATURE, z, y, 0.0)
+    begin = begin or _minimise_loss(TEMPERATURE, z, y, 0.0)
     # The weight of temperature scaling is a number, which becomes a multiple of the identity.
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # as its diagonal
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
-    unit = _search_units(identity > 0, z, penalty)
+    scale = _scales_of_parameters(identity > 0, z, penalty)
 
-  def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the loss and its gradient at `parameters`, which are multiples of `unit`."""
-    value, gradient = loss(parameters * unit)
-    return value, gradient * unit
+  def loss_of_scaled(scaled_parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns the loss and its gradient at parameters that were divided by `scale`."""
+    value, gradient = loss(scaled_parameters * scale)
+    return value, gradient * scale
 
   smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST  # a temperature is above 0
   bounds = [(smallest, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(
-    loss_in_units, start / unit, jac=True, bounds=bounds, method='L-BFGS-B', options=options
+    loss_of_scaled, start / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
-  return scaling(minimum.x * unit)
+  return scaling(minimum.x * scale)
 
 
 def _with_penalty(
@@ -269,11 +271,11 @@ def _with_penalty(
   return loss, by_weight + by_off_diagonal + np.diag(by_diagonal), by_bias
 
 
-def _search_units(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:
-  """Returns the unit in which the search measures each parameter: W row by row, then the K biases.
+def _scales_of_parameters(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:
+  """Returns a scale for each parameter of a scaling: W row by row, then the K biases.
 
-  A unit is about 1/√curvature of the loss, so that the loss changes equally fast with all
-  parameters.
+  The search for the smallest loss runs over parameters divided by their scales. A scale is about
+  1/√curvature of the loss, so that the loss changes equally fast with all divided parameters.
 
   Args:
     is_diagonal: bool [K, K], which elements of W are in its diagonal; [K] if W has no others.
@@ -281,8 +283,8 @@ def _search_units(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.
     penalty: λ.
   """
   classes = len(is_diagonal)
-  # The penalty of off-diagonal elements is a mean over (classes − 1) times the number of diagonal
-  # elements, so that the curvature by each off-diagonal element is smaller by this factor.
+  # The penalty has a mean over the K diagonal elements and a mean over the K (K − 1) others: an
+  # off-diagonal element adds less to its mean, by the factor K − 1.
   divisor = np.where(is_diagonal, 1, max(classes - 1, 1))
   curvature = 2 * penalty / divisor + (z**2).mean()
   return np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5

@@ -51,11 +51,11 @@ def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Seri
 
   * Clopper–Pearson is computed again from the counts; in a sequential design with several looks at
     the data, at confidence 1 − α/(family · looks).
-  * Korn–Graubard is computed again from the effective number of trials that its ends imply.
+  * Korn–Graubard is computed again from the effective number of trials, see `_effective_trials`.
   * Bonett–Price is symmetric around its middle: its half-width is multiplied by R. The same is done
     to the logarithm of a log-ratio interval.
-  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, and Bonett–Price cut at ±1: the distance
-    of each end from the value is multiplied by R.
+  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, and Bonett–Price clipped to [−1, 1]: the
+    distance of each end from the value is multiplied by R.
 
   Student's quantiles grow faster with the confidence than normal ones: with few clusters the spread
   itself is uncertain.
@@ -87,44 +87,46 @@ def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Seri
   return pd.Series({**row, 'low': float(low), 'high': float(high), 'family': family})
 
 
-def _widened_ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
+def _widened_ends(
+  row: pd.Series, new_confidence: float
+) -> Sequence[float] | Sequence[np.ndarray] | None:
   """Returns the ends (low, high) of an estimate's interval, widened as `widen_for_family` says.
 
   They are NaN if the estimate has no interval. The result is None if it cannot be widened.
 
   Args:
     row: row of the table of results.
-    joint: confidence of the widened interval, in (0, 1).
+    new_confidence: confidence of the widened interval, in (0, 1).
   """
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
     return np.nan, np.nan
   if row.method.startswith(intervals.CLOPPER_PEARSON):
-    return intervals.clopper_pearson(round(value * n), n, joint)
+    return intervals.clopper_pearson(round(value * n), n, new_confidence)
   if row.method.startswith(intervals.SEQUENTIAL):
     # The union bound over all looks at which the measurement may have stopped.
-    return intervals.clopper_pearson(round(value * n), n, 1 - (1 - joint) / MOST_LOOKS)
-  widening = _t_quantile(n, joint) / _t_quantile(n, row.confidence)  # of half-widths
+    return intervals.clopper_pearson(round(value * n), n, 1 - (1 - new_confidence) / MOST_LOOKS)
+  student_ratio = _t_quantile(n, new_confidence) / _t_quantile(n, row.confidence)
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
-    if n > 1:
-      # `proportion_interval` widens by a ratio of normal quantiles; fewer trials make it Student's.
-      normal_widening = intervals.z_value(joint) / intervals.z_value(row.confidence)
-      reduced = trials * (normal_widening / widening) ** 2
-      trials = max(reduced, min(trials, n))  # not reduced below the number of clusters
-    return intervals.proportion_interval(value * trials, trials, joint)
+    # With the same trials, `proportion_interval` would widen the interval by the ratio of normal
+    # quantiles. Fewer trials, but at least the number of clusters, widen it by Student's ratio.
+    normal_ratio = intervals.z_value(new_confidence) / intervals.z_value(row.confidence)
+    reduced = trials * (normal_ratio / student_ratio) ** 2
+    trials = max(reduced, min(trials, n))
+    return intervals.proportion_interval(value * trials, trials, new_confidence)
   if row.method.startswith(intervals.LOG_RATIO):
     shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
     # The interval of the ratio is symmetric in the logarithm.
     ends = _log_ends(low + shift, high + shift, _t_quantile(n, row.confidence))
-    low, high = np.exp(ends.mean() + widening * (ends - ends.mean())) - shift
+    low, high = np.exp(ends.mean() + student_ratio * (ends - ends.mean())) - shift
     return min(low, value), max(high, value)
-  if intervals.BONETT_PRICE in row.method:
-    if not _is_cut(low, high):
-      value = (low + high) / 2  # the centre of this interval, which is not the estimate
-  elif not row.method.startswith(_AROUND_THE_VALUE):
+  is_bonett_price = intervals.BONETT_PRICE in row.method
+  if not is_bonett_price and not row.method.startswith(_AROUND_THE_VALUE):
     return None
-  return value - widening * (value - low), value + widening * (high - value)
+  # Bonett and Price's interval is symmetric around its middle, which is not the value.
+  centre = (low + high) / 2 if is_bonett_price and not _is_clipped(low, high) else value
+  return centre - student_ratio * (centre - low), centre + student_ratio * (high - centre)
 
 
 def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> np.ndarray:
@@ -145,25 +147,26 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
   if quantity.biased:
     is_tested &= (differences['method'] != OVER_SEEDS).to_numpy()
   is_significant = np.zeros(len(p), bool)
-  if is_tested.any():
-    is_significant[is_tested] = benjamini_hochberg(p[is_tested], rate)
+  is_significant[is_tested] = benjamini_hochberg(p[is_tested], rate)
   return is_significant
 
 
 def p_values(differences: pd.DataFrame) -> np.ndarray:
   """Returns the p-value of the hypothesis that each difference is 0, [n].
 
-  It is the value in the column `p` if there is one. Otherwise it is computed from the interval, as
-  1 minus the confidence at which the interval would just reach 0, and NaN without an interval.
+  It is the value in the column `p` if a test has written one. Otherwise it is computed from the
+  interval, as 1 minus the confidence at which the interval would just reach 0, and NaN without an
+  interval.
 
-  The p-value is 2 F(−|d| q / h). F is Student's distribution with clusters − 1 degrees of freedom,
-  and q its two-sided quantile at the interval's confidence. d is the centre of the interval, and h
-  the distance from d to the end of the interval on the side of 0, so that h / q is the standard
-  error. The centre depends on the method:
+  The end of the interval on the side of 0 is taken as d ± q s, with the centre d, the standard
+  error s, and the two-sided quantile q of Student's distribution F with clusters − 1 degrees of
+  freedom at the interval's confidence. This yields s and the p-value 2 F(−|d| / s). The centre d
+  depends on the method of the interval:
 
   * By default it is the difference itself.
-  * For Bonett and Price's intervals it is the middle of the interval, unless this is cut at ±1.
-  * For a ratio minus 1 it is the middle of the ends after the transformation ln(1 + end).
+  * For Bonett and Price's it is the middle of the interval, or the difference if it is clipped.
+  * For a ratio minus 1 (`of_means.log_ratio`), the interval is first transformed to ln(1 + end); d
+    is the middle of the transformed interval.
 
   Args:
     differences: rows of the table of results that are paired differences.
@@ -171,13 +174,14 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
-  freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
-  quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
-  ratio_low, ratio_high = (np.where(is_ratio, 1 + end, 1.0) for end in (low, high))
-  log_ends = _log_ends(ratio_low, ratio_high, quantile)
   is_bonett_price = method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
   # Intervals that are symmetric around their middle instead of the value.
-  is_symmetric = is_ratio | (is_bonett_price & ~_is_cut(low, high))
+  is_symmetric = is_ratio | (is_bonett_price & ~_is_clipped(low, high))
+  freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
+  quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
+  # Other differences than ratios may be below −1: 1 takes their place in the logarithm.
+  ratio_low, ratio_high = (np.where(is_ratio, 1 + end, 1.0) for end in (low, high))
+  log_ends = _log_ends(ratio_low, ratio_high, quantile)
   low, high = np.where(is_ratio, log_ends, np.stack([low, high]))
   centre = np.where(is_symmetric, (low + high) / 2, value)
   half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0
@@ -189,29 +193,29 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   return np.where(np.isnan(p_from_test), p_from_interval, p_from_test)
 
 
-def _is_cut(low: ArrayLike, high: ArrayLike) -> np.ndarray:
-  """Returns whether Bonett and Price's intervals are cut at −1 or 1.
+def _is_clipped(low: ArrayLike, high: ArrayLike) -> np.ndarray:
+  """Returns whether Bonett and Price's intervals were clipped to [−1, 1], the range of differences.
 
-  The middle of what is left is nearer to 0 than the centre of the interval was, and the centre is
-  between this middle and the value.
+  A clipped interval is no longer symmetric: clipping moves its middle towards 0.
   """
-  return np.maximum(np.negative(low), high) >= 1
+  return (np.asarray(low) <= -1) | (np.asarray(high) >= 1)
 
 
 def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarray:
-  """Returns the logarithms of both ends of the interval of a ratio by `of_means.log_ratio`, [2, …].
+  """Returns ln(low) and ln(high) of the intervals of ratios from `of_means.log_ratio`, [2, …].
 
-  The interval of the ratio 0 is extended to 0, which has the logarithm −∞. For this interval the
-  lower end before the extension is returned, ln(high) − 2 t √2: for a classifier without wrong
-  answers `log_ratio` adds half an image, with which the logarithm has a standard error of about √2.
+  `log_ratio` extends the interval of the ratio 0 to 0, which has no finite logarithm. In its place
+  is the lower end before the extension, ln(high) − 2 t s. The standard error s of the logarithm is
+  about √2, because `log_ratio` adds half an image to the wrong answers, of which there are none.
 
   Args:
     low, high: ends of the intervals, at least 0.
     quantile: Student's quantile t at the confidence of the interval.
   """
   log_high, is_extended = np.log(high), np.equal(low, 0)
+  log_low_before_extension = log_high - 2 * np.asarray(quantile) * np.sqrt(2)
   with np.errstate(divide='ignore'):
-    log_low = np.where(is_extended, log_high - 2 * np.sqrt(2) * np.asarray(quantile), np.log(low))
+    log_low = np.where(is_extended, log_low_before_extension, np.log(low))
   return np.stack([log_low, log_high])
 
 
@@ -225,10 +229,10 @@ def _t_quantile(n: int, confidence: float) -> float:
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
-  """Returns the number of independent trials that a Korn–Graubard interval was computed from.
+  """Returns the effective number of independent trials that a Korn–Graubard interval came from.
 
-  With this number, the interval of a share in (0, 1) ends at `high`, and the interval of 0 or 1
-  has the width `high` − `low`. It is `n` if no number of trials gives this.
+  It is the number m for which Clopper and Pearson's interval of m trials ends at `high`, or, for a
+  share of 0 or 1, has the width `high` − `low`. If there is no such number, it is `n`.
 
   Args:
     value: the share.

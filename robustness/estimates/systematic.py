@@ -51,31 +51,31 @@ class StratifiedMeans:
       over the images is the variance of the mean: Σ_c s_c²/(n_c K²) for K strata of equal weight,
       where the n_c images of stratum c have the standard deviation s_c. A stratum of one image has
       no standard deviation; its image contributes its distance from the mean of all images.
-    within: [Q], the variance p (1 − p) of the outcome of a single view (right or wrong), averaged
-      over the images, where p is the accuracy in the image's stratum.
-    views: [Q], the effective number of views (Kish): the mean of this many independent views of
-      equal weight would have the variance that the weighted mean has if all views are independent.
+    view_variance: [Q], the variance p (1 − p) of the answer to one image in one view (right or
+      wrong), averaged over the images, where p is the accuracy in the image's stratum.
+    views: [Q], the effective number of such answers (Kish). If all answers were independent, the
+      weighted mean would have the variance of a plain mean over this number of them.
     freedom: [Q], the degrees of freedom of the variance, at least 1.
   """
 
   value: np.ndarray
   weight: np.ndarray
   deviation: np.ndarray
-  within: np.ndarray
+  view_variance: np.ndarray
   views: np.ndarray
   freedom: np.ndarray
 
   @classmethod
   def from_shares(
-    cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, trials: ArrayLike
+    cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, num_views: ArrayLike
   ) -> StratifiedMeans:
-    """Returns Q weighted means of shares over N images, with what their intervals need.
+    """Returns Q weighted means of shares over N images, with their variances.
 
     Args:
       weight: [N, Q], relative weights, at least 0; 0 leaves an image out.
       share: [N, Q], the share of an image's views that are right, in [0, 1].
       stratum: int [N], the stratum of each image.
-      trials: [Q], the number of views that a share is taken over.
+      num_views: [Q], the number of views of an image.
     """
     is_counted = weight > 0
     has_images = weight.any(0)
@@ -88,8 +88,7 @@ class StratifiedMeans:
     total = np.zeros_like(count)
     np.add.at(count, stratum, is_counted)
     np.add.at(total, stratum, np.where(is_counted, share, 0))
-    # The same for the stratum of each image, [N, Q]: from it the image's distance from the mean of
-    # its stratum, or of all images if it is alone there, times its weight.
+    # For each image [N, Q], the mean of its stratum, or of all images if it is alone there.
     stratum_mean = (total / np.maximum(count, 1))[stratum]
     mean = np.where((count == 1)[stratum], value, stratum_mean)
     bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance
@@ -102,16 +101,16 @@ class StratifiedMeans:
       value=value,
       weight=np.asfortranarray(weight),
       deviation=np.asfortranarray(deviation),
-      within=(weight * np.maximum(mean * (1 - mean), 0)).sum(0),
-      views=np.asarray(trials) / np.where(has_images, (weight**2).sum(0), 1),
+      view_variance=(weight * np.maximum(mean * (1 - mean), 0)).sum(0),
+      views=np.asarray(num_views) / np.where(has_images, (weight**2).sum(0), 1),
       freedom=np.maximum(is_counted.sum(0) - num_strata, 1),
     )
 
   def averaged(self) -> StratifiedMeans:
     """Returns the average of the Q means, as `StratifiedMeans` with a single mean.
 
-    An image's contributions to the Q means are averaged before they are squared. The variance
-    therefore includes that means over the same images vary together.
+    An image's contributions to the Q means are averaged before the variance is computed from their
+    squares. The variance therefore includes the correlation of means over the same images.
     """
     weight = self.weight.mean(1, keepdims=True)
     num_images = (weight > 0).sum()
@@ -119,40 +118,39 @@ class StratifiedMeans:
       value=self.value.mean(keepdims=True),
       weight=weight,
       deviation=self.deviation.mean(1, keepdims=True),
-      within=self.within.mean(keepdims=True),
-      # Views of different means are independent: the variances 1/views add up, divided by Q².
+      view_variance=self.view_variance.mean(keepdims=True),
+      # The average of Q independent means has the variance Σ 1/views / Q², in units of one view's.
       views=np.array([len(self.value) ** 2 / (1 / self.views).sum()]),
-      # Means over the same images have the same deviations, so that images limit the freedom.
+      # Means over the same images are not independent: there are at most as many degrees of freedom
+      # as there are images, minus 1.
       freedom=np.array([min(self.freedom.sum(), max(num_images - 1, 1))]),
     )
 
   def effective_trials(self, confidence: float, joint: bool = False) -> np.ndarray:
-    """Returns Korn and Graubard's effective number of independent trials, [Q].
+    """Returns the effective number of independent trials of each mean, [Q] (Korn and Graubard).
 
-    The mean of this many independent trials has the same variance as the estimate. The number is at
-    least the effective number of images, and equal to it if all images of each stratum have the
-    same share.
+    The mean of this many independent trials has the same variance as the estimate. The number is
+    multiplied by the squared ratio of Student's quantiles with `views` − 1 and with `freedom`
+    degrees of freedom, which makes intervals from few images wider. It is at least the effective
+    number of images, and equal to it if all images of each stratum have the same share.
 
     Args:
-      confidence: confidence of the interval, in (0, 1). The number is multiplied by the squared
-        ratio of Student's quantiles at this confidence with `views` − 1 and with `freedom` degrees
-        of freedom, which makes intervals from few images wider.
+      confidence: confidence of the interval, in (0, 1), at which Student's quantiles are taken.
       joint: whether the number is for joint draws of the Q means (`drawn`). Otherwise it is at most
-        the number of views. For joint draws it may exceed it, because strata that differ in
-        accuracy vary less than independent trials at their mean accuracy. As few images may show a
-        small variance by chance, the variance is then at least its average with the variance of
-        independent views: (freedom · variance + 2 · within / views) / (freedom + 2).
+        the number of views. For joint draws it may be larger, because strata that differ in
+        accuracy vary less than independent trials at their mean accuracy. Few images may show a
+        small variance by chance: the variance is then at least its average, weighted `freedom` to
+        2, with the variance `view_variance` / `views` of independent views.
     """
     # The effective number of images by their weights (Kish), at least 1.
-    images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
+    images = 1 / (self.weight**2).sum(0).clip(_ROUNDING, 1)
     trial_variance = self.value * (1 - self.value)
     variance = (self.deviation**2).sum(0)
-    # Means without a spread have the effective number of images.
     has_spread = (variance > 0) & (trial_variance > 0)
+    min_variance = trial_variance / self.views  # as if all views were independent
     if joint:
-      min_variance = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)
-    else:
-      min_variance = trial_variance / self.views  # as if all views were independent
+      of_views = self.view_variance / self.views
+      min_variance = (self.freedom * variance + 2 * of_views) / (self.freedom + 2)
     variance = np.maximum(variance, min_variance)
     trials = np.divide(trial_variance, variance, out=images.copy(), where=has_spread)
     ratio = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
@@ -176,20 +174,20 @@ class StratifiedMeans:
   def drawn(
     self, normals: np.ndarray, kind: np.ndarray, confidence: float
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns joint draws of the Q means, as they could be in other samples of images.
+    """Returns random draws of the Q means, as they could be in other samples of images.
 
-    There are two arrays [samples, Q]: quantiles of the first are lower ends of intervals, and
+    The result is two arrays [samples, Q]: quantiles of the first are lower ends of intervals, and
     quantiles of the second upper ends. They differ only for means of 0 and 1.
 
-    With n from `effective_trials`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Draws of
-    two means have the correlation that the images' contributions to these means have. A mean of 0
-    is 0 in the first array and drawn from Beta(1, n) in the second; a mean of 1 is drawn from
-    Beta(n, 1) in the first array and 1 in the second. Their quantiles are Clopper and Pearson's
-    ends.
+    With n from `effective_trials` and h = ½, a mean p is drawn from Beta(p n + h, (1 − p) n + h). A
+    mean of 0 is 0 in the first array, and drawn from Beta(2 h, n) in the second; a mean of 1 is
+    drawn from Beta(n, 2 h) in the first array, and is 1 in the second. Quantiles of these two are
+    the ends of Clopper and Pearson's intervals.
 
-    The caller averages the draws of means of one kind. The ½ biases each of them, and this bias
-    does not average out as errors do. Therefore the ½ is multiplied by the mean correlation with
-    the means of the same kind.
+    Draws of two means have the same correlation as the images' contributions to the two means. The
+    caller averages draws of several means of one kind, such as the accuracies on seen classes in
+    all environments. h biases every draw, and averaging does not reduce a bias as it reduces random
+    errors: h is therefore multiplied by the mean correlation of a mean with the means of its kind.
 
     Args:
       normals: standard normal numbers, [samples, Q].
@@ -208,24 +206,21 @@ class StratifiedMeans:
     deviation = deviation / np.maximum(np.sqrt((deviation**2).sum(0)), _ROUNDING)
     correlation = deviation.T @ deviation
     is_same_kind = kind[:, None] == kind
-    # The ½ of the Beta distributions, times the mean correlation with means of the same kind, [Q].
-    half = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)
+    h = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)  # [Q]
     uniform = special.ndtr(correlated(normals, correlation))  # in [0, 1]
     all_wrong, all_right = p <= 0, p >= 1
-    # Beta(1, n), Beta(n, 1) or Beta(p n + ½, (1 − p) n + ½); `half` is this ½, and 2 · half the 1.
-    alpha = np.select([all_wrong, all_right], [2 * half, p * n], p * n + half)
-    beta = np.select([all_wrong, all_right], [(1 - p) * n, 2 * half], (1 - p) * n + half)
+    alpha = np.select([all_wrong, all_right], [2 * h, p * n], p * n + h)
+    beta = np.select([all_wrong, all_right], [(1 - p) * n, 2 * h], (1 - p) * n + h)
     drawn = special.betaincinv(alpha, beta, uniform)
     return np.where(all_wrong, 0, drawn), np.where(all_right, 1, drawn)
 
 
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
-  """Returns the average of Q means of paired differences x − y, for two shares x and y per image.
+  """Returns the mean difference x − y of two classifiers' shares of right views of an image.
 
-  Each of the Q means is over the same images, for example in one of Q environments.
-
-  The interval is Bonett and Price's for the number of independent images that would have the
-  variance of the paired differences within strata (`intervals.effective_trials`).
+  It is averaged over Q means over the same images, for example in Q environments. The interval is
+  Bonett and Price's for the number of independent images that would have the variance of the
+  paired differences within strata (`intervals.effective_trials`).
 
   Args:
     gained: Q means of max(0, x − y).
@@ -238,7 +233,7 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
   if np.isnan(gain):
     return Estimate(np.nan, np.nan, np.nan, n, n, PAIRED)
   variance = float(((mean_gained.deviation - mean_lost.deviation) ** 2).sum())
-  images = float(mean_gained.freedom[0]) + 1  # effective number
+  images = float(mean_gained.freedom[0]) + 1  # the effective number of images
   views = max(images, float(mean_gained.views[0]))
   trial_variance = gain + loss - (gain - loss) ** 2  # of a difference that is 1, −1 or 0
   trials = effective_trials(trial_variance, variance, images, views, confidence)
@@ -302,7 +297,7 @@ def rho(
   choice('formula', formula, FORMULAS)
   d, g = _gains(seen, unseen, baseline, baseline_unseen)
   with np.errstate(divide='ignore', invalid='ignore'):
-    ratio = g / np.minimum(1, d)  # d ≤ 1, so that this is g/d, which both formulas need
+    ratio = g / np.minimum(1, d)  # min(1, d) is d, because a difference of accuracies is at most 1
   if formula == 'clipped':
     without_gain = np.where(g > 0, 1.0, np.nan)
     ratio = np.where(d <= 0, without_gain, ratio)
@@ -312,10 +307,10 @@ def rho(
 def rho_case(
   seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
 ) -> str:
-  """Returns why ρ, for the arguments of `rho`, does not measure a transfer of robustness.
+  """Returns whether ρ, for the same arguments as `rho`, measures a transfer of robustness.
 
-  It is 'degenerate' if the classifier gains on unseen but not on seen classes, so that ρ is 1;
-  'undefined' if it gains on neither, or an accuracy is NaN; and '' if ρ measures the transfer.
+  The result is '' if it does; 'degenerate' if the classifier gains on unseen but not on seen
+  classes, so that ρ is 1; and 'undefined' if it gains on neither, or an accuracy is NaN.
   """
   seen_gain, unseen_gain = _gains(seen, unseen, baseline, baseline_unseen)
   if seen_gain > 0:
@@ -326,11 +321,9 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the gains over the baseline on seen classes, s − b, and on unseen classes,
-  max(0, u − b).
+  """Returns two gains over the baseline: s − b on seen and max(0, u − b) on unseen classes.
 
-  The gain on seen classes may be negative. Gains that are only rounding errors are set to 0. See
-  `rho`.
+  The gain on seen classes may be negative. Gains that are only rounding errors are set to 0.
 
   Args:
     seen: s, the classifier's accuracy on seen classes, in [0, 1].
@@ -351,8 +344,9 @@ def _gains(
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentShares:
-  """The right answers of one classifier in every environment, with the classes it was trained on
-  there.
+  """The right answers of one classifier in several environments, such as corruptions.
+
+  Training showed each environment with some of the classes only.
 
   Attributes:
     share: [N, E], the fraction of an image's views (severities, angles) that are right in each of E
@@ -365,7 +359,8 @@ class EnvironmentShares:
     trials: [E], the number of views of an image in each environment.
     balance: 'class' weighs all classes equally, 'image' all images.
     confidence: confidence of intervals, in (0, 1).
-    noun: what the columns of `share` are called in notes, 'environments' or 'levels' of them.
+    noun: what the columns of `share` are called in notes: 'environments', or 'levels' if each is
+      one level (such as a severity) of an environment.
   """
 
   share: np.ndarray
@@ -382,7 +377,7 @@ class EnvironmentShares:
     choice('balance', self.balance, BALANCES)
 
   def select(self, images: np.ndarray) -> EnvironmentShares:
-    """Returns the answers for the images that are true in `images`, bool [N]."""
+    """Returns the answers for the images at which the array `images`, bool [N], is true."""
     columns = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
     return dataclasses.replace(self, **columns)
 
@@ -418,14 +413,16 @@ class EnvironmentShares:
     samples: int = 2000,
     seed: int = 0,
   ) -> Estimate:
-    """Returns ρ averaged over environments; its interval has quantiles of joint draws as ends.
+    """Returns ρ averaged over environments, with its interval.
 
-    The accuracies that ρ is computed from are drawn together, see `StratifiedMeans.drawn`: images
-    are samples within their class if classes have equal weights, and the predictions of the
-    baseline are paired with the classifier's. Environments in which ρ is undefined are left out of
-    the mean, and draws in which it is undefined in all environments are left out of the quantiles.
-    Notes state how many environments are in the mean, how many draws are left out, and that ρ says
-    little if more than half of the environments are undefined or degenerate.
+    The ends of the interval are quantiles of ρ over random draws of all accuracies that ρ is
+    computed from (`StratifiedMeans.drawn`). The draws are correlated as accuracies over the same
+    images are; images are samples within their class if classes have equal weights.
+
+    Environments in which ρ is undefined are left out of the mean, and draws in which ρ is undefined
+    in all environments are left out of the quantiles. Notes state how many environments are in the
+    mean, how many draws are left out, and that ρ says little if more than half of the environments
+    are undefined or degenerate (`rho_case`).
 
     Args:
       environments: indices of columns of `share`; training showed a group of classes in each.
@@ -441,14 +438,14 @@ class EnvironmentShares:
     """
     choice('degenerate', degenerate, DEGENERATES)
     accuracies = self._accuracies_for_rho(environments, baseline)
-    num_kinds = len(accuracies.value) // len(environments)  # 2, or 5 with a baseline
+    num_kinds = 2 if baseline is None else 5
 
     def arguments_of_rho(means: np.ndarray) -> np.ndarray:
       """Returns s, u, b and b_unseen for `rho` in E environments, [4, ..., E].
 
       Args:
-        means: [..., E · num_kinds], the accuracies of the first environment in the order of their
-          kinds `S`, `U`, … (2 kinds, or 5 with a baseline), then of the second, and so on.
+        means: [..., E · num_kinds], the accuracies of the first environment, ordered by kind (`S`,
+          `U` and so on), then of the second environment, and so on.
       """
       # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
@@ -472,11 +469,9 @@ class EnvironmentShares:
     notes = _notes_on_cases(cases, can_leave_out, self.noun)
     leaves_out = can_leave_out and DEGENERATE in cases
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
-    if leaves_out and useful:  # the same estimate over only the useful environments
-      selected = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
-      return dataclasses.replace(selected, note='; '.join(filter(None, (*notes, selected.note))))
-    # If degenerate environments are left out here, no environment remains.
-    value = np.nan if leaves_out else float(mean_rho(accuracies.value))
+    if leaves_out and useful:
+      environments, accuracies = useful, self._accuracies_for_rho(useful, baseline)
+    value = float(mean_rho(accuracies.value)) if useful or not leaves_out else np.nan
     # The images of the environments in the mean; of all if ρ is undefined.
     is_averaged = ~np.isnan(rho_by_environment(accuracies.value)) | np.isnan(value)
     weight = accuracies.weight[:, np.repeat(is_averaged, num_kinds)]
@@ -486,7 +481,7 @@ class EnvironmentShares:
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
     lower, upper = accuracies.drawn(normals, kind, self.confidence)  # for the ends of accuracies
-    # ρ rises with u and with what is subtracted from s alone, and falls with other accuracies. Its
+    # ρ rises with u, and with the baseline's accuracy on seen classes; it falls as others rise. Its
     # lower end needs the draws for the upper ends of the accuracies with which it falls.
     raises_rho = np.isin(kind, [U, B_SEEN])
     drawn_for_low = mean_rho(np.where(raises_rho, lower, upper))
@@ -516,19 +511,19 @@ class EnvironmentShares:
     return self._means([(e, classes) for e, _, classes in means], shares)
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
-    """Returns Q means over the images that are shown in the environment of the mean.
+    """Returns Q means of shares over images, each in one environment and on some classes.
 
     Classes are strata if they have equal weights; otherwise all images are one stratum.
 
     Args:
-      terms: the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each mean, Q pairs.
-      shares: [N, Q], what is averaged; NaN for images that are not shown.
+      terms: Q pairs, the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each mean.
+      shares: [N, Q], the shares that are averaged; NaN for images that the environment lacks.
     """
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)
     weights = np.stack([self._weight(e, classes) for e, classes in terms], 1)
-    trials = [self.trials[e] for e, _ in terms]
-    return StratifiedMeans.from_shares(weights, np.nan_to_num(shares), stratum, trials)
+    num_views = [self.trials[e] for e, _ in terms]
+    return StratifiedMeans.from_shares(weights, np.nan_to_num(shares), stratum, num_views)
 
   def _weight(self, environment: int, classes: str) -> np.ndarray:
     """Returns each image's weight in the accuracy in one environment on `classes`, [N].
@@ -559,18 +554,19 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool, noun: str) -> lis
   Args:
     cases: the case of each environment from `rho_case`: 'degenerate', 'undefined' or ''.
     can_leave_out: whether the mean over environments leaves out degenerate ones.
-    noun: 'environments', or 'levels' if the cases are of the levels of environments.
+    noun: what the cases are called, see `EnvironmentShares.noun`.
   """
-  num_terms, num_useful = len(cases), cases.count('')
+  total, num_useful = len(cases), cases.count('')
+  if total == 1:
+    return [case for case in cases if case]
   notes = [
-    f'{case} in {cases.count(case)} of {num_terms} {noun}' if num_terms > 1 else case
+    f'{case} in {cases.count(case)} of {total} {noun}'
     for case in (DEGENERATE, UNDEFINED)
     if case in cases
   ]
-  # most environments are not useful, so that `notes` is not empty
-  if num_terms > 1 and 2 * num_useful < num_terms:
+  if 2 * num_useful < total:  # there is a note, because some cases are not useful
     notes[0] = f'{SAYS_LITTLE}: {notes[0]}'
-  num_averaged = num_useful if can_leave_out else num_terms - cases.count(UNDEFINED)
-  if 0 < num_averaged < num_terms:
+  num_averaged = num_useful if can_leave_out else total - cases.count(UNDEFINED)
+  if 0 < num_averaged < total:
     notes.append(f'mean over {num_averaged} of them')
   return notes

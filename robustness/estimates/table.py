@@ -65,22 +65,17 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     missing = [name for name in (*SUBJECT, *ESTIMATE) if name not in part.columns]
     if missing:
       raise InputError(f'a part of the table lacks the columns {", ".join(missing)}.')
-  if not parts:
-    return with_column_types(pd.DataFrame(columns=columns))
-
-  def values(part: pd.DataFrame, name: str) -> np.ndarray:
-    """Returns a column of a table as an array of objects, NaN if the table lacks the column."""
-    return part[name].to_numpy(object) if name in part else np.full(len(part), np.nan, object)
-
-  joined = {name: np.concatenate([values(part, name) for part in parts]) for name in columns}
-  table = with_column_types(pd.DataFrame(joined))
+  # Objects, because a facet may have words in one table and numbers in another. The first, empty
+  # table decides the order of the columns.
+  empty = pd.DataFrame(columns=columns, dtype=object)
+  joined = pd.concat([empty, *(part.astype(object) for part in parts)], ignore_index=True)
+  table = with_column_types(joined)
   _check(table, facets)
   return table
 
 
 def with_column_types(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table with the type that belongs to each column, so that equal tables compare as
-  equal.
+  """Returns a table in which each column has its type, so that equal tables compare as equal.
 
   Numbers are float64, counts Int64 and words str. A facet has strings, integers or floats, and
   any of them may be missing.
@@ -326,8 +321,7 @@ def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFra
 
 
 def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields the groups of `by_facets`, without groups that repeat the values of a group with fewer
-  facets.
+  """Yields the groups of `by_facets`, without groups that repeat a group with fewer facets.
 
   With a single severity, for example, the errors by corruption and severity repeat the errors by
   corruption.
@@ -336,17 +330,25 @@ def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.D
     table: estimates of one quantity.
   """
   groups = list(by_facets(table))
-  contents = []
-  min_num_facets: dict[tuple[object, ...], int] = {}
-  for facets, rows in groups:
-    # Groups repeat each other if their contents are equal: the names of the facets that vary, and
-    # the rows (classifier, versus, values of these facets, value).
-    varying = [name for name in facets if rows[name].nunique() > 1]
-    texts = rows[['classifier', 'versus', *varying]].astype(str)
-    texts['value'] = rows['value'].map('{:.9g}'.format)
-    content = (*varying, frozenset(texts.itertuples(index=False, name=None)))
-    min_num_facets[content] = min(len(facets), min_num_facets.get(content, len(facets)))
-    contents.append(content)
-  for content, (facets, rows) in zip(contents, groups, strict=True):
-    if len(facets) == min_num_facets[content]:
+  contents = [_content(facets, rows) for facets, rows in groups]
+  fewest: dict[tuple[object, ...], int] = {}  # the fewest facets of a group with a content
+  for (facets, _), content in zip(groups, contents, strict=True):
+    fewest[content] = min(len(facets), fewest.get(content, len(facets)))
+  for (facets, rows), content in zip(groups, contents, strict=True):
+    if len(facets) == fewest[content]:
       yield facets, rows
+
+
+def _content(facets: Sequence[str], rows: pd.DataFrame) -> tuple[object, ...]:
+  """Returns the names of the facets that vary, and all values by these facets, in any order.
+
+  Groups of estimates with equal contents repeat each other.
+
+  Args:
+    facets: names of the facets of a group from `by_facets`.
+    rows: its rows.
+  """
+  varying = [name for name in facets if rows[name].nunique() > 1]
+  texts = rows[['classifier', 'versus', *varying]].astype(str)
+  texts['value'] = rows['value'].map('{:.9g}'.format)
+  return (*varying, frozenset(texts.itertuples(index=False, name=None)))

@@ -100,19 +100,16 @@ def trade_off(
   """Returns rows with the line through mean changes of accuracy against mean shares of energy.
 
   The line is fitted by least squares to K points, one per corruption. A change is the accuracy of
-  the classifier minus the accuracy of the baseline. The values are the slope, the intercept, the
-  residual r (root mean square distance of the changes from the line) and the height of the line.
+  the classifier minus the accuracy of the baseline. There are rows for
 
-  There are two kinds of intervals:
-
-  * Over images: a bootstrap, in which an image's shares and errors under all corruptions and of
-    both classifiers are resampled together. Slope, intercept and line have percentile intervals;
-    the line is given at 25 shares (the facet `high_frequency_share`) between the smallest and the
-    largest share. The sampling variance of the means increases r², once in the data and again in
-    each sample. Therefore r² has the basic interval, 2 r² minus the quantiles of its samples, at
-    least 0 and extended to include r².
-  * Over corruptions: Student's interval of the slope with K − 2 degrees of freedom, which treats
-    the corruptions as a random sample with independent residuals.
+  * the slope, the intercept, and the height of the line at 25 shares (the facet
+    `high_frequency_share`) between the smallest and the largest share. Their intervals are from a
+    bootstrap over images: an image's shares and errors, under all corruptions and of both
+    classifiers, are resampled together.
+  * the residual r, the root mean square distance of the changes from the line. Its interval is from
+    the same bootstrap, see `_with_basic_interval_of_square`.
+  * the slope again, with Student's interval for K − 2 degrees of freedom, which treats the
+    corruptions as a random sample with independent residuals.
 
   Corruptions that change no image are left out, with a note. If fewer than three corruptions
   remain, or all have the same mean share, all values are NaN.
@@ -127,28 +124,57 @@ def trade_off(
     confidence: confidence of all intervals, in (0, 1).
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
-  is_changed, n = ~np.isnan(shares), len(shares)  # which corruptions change each image, [N, K]
-  is_used = is_changed.any(0)  # corruptions that change an image
-  left_out = f'{(~is_used).sum()} of {len(is_used)} corruptions change no image and are left out'
-  note = '' if is_used.all() else left_out
-  x = np.nanmean(shares[:, is_used], 0)  # mean share of each corruption
-  has_one_share = len(x) >= 3 and np.ptp(x) < _ROUNDING
+  is_used = ~np.isnan(shares).all(0)  # corruptions that change an image
+  line: dict[float, Estimate] = {}
+  notes = []
+  if not is_used.all():
+    num_left_out = (~is_used).sum()
+    notes.append(f'{num_left_out} of {len(is_used)} corruptions change no image and are left out')
+  shares, changes = shares[:, is_used], changes[:, is_used]
+  mean_shares, n = np.nanmean(shares, 0), len(shares)
+  has_one_share = len(mean_shares) >= 3 and np.ptp(mean_shares) < _ROUNDING
   if has_one_share:
-    note = '; '.join(filter(None, (note, 'undefined: all corruptions have the same share')))
-  if len(x) < 3 or has_one_share:  # no line: four values that are NaN
-    undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
+    notes.append('undefined: all corruptions have the same share')
+  if len(mean_shares) < 3 or has_one_share:  # no line
+    undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP)
     over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
-    pairs = zip(_SINGLE_VALUES, (undefined, over_corruptions, undefined, undefined), strict=True)
-    return table_of_rows(
-      [estimate_row(label, versus, quantity, {}, e, confidence) for quantity, e in pairs]
-    )
-  # Both arrays have a column for the share under each corruption, and then for each change.
-  # `weight` counts an image in a mean share only if the corruption changes it.
-  total = np.concatenate([np.where(is_changed, shares, 0)[:, is_used], changes[:, is_used]], 1)
-  weight = np.concatenate([is_changed[:, is_used], np.ones((n, is_used.sum()))], 1)
-  units = Units(total, weight, n)
-  y = changes[:, is_used].mean(0)  # mean changes
-  grid = np.linspace(x.min(), x.max(), 25)
+    estimates = [undefined, over_corruptions, undefined, undefined]
+  else:
+    slope, intercept, residual, line = _bootstrapped_line(shares, changes, confidence)
+    # The same slope with Student's interval.
+    over_corruptions = linear_fit(mean_shares, changes.mean(0), [], confidence).slope
+    residual = _with_basic_interval_of_square(residual)
+    estimates = [slope, over_corruptions, intercept, residual]
+  rows = []
+  for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
+    noted = dataclasses.replace(estimate, note='; '.join(filter(None, (*notes, estimate.note))))
+    rows.append(estimate_row(label, versus, quantity, {}, noted, confidence))
+  for line_share, estimate in line.items():
+    at_share = {'high_frequency_share': line_share}
+    rows.append(estimate_row(label, versus, LINE, at_share, estimate, confidence))
+  return table_of_rows(rows)
+
+
+def _bootstrapped_line(
+  shares: np.ndarray, changes: np.ndarray, confidence: float
+) -> tuple[Estimate, Estimate, Estimate, dict[float, Estimate]]:
+  """Returns slope, intercept, residual and {share: height of the line at 25 shares}.
+
+  Intervals are percentiles of a bootstrap over images.
+
+  Args:
+    shares: [N, K], the share of high-frequency energy of each image under each corruption; NaN if
+      the corruption does not change the image, which then does not count in the mean share.
+    changes: [N, K], changes of accuracy.
+    confidence: confidence of the intervals, in (0, 1).
+  """
+  is_changed = ~np.isnan(shares)
+  # Columns: the share under each corruption, then the change under each corruption.
+  total = np.concatenate([np.where(is_changed, shares, 0), changes], 1)
+  weight = np.concatenate([is_changed, np.ones(changes.shape)], 1)
+  units = Units(total, weight, len(shares))
+  mean_shares = np.nanmean(shares, 0)
+  grid = np.linspace(mean_shares.min(), mean_shares.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
     """Returns slope, intercept, residual and the line at 25 shares, in B bootstrap samples.
@@ -160,30 +186,23 @@ def trade_off(
     return np.concatenate([fields, lines.at(grid)], -1)
 
   slope, intercept, residual, *line = bootstrap(statistic, units, confidence)
-  over_corruptions = linear_fit(x, y, [], confidence).slope  # with Student's interval
-  estimates = [slope, over_corruptions, intercept, _basic_of_squares(residual)]
-  rows = []
-  for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
-    noted = dataclasses.replace(estimate, note='; '.join(filter(None, (note, estimate.note))))
-    rows.append(estimate_row(label, versus, quantity, {}, noted, confidence))
-  for grid_share, estimate in zip(grid, line, strict=True):
-    at_share = {'high_frequency_share': grid_share}
-    rows.append(estimate_row(label, versus, LINE, at_share, estimate, confidence))
-  return table_of_rows(rows)
+  return slope, intercept, residual, dict(zip(grid, line, strict=True))
 
 
-def _basic_of_squares(percentile: Estimate) -> Estimate:
-  """Returns a residual r with the square root of the basic bootstrap interval of r².
+def _with_basic_interval_of_square(residual: Estimate) -> Estimate:
+  """Returns a residual r with a basic bootstrap interval in place of its percentile interval.
 
-  The basic interval mirrors the ends of the percentile interval: it is [2 r² − high², 2 r² − low²],
-  here not below 0. NaN stays NaN.
+  The sampling variance of means increases r², once in the data and again in each bootstrap sample.
+  The basic interval of r² corrects for this: it mirrors the percentile interval [low², high²] at
+  r². The ends of the interval of r are the square roots, √(2 r² − high²), or 0 if high² is larger,
+  and √(2 r² − low²), extended to include r.
 
   Args:
-    percentile: r with its percentile interval.
+    residual: r with its percentile interval, which may be NaN.
   """
-  value, mirrored_ends = percentile.value, (percentile.high, percentile.low)
-  low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in mirrored_ends)
-  return dataclasses.replace(percentile, low=min(low, value), high=max(high, value))
+  value, ends = residual.value, (residual.high, residual.low)
+  low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in ends)
+  return dataclasses.replace(residual, low=min(low, value), high=max(high, value))
 
 
 class LinearFit(NamedTuple):

@@ -96,9 +96,7 @@ def units_of(right: np.ndarray, versions: int = 1) -> Units:
   """Returns the units of answers [rows, 6], in which each image has this number of rows."""
   images = None if versions == 1 else np.arange(len(right)) // versions
   outcomes = Outcomes({'net': right}, pd.DataFrame(index=range(6)), clusters=images)
-  return units_of_classifier(
-    outcomes, 'net', [Group({}, np.array([k]), np.ones(1)) for k in range(6)]
-  )
+  return units_of_classifier(outcomes, 'net', [Group.of_view(k) for k in range(6)])
 
 
 def test_the_interval_contains_the_value_and_is_narrower_for_more_images():
