@@ -44,14 +44,16 @@ PRINTED_FACETS = 'foremost'
 def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   """Compares the classifiers of a study with the first of them.
 
+  A classifier that shares no image with the first is measured on all its images, and compared
+  without pairs. If classifiers share a part of their images, `common` decides.
+
   Args:
     entries: the classifiers, at least one.
-    common: whether runs that share only a part of their images are compared on the images that all
-      of them share; otherwise an InputError refuses them. A run that shares none with the first is
-      measured on all its images.
-    baseline: label of the classifier that is to be subtracted in all tasks of a battery. If the
-      first of `entries` is another classifier, because this task cannot measure the baseline, that
-      one is subtracted, and notes name it.
+    common: whether classifiers that share a part of their images are compared on the images that
+      they all share. If False, an InputError is raised.
+    baseline: label of the classifier that all tasks of a battery subtract. If this task cannot
+      measure it, the first of `entries` is another classifier, which is subtracted here and named
+      in notes.
 
   Returns:
     The accuracy of each classifier by group of views, and its difference from the first's. The
@@ -83,7 +85,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
   )
   try:
-    return _with_findings(results, entries, pairings)
+    return _with_estimates_of_study(results, entries, pairings)
   except InputError as error:
     return dataclasses.replace(results, tables={WHY_NOT: Table(('why',), [[str(error)]])})
 
@@ -91,9 +93,9 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 def _restrict_to_shared_images(
   entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> tuple[list[Entry], list[Pairing]]:
-  """Returns entries and pairings restricted to the images that all entries share with the first.
+  """Returns entries and pairings restricted to the images that all entries share.
 
-  Entries that share no image with the first do not restrict the images, and are returned unchanged.
+  Entries that share no image with the first are left out of account, and returned unchanged.
 
   Args:
     entries: the classifiers of one task, the baseline first.
@@ -173,11 +175,14 @@ def _difference(first: Compared, compared: Compared, group: str) -> Estimate:
 
 
 def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
-  """Returns the groups that consist of the same views for all classifiers and all pairs of answers.
+  """Returns the names of the groups of views that have the same views for all classifiers.
+
+  They must have them also on the images that a classifier shares with the first: of stored versions
+  of images, not every view may be left.
 
   Args:
     entries: the classifiers of one task, for the message.
-    classifiers: their answers, in the same order.
+    classifiers: the answers of the classifiers, in the same order.
 
   Raises:
     InputError: there is no such group, because the runs have different stored versions of images.
@@ -197,27 +202,28 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
 
 
 def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
-  """Returns the facets of the accuracies that the command prints.
+  """Returns the facets of the accuracies that the command prints, {facet: value} of each.
 
-  For each accuracy the result has {facet: value} of its group of views. The groups are the clean
-  images, and the first that has all other views; either may be missing in `groups`.
+  These are the accuracies on clean images, and in the first group that has all other views. Either
+  may be missing in `groups`.
 
   Args:
     groups: names of groups of views.
     table: the views, and the views and facets of each group.
   """
-  other_views = set(range(len(table.names))) - {table.clean}
-  comprehensive = next((name for name in groups if other_views <= set(table.groups[name])), None)
-  names = [name for name in groups if name in (CLEAN, comprehensive)]
+  views_not_clean = set(range(len(table.names))) - {table.clean}
+  over_all = [name for name in groups if views_not_clean <= set(table.groups[name])]
+  names = [name for name in groups if name in (CLEAN, *over_all[:1])]
   return [dict(table.facets_of(name)) for name in names]
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
   """Returns second − first for two independent proportions of different images, with an interval.
 
-  Its lower half-width is √(l² + u²), where l is the lower half-width of `second` and u the upper
-  one of `first`. The upper half-width is computed from the upper half-width of `second` and the
-  lower one of `first` (Newcombe, Statistics in Medicine 17, 1998, method 10).
+  The lower part of the interval has the length √(l² + u²), where l is the length of the lower part
+  of the interval of `second`, and u the length of the upper part of the interval of `first`. For
+  the upper part, upper and lower are exchanged (Newcombe, Statistics in Medicine 17, 1998, method
+  10).
   """
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
@@ -277,15 +283,14 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   return bootstrap(robustness_of_resample, units_by_classifier[0], first.confidence)
 
 
-def _with_findings(
+def _with_estimates_of_study(
   results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Returns a comparison to which the study's estimates on shared images are added.
+  """Returns a comparison to which the estimates, tables and arrays of the study are added.
 
-  The study of the first run computes the estimates, tables and arrays from the records of the
-  shared images, those that all classifiers were shown. Estimates and quantities that the comparison
-  has already are kept; its tables are replaced. Facts of the data and arrays of the whole study
-  come from the first run.
+  The study computes them from the records of the images that all classifiers were shown. Estimates
+  and quantities that the comparison has already are kept; tables are replaced. The description of
+  the data, and arrays that belong to no classifier, are from the results of the first run.
 
   Args:
     results: the comparison.

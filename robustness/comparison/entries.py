@@ -30,10 +30,10 @@ class Entry:
   """One classifier of one workdir, in one study.
 
   Attributes:
-    label: its label in the comparison, which no other classifier has.
-    recorded_label: its label in its workdir.
-    finished: the study in its workdir.
-    evaluation: its records, in which it is called `label`.
+    label: label of the classifier in the comparison, which no other classifier has.
+    recorded_label: label of the classifier in its workdir.
+    finished: the study, with its results in the workdir.
+    evaluation: records of the classifier, under `label`.
     confidence: the confidence of all intervals, taken from the first workdir.
   """
 
@@ -47,16 +47,15 @@ class Entry:
 def read_entries(
   workdirs: Mapping[str, pathlib.Path], study_file: str = '', typed: Collection[str] = ()
 ) -> dict[str, list[Entry]]:
-  """Returns the classifiers of all workdirs, by the tasks that all workdirs have.
+  """Returns the classifiers of all workdirs, {task: entries}, for the tasks that all workdirs have.
 
   The task of a single study is `SINGLE`. Tasks that measure images alone are left out; so are tasks
   that some of the workdirs lack, with a note on stderr.
 
   Args:
-    workdirs: {name: path of a workdir}; a name was typed as LABEL=PATH or is the folder's.
+    workdirs: {name: path of a workdir} from `named_workdirs`.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-    typed: the names that were typed; each is the label of the workdir's classifier if it has only
-      one.
+    typed: the names that the user typed, see `distinct_labels`.
 
   Raises:
     InputError: there are fewer than two classifiers, the workdirs have different studies or show
@@ -75,12 +74,11 @@ def entries_of(
 
   Args:
     studies_by_workdir: {name of the workdir: {task: finished study}}.
-    typed: the names of workdirs that the user typed; each is the label of the workdir's classifier
-      if it has only one.
+    typed: the names of workdirs that the user typed, see `distinct_labels`.
 
   Raises:
     InputError: there are fewer than two classifiers, the studies differ or show images differently,
-      or no task of classifiers is in all workdirs.
+      or no task is in all workdirs, apart from tasks that measure images alone.
   """
   tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
   recorded_labels = {
@@ -139,7 +137,7 @@ def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
 def _tasks_of_classifiers(
   studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]],
 ) -> list[str]:
-  """Returns the tasks that all workdirs have, without tasks that need no classifier.
+  """Returns the tasks that all workdirs have, without tasks that measure images alone.
 
   A note on stderr names each task that only some workdirs have.
 
@@ -147,7 +145,7 @@ def _tasks_of_classifiers(
     studies_by_workdir: {name of the workdir: {task: finished study}}.
 
   Raises:
-    InputError: there is no common task, or no common task needs a classifier.
+    InputError: there is no common task, or all common tasks measure images alone.
   """
   study_names = {
     name: {task: finished.study.name for task, finished in studies.items()}
@@ -203,13 +201,13 @@ def distinct_labels(
 ) -> dict[tuple[str, str], str]:
   """Returns a label for each classifier that no other one has.
 
-  The single classifier of a workdir gets the name that the user typed for the workdir. Any other
-  classifier keeps its label if no other classifier has it. Otherwise it gets the name of the
+  The only classifier of a workdir gets the name that the user typed for the workdir, if any. Any
+  other classifier keeps its label if no other classifier has it. Otherwise it gets the name of the
   workdir, followed by its label if the workdir has several classifiers. If two labels would still
   be equal, all classifiers get the name of the workdir followed by the label.
 
   Args:
-    labels_by_workdir: the labels of the classifiers of each workdir.
+    labels_by_workdir: {name of the workdir: labels of its classifiers}.
     typed: the names of workdirs that the user typed.
 
   Returns:
@@ -249,6 +247,7 @@ def _restrict_to_common_views(
   left_out = [view for view in all_views if view not in common_views]
   listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
   print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
+  # `describe` states the files of the common views anew, if there are any.
   unchanged = {k: v for k, v in finished.results.settings.items() if k != 'files'}
   settings = {**unchanged, **study.describe()}
   # Arrays are left out, because pictures among them show views that are left out.
@@ -261,10 +260,11 @@ def _restrict_to_common_views(
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
-  """Raises InputError if an entry has another study than the first entry, or shows images
-  differently.
+  """Raises InputError unless all entries have the same study and views, with equal settings.
 
-  `task` is the name of the entries' task, for the message.
+  Args:
+    task: name of the entries' task, for the message.
+    entries: the classifiers of the task.
   """
   prefix = '' if task == SINGLE else f'in the task {task}, '
   label, first = entries[0].label, entries[0].finished
@@ -288,7 +288,6 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
 
 def _settings_and_names_of_views(finished: FinishedStudy) -> tuple[Facts, Sequence[str]]:
   """Returns the settings that decide how a study shows an image, and the names of its views."""
-  settings = dict(finished.study.recording)
-  for name in ('half_width', 'confidence'):  # these set the number of images and the intervals
-    settings.pop(name, None)
+  other_settings = ('half_width', 'confidence')  # of the number of images, and of intervals
+  settings = {k: v for k, v in finished.study.recording.items() if k not in other_settings}
   return settings, finished.study.view_table(finished.image_shape).names

@@ -59,9 +59,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
         rows.append(
           estimate_row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence'])
         )
-    parts = [results.table, table_of_rows(rows)] if rows else [results.table]
-    # `object` joins columns that have different types in the two parts.
-    table = assemble([estimates.astype(object) for estimates in parts])
+    table = assemble([results.table, table_of_rows(rows)])
     tasks_with_references[task] = dataclasses.replace(results, table=table)
   return tasks_with_references
 

@@ -66,7 +66,7 @@ class FinishedStudy:
 
 
 def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
-  """Returns the studies of a workdir, or of its folder `seed<n>`, by task of the battery.
+  """Returns the studies of a workdir, or of its folder `seed<n>`, {task of the battery: study}.
 
   The task of a single study is `SINGLE`. No Python file that the workdir names is run.
 
@@ -195,9 +195,11 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
 
 
 def left_out(folder: pathlib.Path) -> set[str]:
-  """Returns the names of a battery's tasks that could measure none of the classifiers.
+  """Returns the names of a battery's tasks without results, which could measure no classifier.
 
-  `folder` is its workdir or the folder of a seed; the set is empty if it has no results.
+  Args:
+    folder: the workdir of the battery, or the folder of a seed. Before it has results, the set is
+      empty.
   """
   if not (folder / JSON_NAME).is_file():
     return set()
@@ -245,9 +247,9 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
 
   The records must be of the same study: with equal values of `Study.recording`, after the keys of
-  earlier versions are renamed. The descriptions of the data, in the records and in the task's
-  results, must agree in the keys that both have. Of several such folders, the one with the fewest
-  keys in one of the two descriptions only is returned.
+  earlier versions are renamed. The records and the task's results each describe the data, as {key:
+  value}: the values of the keys that both have must be equal. If several folders match, the one
+  with the fewest keys that only one of its two descriptions has is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
@@ -258,7 +260,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
     InputError: no folder matches.
   """
   expected_study = json.loads(json.dumps(study.recording))  # lists for tuples, as in a header
-  matches: list[tuple[int, pathlib.Path]] = []  # (keys that only one description has, folder)
+  matches: list[tuple[int, pathlib.Path]] = []  # (number of unshared keys, folder)
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
   for header in sorted((path / RECORDS).glob(pattern)):
@@ -266,8 +268,8 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded = recorded_study.with_current_keys(type(study), identity['study'])
     is_same_study = recorded == expected_study
-    # A private study whose file is not run is a `RecordedStudy`. It has the settings that the
-    # results state, which may be more than the records state.
+    # A study from a user's file, which is not run here, is a `RecordedStudy`. It has the settings
+    # that the results state, which may be more than the records state.
     if isinstance(study, RecordedStudy):
       is_same_study = is_same_study or study.is_recorded_as(recorded)
     described, recorded_data = results.data, identity['data']
@@ -279,11 +281,12 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
       matches.append((num_unshared, path / RECORDS / study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  return min(matches)[1]  # the folder with the fewest unshared keys
+  _, folder = min(matches)
+  return folder
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
-  """Returns the absolute path of a workdir, finished or not, its config and its environment.
+  """Returns the absolute path of a workdir, finished or not, then its config and its environment.
 
   Raises:
     InputError: the folder is no workdir; the message names the workdirs directly inside it.
@@ -356,7 +359,9 @@ def record_lines(path: pathlib.Path) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class WorkdirPredictions:
-  """The top level of a config that scores the records of a finished workdir.
+  """Settings of a run that computes scores, such as calibration, from a finished workdir's records.
+
+  They are at the top level of its config: `config.predictions` and so on.
 
   Attributes:
     predictions: the workdir.
@@ -377,12 +382,12 @@ class WorkdirPredictions:
   def scored(
     self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
   ) -> Scored:
-    """Returns the records of the workdir's classifiers, with the findings computed by `reduce`.
+    """Returns estimates that `reduce` computes from the workdir's records, with the records.
 
     Args:
-      reduce: returns the findings; its arguments are the records of each classifier with a row per
-        image, the table of their views, and the seed.
-      described: the settings of `reduce` as plain values, which become settings of the result.
+      reduce: function that returns the estimates. It is called with the records of each classifier,
+        which have a row per image, with the table of their views, and with the seed.
+      described: settings of the run that `reduce` uses, as plain values; the result states them.
 
     Raises:
       InputError: the workdir's study measures images alone, or its classes are unknown.

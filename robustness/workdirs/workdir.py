@@ -120,7 +120,9 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held(path: pathlib.Path) -> Iterator[None]:
-  """A context in which no other process works in an existing workdir; the accelerator is not used.
+  """A context in which no other process works in an existing workdir.
+
+  Unlike `locked`, it does not start JAX, which would occupy the accelerator.
 
   Raises:
     InputError: another process holds the lock, or the workdir cannot be written to.
@@ -188,9 +190,7 @@ def refuse_results(out: pathlib.Path) -> None:
 def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   """Raises InputError if a workdir holds results or checkpoints of another config.
 
-  If there are results, all keys that decide records must be equal and the classifiers the same; a
-  battery may have more or fewer tasks. If there are only checkpoints, the keys of trainings that
-  both configs have must be equal.
+  For the keys that must be equal see `_refused_differences`.
 
   Args:
     path: `config.json` in the workdir, which may not exist.
@@ -207,7 +207,8 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   lines = _refused_differences(old, new, has_results)
   if not lines:
     return
-  separator = '\n  config.' if f'{WORKDIR:--}' == '--workdir' else '\n  '
+  is_command = f'{WORKDIR:--}' == '--workdir'  # else a call in Python, with keys without `config.`
+  separator = '\n  config.' if is_command else '\n  '
   hint = ''
   if has_checkpoints:
     option = f'--config.classifiers.LABEL.weights={path.parent}/checkpoints/LABEL'
@@ -220,8 +221,9 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
 
 
 def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
-  """Returns whether a workdir, or the folder of a seed in it, has a file that matches a glob
-  pattern. Checkpoints that were not written to the end do not count.
+  """Returns whether a file in a workdir, or in the folder of a seed in it, matches a glob pattern.
+
+  Checkpoints that were not written to the end do not count.
   """
   for folder in (directory, *directory.glob(seed_folder('*'))):
     for pattern in patterns:
@@ -232,25 +234,27 @@ def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
 
 
 def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]:
-  """Returns the differences of two configs because of which a workdir is refused, as lines
-  'key: old value → new value'.
+  """Returns a line 'key: old value → new value' for each difference that refuses a workdir.
+
+  If the workdir holds results, all keys must be equal and the classifiers the same; a battery may
+  have more or fewer tasks. If it holds only checkpoints, the keys of trainings must be equal, as
+  far as both configs have them.
 
   Args:
     old: {key: value} from `_keys_of_records` for the config in the workdir.
     new: the same for the config of this run.
     has_results: whether the workdir holds results, else only checkpoints.
   """
-  compared_keys = old.keys() | new.keys()
-  if not has_results:  # only the keys of trainings; a checkpoint itself checks its other settings
-    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
-  # Classifiers and tasks that only one of the two configs has have no value to compare.
+  # Classifiers and tasks that only one of the two configs has; they have no values to compare.
   unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
-  compared_keys -= unmatched
+  compared_keys = (old.keys() | new.keys()) - unmatched
+  if not has_results:  # a checkpoint itself checks the other settings of its training
+    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
   lines = differing_keys(
     {k: v for k, v in old.items() if k in compared_keys},
     {k: v for k, v in new.items() if k in compared_keys},
   )
-  if has_results:  # are of the same classifiers; a battery may have more or fewer tasks
+  if has_results:
     classifiers = sorted(key for key in unmatched if key.startswith('classifier'))
     lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
   return lines
@@ -264,10 +268,10 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config` with each section `study` taken from `before` if both record the same.
+  """Returns `config` with sections `study` from `before` where both decide the same records.
 
-  Studies with equal records may differ in settings of how estimates are computed from them. After
-  the replacement the sections `study` differ only if their records do.
+  Two such sections may differ in how estimates are computed from the records, which is allowed in a
+  workdir. After the replacement, every difference of sections `study` is one of records.
 
   Args:
     before: the config of an earlier run, or a section of it.
@@ -280,28 +284,28 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
       continue
     if name != 'study':
       merged[name] = _with_equal_studies_of(earlier, section)
-    elif section.get('name') == earlier.get('name') and _recording_settings(
-      section
-    ) == _recording_settings(earlier):
+    elif _recording_settings(section) == _recording_settings(earlier):
       merged[name] = earlier
   return merged
 
 
 def _recording_settings(study: Section) -> Facts:
-  """Returns the settings in a config's section `study` that decide what is recorded.
+  """Returns the name and the settings in a config's section `study` that decide what is recorded.
 
-  Settings of estimates are left out. A section that is not valid is returned unchanged.
+  Settings of estimates are left out. A section that is not valid is returned unchanged, so that it
+  equals only an identical one.
   """
   try:
-    return studies.from_config(without_facts(study)).recording
+    return {'name': study.get('name'), **studies.from_config(without_facts(study)).recording}
   except InputError:
     return study
 
 
 def _keys_of_records(config: Section) -> dict[str, Any]:
-  """Returns the keys of a config that decide its records, {key: value}.
+  """Returns {key: value} of a config for the keys that decide what is recorded.
 
-  Each classifier of `classifiers` and each task of a battery is one key, such as `battery.fog`.
+  Each classifier and each task of a battery is one key, such as `classifiers.base` and
+  `battery.fog`.
   """
   from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
@@ -340,12 +344,15 @@ def environment(command: str, seed: int | None = None) -> dict[str, Any]:
 class RunLog:
   """The contents of `config.json` and `environment.json` of a workdir.
 
+  An environment has the versions, devices, command and so on of a run. If an earlier run in the
+  workdir was finished, this run may only compute results from its records. environment.json then
+  keeps the environment of the earlier run, unless this run makes a shard or checkpoint.
+
   Attributes:
     path: the workdir.
     config: the config of the run, nested plain values.
-    environment: environment of this run: versions, devices, command and so on.
-    finished_environment: environment of an earlier, finished run in the workdir; {} if there is
-      none. It stays in environment.json unless this run makes a shard or checkpoint.
+    environment: environment of this run.
+    finished_environment: environment of an earlier, finished run; {} if there is none.
     files_before: shards and checkpoints of the earlier run, see `finished_files`.
   """
 
@@ -382,28 +389,29 @@ class RunLog:
     return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
 
   def write_config_and_environment(self) -> None:
-    """Writes config.json and environment.json, after all checks of the run have passed.
+    """Writes config.json and, unless an earlier run was finished, environment.json.
 
-    Until then the workdir keeps the files that describe its results. The environment of an earlier,
-    finished run stays: this run may only read its records.
+    It is called after all checks of the run have passed: until then the workdir keeps the files
+    that describe its results.
     """
     self.environment['versions'] = versions()  # a user's file may have imported PyTorch since
     file = self.path / CONFIG
     config_before = file.read_bytes() if file.is_file() else b''
     write_config(self.path, self.config)
     if self.finished_environment and config_before != file.read_bytes():
-      # The command in the environment is the one that makes the config that is now in the workdir.
+      # The command of the earlier run does not belong to the config that is now in the workdir.
       self.finished_environment['command'] = self.environment['command']
     if jax.process_index() == 0 and not self.finished_environment:
       write_json(self.path / ENVIRONMENT, self.environment)
 
   def current_environment(self) -> dict[str, Any]:
-    """Returns the environment in which the results were computed.
+    """Returns the environment in which the records of the workdir were made.
 
-    It is this run's, with the key `seconds` of the time since it began or resumed. If this run has
-    made no shard or checkpoint, it is the environment of the earlier, finished run, if any. It then
-    has the key `reduced_by` with the versions of this run, if they differ, because this run has
-    computed results from the earlier records.
+    If this run has made a shard or checkpoint, or no earlier run was finished, it is the
+    environment of this run. Its key `seconds` is the time since this run began or resumed.
+
+    Otherwise it is the environment of the earlier run. If the versions of this run differ, its key
+    `reduced_by` has them, because this run has computed the results from the earlier records.
     """
     has_new_files = finished_files(self.path) != self.files_before
     if has_new_files or not self.finished_environment:
