@@ -15,15 +15,18 @@ Example = dict[str, PyTree]
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation(Part):
-  """Base class: the fields are the keys of the section `config.classifier.augment.<name>`.
+  """Base class of augmentations, functions of a random key and an example.
+
+  The fields are the keys of the section `config.classifier.augment.<name>`.
 
   An example is a row: `image` float32 [H, W, C] in [0, 1], `label` int32 [], `target` float32
   [classes] (the distribution over classes to be learnt), `example_id`, and the columns of the
   source. An augmentation may return V images per row, [V, H, W, C]; later augmentations of the
   policy are then applied to each image separately.
 
-  An augmentation with costly choices declares their number as `branches` and implements
-  `draw_branch` and `apply_branch`; an accelerator then computes the rows of a branch together.
+  An augmentation that draws one of several costly computations for each image, its branches, such
+  as one of several corruptions, may implement `branches`, `draw_branch` and `apply_branch`. An
+  accelerator then computes all rows that drew the same branch together.
 
   Attributes:
     needs_partner: Whether the example has `partner`, another row of the batch at the same point of
@@ -75,19 +78,19 @@ class Augmentation(Part):
 
   @property
   def branches(self) -> int:
-    """The number of different choices for an image; 0 if it is not declared."""
+    """The number of branches, see the class; 0 for an augmentation that does not declare any."""
     return 0
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws what is applied to an example, as a number, the branch, int32 [] in [0, `branches`).
+    """Draws the number of the branch that is applied to an example, int32 [] in [0, `branches`).
 
     A branch is for example one corruption at one severity. `columns` are the columns of the example
-    without the image. A column that the augmentation adds has the branch of each example.
+    without the image. A column that the augmentation adds to rows has this number.
     """
     raise NotImplementedError
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after the choice with the number `branch` (`draw_branch`)."""
+    """Returns the image [H, W, C] after the branch with the number `branch`."""
     raise NotImplementedError
 
 
@@ -95,8 +98,8 @@ AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[typ
 """All augmentations by name."""
 
 
-def with_more_images() -> str:
-  """Returns a text for messages that lists the augmentations with several images per row.
+def multi_image_augmentations() -> str:
+  """Returns the names of the augmentations with several images per row, as text for messages.
 
   An example is "'augmix' or 'prime'".
   """

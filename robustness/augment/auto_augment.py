@@ -81,7 +81,7 @@ def magnitude(
   if name in operations.WARPS:
     return value, -value
   if name in FACTORS and implementation == 'torchvision':
-    return value, 2 - value
+    return value, 2 - value  # 1 + a and 1 − a
   return value, value
 
 
@@ -242,7 +242,10 @@ class AutoAugment(Augmentation):
 
   @property
   def policies(self) -> tuple[SubPolicy, ...]:
-    """The sub-policies among which one is drawn."""
+    """The sub-policies among which one is drawn.
+
+    Raises InputError for settings that are invalid or leave no sub-policy.
+    """
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
     self.choose('without', operations.NAMES)  # refuses names of no operation
     policies = tuple(
@@ -266,7 +269,7 @@ class AutoAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, such as corruptions, that operations of the sub-policies resemble."""
+    """The transforms, such as corruptions, that operations of the sub-policies are similar to."""
     return operations.resembled_transforms(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -274,17 +277,17 @@ class AutoAugment(Augmentation):
     image = example['image']
     height, width = image.shape[:2]
     possible, tables = _operations_and_tables(self, height, width)
-    # A single call draws all numbers, since each call costs as much as an operation. u[0] selects
-    # the sub-policy, u[1:3] whether each of its two operations is applied, u[3:5] which of two
-    # magnitudes each operation has, and u[5:] row and column of the centre of Cutout for each.
+    # uniform on [0, 1); drawn by a single call, which costs as much as an operation
     u = jax.random.uniform(key, (9,))
     policy = operations.uniform_integer(u[0], len(tables[0]))
-    # [2] each: entry 0 is of the first operation of the sub-policy, entry 1 of the second. The
-    # magnitude is `value` or `mirrored`, such as a rotation by the same angle the other way.
+    # Two entries each, for the two operations of the sub-policy. The magnitude of an operation is
+    # `value` or `mirrored`, such as a rotation by the same angle the other way.
     index, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
+    is_applied = u[1:3] < probability
     drawn = operations.Drawn(
-      index=jnp.where(u[1:3] < probability, index, -1),
+      index=jnp.where(is_applied, index, -1),
       magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
+      # of Cutout's square, row and column
       centre=operations.uniform_integer(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
     # `fill` has an effect only in 'tensorflow_models', where pixels are transparent until the end
@@ -295,11 +298,11 @@ class AutoAugment(Augmentation):
 def _operations_and_tables(
   augmentation: AutoAugment, height: int, width: int
 ) -> tuple[operations.Operations, tuple[np.ndarray, ...]]:
-  """Returns the operations that can occur, and four tables of all sub-policies, [sub-policies, 2].
+  """Returns the operations of all sub-policies, and four tables of what is drawn of each.
 
-  Entry [p, i] of the tables is, for operation i of sub-policy p: the index of its name among the
-  operations (−1 if its probability is 0), its probability, and the two magnitudes that `magnitude`
-  returns; one of them is drawn.
+  Entry [p, i] of the tables, [sub-policies, 2], is of operation i of sub-policy p. The tables are
+  the index of its name among the operations (−1 if its probability is 0), its probability, and the
+  two magnitudes that `magnitude` returns, of which one is drawn.
   """
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
@@ -378,15 +381,15 @@ class RandAugment(Augmentation):
     level = self.magnitude
     pairs = [magnitude(self.magnitudes, n, level, height, width, rand=True) for n in names]
     values = jnp.array(pairs, jnp.float32)  # [operations, 2]
-    # A single call draws all numbers, since each call costs as much as an operation. For each of N
-    # operations u[0] selects the name, u[1] one of its two magnitudes, and u[2:] row and column of
-    # the centre of Cutout.
+    # uniform on [0, 1); drawn by a single call, which costs as much as an operation
     u = jax.random.uniform(key, (4, self.operations))
-    has_identity = int(self.magnitudes == 'torchvision')  # 1 or 0; the identity has the index −1
-    index = operations.uniform_integer(u[0], len(names) + has_identity) - has_identity
+    # 'torchvision' also draws the identity, which has the index −1. values[−1] is the magnitude of
+    # another operation, but the identity ignores it.
+    num_identities = int(self.magnitudes == 'torchvision')
+    index = operations.uniform_integer(u[0], num_identities + len(names)) - num_identities
     magnitude_index = operations.uniform_integer(u[1], 2)  # 1 is the mirrored magnitude
+    # of Cutout's square, row and column for each operation
     centres = operations.uniform_integer(u[2:].T, jnp.array([[height, width]]))
-    # values[−1] is the magnitude of another operation: the identity ignores it
     drawn = operations.Drawn(index=index, magnitude=values[index, magnitude_index], centre=centres)
     possible = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
     return {**example, 'image': possible.in_sequence(image, drawn)}

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.core.registry import setting
+from robustness.core.registry import are_distinct_and_some, setting
 from robustness.corruptions.catalog import apply, check_names, find, refuse_stored
 from robustness.corruptions.names import ALONE, KNOWN, SETS, SEVERITIES, spelt_out
 
@@ -46,9 +46,7 @@ class RandomCorruption(Augmentation):
     check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.choose('left_out', spelt_out(self.corruptions))
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
-    severities = set(self.severities)
-    is_distinct = len(severities) == len(self.severities)
-    is_valid = bool(severities) and is_distinct and severities <= set(SEVERITIES)
+    is_valid = are_distinct_and_some(self.severities) and {*self.severities} <= {*SEVERITIES}
     self.require(is_valid, 'severities', 'some of 1..5, each once')
 
   @property
@@ -91,18 +89,17 @@ class RandomCorruption(Augmentation):
     return jnp.where(jax.random.bernoulli(key_applied, self.probability), branch, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after the corruption and severity with the number `branch`.
+    """Returns the image [H, W, C] after the corruption and severity that `branch` numbers.
 
-    With S severities, numbers 0..S − 1 are the first corruption at each of them, the next S numbers
-    the second corruption, and so on. The last number, `branches` − 1, is the unchanged image.
+    `draw_branch` describes the numbers.
     """
-    # the image size that the constants were released for; None selects the nearest size
-    names, side = self.names, self.constants or None
-    index, position = jnp.divmod(branch, len(self.severities))
-    severity = jnp.array(self.severities)[position]
+    corruption, severity_index = jnp.divmod(branch, len(self.severities))
+    severity = jnp.array(self.severities)[severity_index]
 
     def corrupted(image: jax.Array) -> jax.Array:
-      """Returns the image after corruption number `index` at the severity."""
-      return apply(jax.random.fold_in(key, 1), image, index, severity, names=names, side=side)
+      """Returns the image after the corruption with the index `corruption` at the severity."""
+      side = self.constants or None  # None selects the constants of the nearest image size
+      noise_key = jax.random.fold_in(key, 1)
+      return apply(noise_key, image, corruption, severity, names=self.names, side=side)
 
     return jax.lax.cond(branch == self.branches - 1, lambda image: image, corrupted, image)

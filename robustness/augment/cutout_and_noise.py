@@ -104,9 +104,7 @@ class PatchGaussian(Augmentation):
     # `key` itself draws the noise, so that it is the noise of `gaussian` with the same key
     key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
     centre = jax.random.randint(key_place, (2,), 0, jnp.array(image.shape[:2]))
-    size: int | jax.Array = self.size
-    if self.random_size:
-      size = jax.random.randint(key_size, (), 1, self.size + 1)
+    size = jax.random.randint(key_size, (), 1, self.size + 1) if self.random_size else self.size
     is_inside = square_mask(image.shape[:2], centre, size)[..., None]
     return {**example, 'image': jnp.where(is_inside, noisy(key, image, self.sigma), image)}
 

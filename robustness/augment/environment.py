@@ -98,7 +98,10 @@ class Environment(Augmentation):
     return jnp.where(is_applied, group, 0)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after transform T_branch at a random severity or angle; 0 is unchanged."""
+    """Returns the image after transform number `branch` at a random severity or angle.
+
+    The image is unchanged for number 0.
+    """
     _, key_level, key_draws = jax.random.split(key, 3)
     level = self._level(key_level, branch)
     return transforms.transform(key_draws, image, branch, level, self.transforms)
@@ -129,10 +132,11 @@ def find_environment(augmentations: Iterable[Augmentation]) -> Environment | Non
 def _leak_in_words(
   part: Augmentation | Attack | InputFilter, held_out: Sequence[str], has_environments: bool
 ) -> str:
-  """Returns in words how a part of a training leaks a transform of `held_out`; '' if it does not.
+  """Returns in words how a part shows a transform to classes from which it is held out, or ''.
 
-  A part leaks a transform if it shows it to classes from which the transform is held out.
-  `has_environments` is whether rows of different environments are in one batch.
+  `part` is an augmentation, an attack or an input filter of a training, and `held_out` are the
+  transforms that are held out from some classes. `has_environments` is whether rows of different
+  environments are in one batch.
   """
   leaked = transforms.names_that_resemble(held_out, part.resembles, f'{part.name}.resembles')
   if leaked:
@@ -157,14 +161,14 @@ def refuse_leaks(
   section: str,
   stored: bool = False,
 ) -> None:
-  """Raises InputError if a part of a recipe shows a transform to classes from which it is held out.
+  """Raises InputError if part of a training shows a transform to classes it is held out from.
 
   An augmentation that mixes rows of different environments is refused too: its images show the
   transform of one row with the label of the other.
 
   Args:
-    augmentations: Augmentations of the recipe.
-    other_parts: The attack and the input filter of the recipe, or None for each that it lacks.
+    augmentations: Augmentations of the training.
+    other_parts: The attack and the input filter of the training, or None for each that it lacks.
     section: The classifier's section in messages, for example 'config.classifier'.
     stored: Whether the rows are stored in environments, in which some classes lack some transforms.
   """

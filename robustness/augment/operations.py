@@ -145,24 +145,26 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Returns an image (levels, mask) after the operation `names[drawn.index]`; −1 changes nothing.
+    """Returns an image after the operation `names[drawn.index]`; −1 changes nothing.
 
-    If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
+    An image is (levels, mask of pixels that show the original image). If `transparent`, the mask
+    then excludes vacated and covered pixels; otherwise it is unchanged.
     """
     # Color blends the image with its grey levels, Sharpness with the smoothed ones
     blends = [functools.partial(_apply_blend, degenerate) for degenerate in (grey, smoothed)]
     functions: tuple[Family, ...] = (self._apply_warp, _apply_table, *blends, self._apply_cutout)
-    # Branch 0 is the identity; each family with an operation in `names` has a further branch. For
-    # the names ShearX, Invert and Rotate, branch 1 has the warps ShearX and Rotate, and 2 Invert.
+    # Branch 0 is the identity; each family with an operation in `names` has a further branch, which
+    # gets the index of the operation in the family. For the names ShearX, Invert and Rotate, branch
+    # 1 has the warps ShearX (index 0) and Rotate (index 1), and branch 2 has Invert.
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
-    places: dict[str, tuple[int, int]] = {}  # {operation: (number of its branch, its index there)}
+    branch_and_index: dict[str, tuple[int, int]] = {}  # of each operation
     for family, function in zip(FAMILIES, functions, strict=True):
       if names := tuple(name for name in self.names if name in family):
-        places |= {name: (len(branches), index) for index, name in enumerate(names)}
+        branch_and_index |= {name: (len(branches), index) for index, name in enumerate(names)}
         branches.append(functools.partial(function, names))
-    branch_numbers, positions = jnp.array([places[name] for name in self.names]).T
+    branch_numbers, indices = jnp.array([branch_and_index[name] for name in self.names]).T
     branch = jnp.where(drawn.index < 0, 0, branch_numbers[drawn.index])
-    drawn_in_branch = dataclasses.replace(drawn, index=positions[drawn.index])
+    drawn_in_branch = dataclasses.replace(drawn, index=indices[drawn.index])
     return jax.lax.switch(branch, branches, drawn_in_branch, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
@@ -255,9 +257,10 @@ def _apply_table(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
 def _apply_blend(
   degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
 ) -> Image:
-  """Returns a blend of the image and its `degenerate` version, by the magnitude of `drawn`.
+  """Returns a blend of the image and its grey or smooth version, by the magnitude of `drawn`.
 
-  `degenerate` makes the image grey or smooth; factor 0 is this version, and 1 the image.
+  `degenerate`, as Pillow calls it, makes this version. The magnitude 0 is this version, and 1 the
+  image.
   """
   levels, mask = image
   return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), mask

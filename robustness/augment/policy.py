@@ -75,7 +75,8 @@ class Policy:
           f'the augmentation {name!r} gives a row a column, {", ".join(columns)}, '
           'and one before it in the policy gives several images of a row: put it before that one.'
         )
-      if augmentation.one_key_a_row:  # the key of step 0 in all steps, for all copies of a row
+      if augmentation.one_key_a_row:
+        # equal in all steps, and for all copies of a row, without the column that numbers copies
         keys = row_keys({'example_id': batch['example_id']}, seed, name, jnp.zeros_like(step))
       else:
         keys = row_keys(batch, seed, name, step)
@@ -122,10 +123,10 @@ def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation that draws a branch, such as one corruption, for each image.
+  """Returns rows after an augmentation with branches, see `Augmentation`.
 
-  `by_branch` sorts the images by branch and computes only the drawn branch of each. `rows` are
-  columns [B, ...], among them the random keys `KEY`, which the result lacks; images are
+  `by_branch` sorts the images by the branch that they drew, and computes only this branch for each.
+  `rows` are columns [B, ...], among them the random keys `KEY`, which the result lacks; images are
   [B, H, W, C], or [B, V, H, W, C] if rows have V images.
   """
   rows = dict(rows)

@@ -63,19 +63,20 @@ class Prime(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
-    image, count = example['image'], (self.mixtures, WIDTH)  # the number of chains
+    image, count = example['image'], (self.mixtures, WIDTH)  # the chains of each mixture
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
+    # the operations of which a step has one: the identity, for steps beyond the end of a chain, or
+    # one of three, by the index `kind`
+    operations = [lambda key, image: image, self.filter, self.recolour, self.deform]
     depth = jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
-    # index of each step in `branches`; 0, the identity, beyond the end of a chain
-    kind = jax.random.randint(key_kind, (*count, MAX_DEPTH), 1, 4)
+    kind = jax.random.randint(key_kind, (*count, MAX_DEPTH), 1, len(operations))
     kind = jnp.where(jnp.arange(MAX_DEPTH)[None, None] < depth, kind, 0)
     keys = jax.random.split(key_steps, (*count, MAX_DEPTH))
 
     def step(image: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-      """Returns the image after a step of a chain for `lax.scan`; `draw` is (operation, key)."""
+      """Returns the image after a step of a chain for `lax.scan`; `draw` is (kind, key)."""
       step_kind, step_key = draw
-      branches = [lambda key, image: image, self.filter, self.recolour, self.deform]
-      return jax.lax.switch(step_kind, branches, step_key, image), None
+      return jax.lax.switch(step_kind, operations, step_key, image), None
 
     # kinds and keys of the steps of each chain, [mixtures · WIDTH, MAX_DEPTH]
     flat = kind.reshape(-1, MAX_DEPTH), keys.reshape(-1, MAX_DEPTH)
@@ -99,8 +100,10 @@ class Prime(Augmentation):
     # the last and the first frequency of the curve
     last = jax.random.randint(key_last, (), 1, self.colour_waves + 1)
     first = jax.random.randint(key_first, (), 1, last + 1) if self.colour_band else jnp.int32(1)
-    # `count` waves are computed, as shapes must be fixed; those above `last` get the amplitude 0
-    count = min(self.colour_band or self.colour_waves, self.colour_waves)
+    # The largest number of waves. All are computed, because shapes are fixed, and the waves above
+    # `last` get the amplitude 0.
+    band = self.colour_band or self.colour_waves  # 0 stands for all frequencies
+    count = min(band, self.colour_waves)
     variance = jax.random.uniform(key_variance, maxval=self.colour_variance)
     values = jax.random.normal(key_values, (count, image.shape[-1]))
     is_in_band = first + jnp.arange(count) <= last
@@ -121,9 +124,9 @@ class Prime(Augmentation):
     modes = MIN_MODES + jnp.floor(arcsine(key_modes) * (max_modes + 1 - MIN_MODES))
     modes = jnp.minimum(modes, max_modes)  # N; without the minimum, max + 1 where `arcsine` is 1
     logarithm = jnp.log(modes)
-    low = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)
-    high = jnp.maximum(low, 4 / (np.pi**3 * modes**2 * logarithm))
-    temperature = low + (high - low) * arcsine(key_temperature)
+    lowest = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)  # of the temperature T
+    highest = jnp.maximum(lowest, 4 / (np.pi**3 * modes**2 * logarithm))
+    temperature = lowest + (highest - lowest) * arcsine(key_temperature)
     values = jax.random.normal(key_values, (2, self.modes, self.modes))
     index = jnp.arange(1, self.modes + 1)
     radius = jnp.hypot(index[:, None], index[None, :])  # √(i² + j²) of each mode
@@ -143,7 +146,7 @@ def filtered(image: jax.Array, values: jax.Array) -> jax.Array:
   indices u and v in 0..2, and with 0 outside the image. δ is 1 at [2, 2] and else 0, as in the
   released code, so that `values` of 0 move the image by a pixel up and to the left.
   """
-  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
+  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))  # by zeros; `correlate` mirrors beyond them
   return jnp.clip(correlate(framed, values.at[2, 2].add(1))[1:-1, 1:-1], 0, 1)
 
 

@@ -73,11 +73,9 @@ def of_transform(
     InputError: The name is unknown, or the transform cannot be applied to the images.
   """
   transforms.check_names('name', (name,))
-  is_rotation = name == transforms.ROTATION
-  if is_rotation:  # 1 is a valid severity and a valid angle
-    transforms.check_levels('level', severities=(1,), angles=(level,))
-  else:
-    transforms.check_levels('level', severities=(level,), angles=(1,))
+  # `level` is one of them; 1 is a valid severity and a valid angle
+  severity, angle = (1, level) if name == transforms.ROTATION else (level, 1)
+  transforms.check_levels('level', severities=(severity,), angles=(angle,))
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:

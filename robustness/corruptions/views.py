@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.core.errors import KEYS
-from robustness.core.registry import part_name, word
+from robustness.core.registry import are_distinct_and_some, part_name, word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
@@ -145,8 +145,7 @@ class CorruptionViews(Study):
     can_be_shown = self.is_stored or not {*self.names} & {*STORED}  # `STORED` are only read
     valid = f"of those made here without {KEYS.study.source}='stored'"
     self.require(can_be_shown, 'corruptions', valid)
-    is_distinct = 0 < len({*self.severities}) == len(self.severities)
-    is_valid = is_distinct and {*self.severities} <= {*SEVERITIES}
+    is_valid = are_distinct_and_some(self.severities) and {*self.severities} <= {*SEVERITIES}
     self.require(is_valid, 'severities', 'distinct numbers of 1..5')
     # the one setting `photographs` would name pictures of frost and other pictures
     is_ambiguous = self.photographs and 'frost' in self.names and self._shows_pictures

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from robustness.augment import with_more_images
+from robustness.augment import multi_image_augmentations
 from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
@@ -71,7 +71,7 @@ class JSD(Objective):
     if logits.ndim != 3:
       raise InputError(
         "the objective 'jsd' compares several images of a row, and the policy gives one: put "
-        f'{with_more_images()} into {KEYS.classifier.augment.policy}.'
+        f'{multi_image_augmentations()} into {KEYS.classifier.augment.policy}.'
       )
     clean = cross_entropy(logits[:, 0], batch['target'], self.label_smoothing)
     divergence = jensen_shannon(logits)

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from flax.errors import FlaxError
 
-from robustness.augment import with_more_images
+from robustness.augment import multi_image_augmentations
 from robustness.augment.policy import OCCURRENCE, row_keys
 from robustness.core import random_keys
 from robustness.core.errors import KEYS, InputError, SettingError
@@ -220,7 +220,8 @@ class TrainStep:
         count,
         problem=f'and the policy makes {num_images} {images} per row, the first of '
         "which needs the network's first normalisation",
-        fix=f'Put {with_more_images()} into {KEYS.classifier.augment.policy}, or set it lower.',
+        fix=f'Put {multi_image_augmentations()} into {KEYS.classifier.augment.policy}, or set it '
+        'lower.',
       )
 
   def _drop_factors(self, state: TrainState, batch: Batch, seed: jax.Array) -> Variables:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.augment import AUGMENTATIONS, Augmentation, with_more_images
+from robustness.augment import AUGMENTATIONS, Augmentation, multi_image_augmentations
 from robustness.augment.policy import Policy, from_section, row_keys
 from robustness.core.sampler import EPOCH
 from robustness.parallel import BATCH, MeshParallel, PmapParallel
@@ -239,7 +239,7 @@ def test_augmentations_that_give_more_images_of_a_row_declare_it(name, sections)
   policy = Policy.of(**{name: sections.get(name, {})})
   image = jax.eval_shape(lambda: augmented(policy, batch(2)))['image']
   assert (image.ndim == 5) == policy.augmentations[0].gives_more_images
-  assert (repr(name) in with_more_images()) == (image.ndim == 5)
+  assert (repr(name) in multi_image_augmentations()) == (image.ndim == 5)
 
 
 def test_two_augmentations_that_multiply_images_or_add_a_column_are_refused():
