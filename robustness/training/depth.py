@@ -47,14 +47,14 @@ def layer_numbers(params: PyTree) -> PyTree:
 
   def layer(path: tuple[Any, ...], _: Any) -> int:
     """Returns the number of the layer that has the parameter at a path."""
-    block = blocks[path]
-    if block:
+    if block := blocks[path]:
       return 1 + order.index(block)
     # parameters of the second set of norms have the path (AUXILIARY, *path in the network)
     name = path[1] if path[0] == AUXILIARY else path[0]
     if name in BEFORE_BLOCKS:
       return 0
-    return len(order) if name in in_last_block else len(order) + 1  # the last block's or the head's
+    head = len(order) + 1
+    return head - 1 if name in in_last_block else head
 
   return path_aware_map(layer, params)
 

@@ -21,7 +21,10 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """The function from weights to their accuracy on rows; each process evaluates a part of them."""
+  """The function from weights to their accuracy on rows, for evaluations during a training.
+
+  Each process evaluates a part of the rows, in blocks (batches), on its devices.
+  """
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
@@ -38,7 +41,7 @@ class AccuracyOnRows:
     self.classifier, self.rows = classifier, rows
     key = random_keys.stream(seed, 'accuracy')
     self.evaluator = Evaluator(classifier, stored_view(), key, parallel)  # shows images unchanged
-    self._layout = self.evaluator.layout(rows.num_examples)
+    self._layout = self.evaluator.layout(rows.num_examples)  # how rows are divided into blocks
     self._blocks = CachedBlocks(self._blocks_of_process, resident_bytes)
 
   def __call__(self, variables: Variables) -> dict[str, float]:
@@ -47,10 +50,10 @@ class AccuracyOnRows:
     All processes must call it, each for its part of the rows, and get the accuracy on all rows.
     """
     local = own_copy(variables)  # an evaluation uses the devices of one process only
-    shards = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=local)
-    # `shard` has columns of rows: the rank of a label is the number of classes with a larger logit
-    num_correct = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
-    counts = exchange(f'the evaluation of {self.evaluator.name}', str(num_correct))
+    results = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=local)
+    # the rank of a label is the number of classes with a larger logit
+    num_correct = sum(int((columns['rank'] == 0).sum()) for _, _, columns in results)
+    counts = exchange(f'the evaluation of {self.evaluator.name}', str(num_correct))  # of processes
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
@@ -110,7 +113,8 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
     has_versions = 'base_images' in rows.description
     # versions of an image must not be separated: raises InputError if columns cannot be read
     columns = rows.without_images() if has_versions else columns_of(rows)
-  # frames of video have these columns; other rows may have `GROUP`, and versions have `BASE`
+  # frames of video have these columns, with integers as numbers of clips; other rows may have
+  # `GROUP`, and versions have `BASE`
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
   # the number of each row's clip, group or base image; None where every row is split by itself
   groups = clip_numbers(columns) if are_frames else columns.get(GROUP, columns.get(BASE))

@@ -132,21 +132,21 @@ def _gathered_batches(
   columns = _check_batch(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   copy_to_devices = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
   rows = copy_to_devices(parallel.replicate(columns))
-  order, size = training.order, training.settings.batch_size  # an endless sequence of rows
+  order, size = training.order, training.settings.batch_size
 
-  def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
-    """Returns the rows at `positions`, with the columns that the sampler adds."""
-    # every position is the position of a row, so that XLA need not clip them
-    selected = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
+  def gather(rows: Columns, indices: jax.Array, sampler_columns: Columns) -> Columns:
+    """Returns the rows with these indices, and the columns that the sampler adds."""
+    # every index is the index of a row, so that XLA need not clip them
+    selected = {name: rows[name].at[indices].get(mode='promise_in_bounds') for name in rows}
     return {**selected, **sampler_columns}
 
   compiled_gather = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
 
   def batch(step: int) -> Columns:
     """Returns the batch of a step, on the devices."""
-    first, end = share_of_batch(step, size)  # the batch's places in the order
-    positions = order.positions(first, end).astype(np.int32)  # of these rows in `rows`
-    return compiled_gather(rows, *parallel.put_batch((positions, order.columns(first, end))))
+    first, end = share_of_batch(step, size)  # of the endless sequence of rows that `order` draws
+    indices = order.positions(first, end).astype(np.int32)
+    return compiled_gather(rows, *parallel.put_batch((indices, order.columns(first, end))))
 
   return (batch(step) for step in range(begin, training.total_steps))
 
@@ -202,7 +202,7 @@ class _Run:
   newest: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Sets `settings`, the section `config.training`, and `meter`, which collects metrics."""
+    """Adds `settings`, the section `config.training`, and `meter`, which collects metrics."""
     self.settings = self.training.settings
     self.meter = Meter(
       self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))

@@ -102,27 +102,28 @@ def create(
     change of variables that evaluates the gradient at the looked-ahead point; Loshchilov and Hutter
     (2019), Decoupled Weight Decay Regularization; You et al. (2020), Large Batch Optimization.
   """
-  stages: list[optax.GradientTransformation] = []
+  transformations: list[optax.GradientTransformation] = []
   if settings.clip_norm:
-    stages.append(optax.clip_by_global_norm(settings.clip_norm))
+    transformations.append(optax.clip_by_global_norm(settings.clip_norm))
   if settings.bias_rate != 1:
-    stages.append(optax.masked(optax.scale(settings.bias_rate), is_normalisation_bias))
+    transformations.append(optax.masked(optax.scale(settings.bias_rate), is_normalisation_bias))
   mask = functools.partial(has_decay, decay=settings.decay)
 
-  def schedule(step: ArrayLike) -> ArrayLike:
-    """Returns the learning rate of this step, whatever `step` Optax counts."""
-    # a schedule instead of a number, so that the state has Optax's count, as checkpoints do
-    del step
+  def schedule(_: ArrayLike) -> ArrayLike:
+    """Returns the learning rate of this step for every count of steps.
+
+    With a number instead of a function, Optax's state would lack the count, which checkpoints have.
+    """
     return learning_rate
 
   if settings.optimizer == SGD:
     momentum = settings.momentum or None  # None keeps no moving sum of gradients
-    stages += [
+    transformations += [
       optax.add_decayed_weights(settings.weight_decay, mask),
       optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),
     ]
   elif settings.optimizer == RMSPROP:
-    stages += [
+    transformations += [
       optax.add_decayed_weights(settings.weight_decay, mask),
       optax.rmsprop(
         schedule, decay=0.9, eps=settings.epsilon, initial_scale=1.0, momentum=settings.momentum
@@ -131,24 +132,25 @@ def create(
   else:
     make = optax.lamb if settings.optimizer == LAMB else optax.adamw
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
-    stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
+    transformations.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
   if settings.backbone_rate_multiplier != 1:
     slower = optax.scale(settings.backbone_rate_multiplier)
-    stages.append(optax.masked(slower, is_in_backbone))
+    transformations.append(optax.masked(slower, is_in_backbone))
   if settings.layer_decay != 1:
 
     def decayed(updates: PyTree, _: PyTree) -> PyTree:
       """Returns the update of each parameter times the factor of its layer."""
       return jax.tree.map(operator.mul, updates, depth.rate_factors(updates, settings.layer_decay))
 
-    stages.append(optax.stateless(decayed))
+    transformations.append(optax.stateless(decayed))
   if settings.stem_epochs:
-    stages.append(optax.masked(optax.scale_by_schedule(lambda _: stem_rate), is_in_stem))
+    scaled = optax.scale_by_schedule(lambda _: stem_rate)
+    transformations.append(optax.masked(scaled, is_in_stem))
   if settings.schedule == PLATEAU:
-    stages.append(
+    transformations.append(
       optax.contrib.reduce_on_plateau(PLATEAU_FACTOR, patience=1, accumulation_size=epoch_steps)
     )
-  return optax.with_extra_args_support(optax.chain(*stages))
+  return optax.with_extra_args_support(optax.chain(*transformations))
 
 
 def rate_factor(opt_state: optax.OptState) -> jax.Array:

@@ -14,12 +14,12 @@ from robustness.core.typing import Facts, PyTree
 
 
 class Manager(ocp.CheckpointManager):
-  """Orbax's checkpoint manager of a folder, except that it does not ask JAX whether to stop.
+  """Orbax's checkpoint manager of a folder, which keeps two checkpoints and never stops a training.
 
-  It keeps the two newest checkpoints. After a signal JAX finds the step at which all processes stop
-  from the last step that each of them asked about. `StopRequest` asks at every step. Orbax would
-  ask too, in a thread that has finished a save, about the step of the save: an earlier step, which
-  JAX would take for the last one.
+  After SIGTERM, JAX chooses a step after which all processes stop. For this, each process asks JAX
+  at every step whether to stop (`StopRequest`), and JAX takes the step of the last question for the
+  step of the process. Orbax would ask too, from its own thread after a save, about the step that
+  was saved; the process is past that step, so that JAX would choose a wrong one.
   """
 
   def __init__(self, folder: pathlib.Path):
@@ -38,7 +38,7 @@ class Manager(ocp.CheckpointManager):
     self.save(step, force=True, args=parts)
 
   def reached_preemption(self, step: int) -> bool:
-    """Returns False, so that Orbax never stops a training by itself."""
+    """Returns False without asking JAX, so that Orbax never stops a training by itself."""
     del step
     return False
 

@@ -38,10 +38,11 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
 class StopRequest:
   """A context in which SIGTERM requests the training to stop after a step.
 
-  A signal after the last call of `must_stop` is raised again at the end of the context. Only the
-  main thread can handle signals; in others the context has no effect. If several processes train
-  one network, JAX handles the signal and makes all of them stop after the same step, because the
-  other processes would wait forever for one that stops alone.
+  The training asks `must_stop` after each step. If the signal comes after the last call, it is
+  raised at the end of the context, as if there had been no context. Only the main thread can handle
+  signals; in other threads the context has no effect. If several processes train one network, JAX
+  handles the signal and makes all of them stop after the same step, because the other processes
+  would wait forever for one that stops alone.
   """
 
   def __init__(self, processes: int = 1) -> None:
@@ -62,11 +63,10 @@ class StopRequest:
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
-    """Restores the handler of SIGTERM, and raises SIGTERM again if it came and no error ends the
-    context.
+    """Restores the handler of SIGTERM, and raises a signal again that nothing has reacted to.
 
-    A training that stops for the signal ends the context with the error `Preempted`. `kind` is the
-    type of the error that ends the context, or None.
+    A training that stops for the signal ends the context with the error `Preempted`; without an
+    error nothing has reacted. `kind` is the type of the error that ends the context, or None.
     """
     if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)

@@ -72,13 +72,14 @@ class TrainState(struct.PyTreeNode):
     d = jnp.minimum(decay, (1 + t) / (10 + t))
     return self.replace(ema=_mix(d, self.ema, self.trained))
 
-  def drawn_to_slow(self, every: int, total_steps: float | jax.Array) -> Self:
-    """Returns the state after s ← d·s + (1 − d)·w and w ← s, if `every` divides the step.
+  def after_lookahead(self, every: int, total_steps: float | jax.Array) -> Self:
+    """Returns the state after the update of Lookahead, which is due if `every` divides the step.
 
-    s is `ema`, w are the weights and statistics, and d = .95^every · (step / total_steps)³.
+    The update is s ← d·s + (1 − d)·w, then w ← s, with the slow weights s = `ema`, the weights and
+    statistics w, and d = .95^every · (step / total_steps)³.
 
     Args:
-      every: number of steps between two updates of s; 0 leaves the state unchanged.
+      every: number of steps between two updates; 0 leaves the state unchanged.
       total_steps: number of steps of the training.
 
     Reference:

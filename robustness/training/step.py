@@ -92,7 +92,7 @@ class TrainStep:
       opt_state=opt_state,
       objective=objective,
     ).averaged(training.settings.ema_decay)
-    new_state = new_state.drawn_to_slow(training.settings.lookahead, scalars.total_steps)
+    new_state = new_state.after_lookahead(training.settings.lookahead, scalars.total_steps)
     # bfloat16 becomes float32 in an update, and checkpoints need the types of the first state
     return jax.tree.map(lambda new, old: new.astype(old.dtype), new_state, state), metrics
 
@@ -128,7 +128,8 @@ class TrainStep:
       return (jax.tree.map(jnp.add, sums, means), batch_stats, memory), None  # stacks nothing
 
     count = self.training.settings.accumulate
-    initial = state.batch_stats, state.objective  # the objective has a memory, such as weights
+    # `memory` is the state of the objective, such as the weights of groups
+    initial = state.batch_stats, state.objective
     if count == 1:  # without the loop of `scan`
       means, batch_stats, memory = self._micro_batch(state, *initial, batch, seed)
     else:
@@ -172,7 +173,11 @@ class TrainStep:
     drop_factors = self._drop_factors(state, batch, seed)
 
     def mean_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      """Returns the mean of weights · losses, and what `_micro_batch` returns besides gradients."""
+      """Returns the mean of weights · losses, and further results of the forward pass.
+
+      They are the logits, the new statistics, the mean weight, and the objective's new state and
+      metrics.
+      """
       outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, drop_factors)
       returned = objective(outputs, batch, memory, self.total)
       self._check_losses(returned, len(images))
@@ -353,8 +358,8 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   size = training.settings.batch_size
   # `Rows.batches` marks padding in `mask`, a column that training batches do not have
   without_mask = {name: value for name, value in row.items() if name != 'mask'}
-  columns = check_batch(without_mask, training.rows.image_shape, training.num_classes)
-  columns = {**columns, **training.order.columns(0, size)}
+  row_columns = check_batch(without_mask, training.rows.image_shape, training.num_classes)
+  columns = {**row_columns, **training.order.columns(0, size)}  # also those that the sampler adds
   training.check_columns(columns)
   state = training.state_shapes()
   with_initial(state.trained, training.initial)  # raises if initial weights have another shape
@@ -365,7 +370,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   leading_axes = (1, size) if axis else (size,)
 
   def batch_shape(column: np.ndarray) -> jax.ShapeDtypeStruct:
-    """Returns the shape and type in a batch of a column that is [1, ...] for the one row."""
+    """Returns the shape and type of a batch's column, given a column with any number of rows."""
     dtype = jax.dtypes.canonicalize_dtype(column.dtype)
     return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
 

@@ -82,8 +82,8 @@ class Training:
       augmentations and attack.
     initial: initial parameters and running averages. Arrays that are missing, such as the last
       layer, are drawn from the seed.
-    fit: function from normalised training images to variables that the architecture computes from
-      images instead of drawing them. It is used if `initial` is empty; None draws all variables.
+    fit: function that replaces an empty `initial`, for architectures that compute some variables
+      from images: from normalised training images to these variables. None for others.
     fit_rows: largest number of images that `fit` takes.
     sampler: the order of the rows; None takes `Epochs`, which shuffles them in every epoch.
   """
@@ -149,8 +149,8 @@ class Training:
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.
 
-    Variables come from `initial`, else from `fit` on the first training images, and are drawn at
-    random where both lack them.
+    Variables come from `initial` or, if it is empty, from `fit` on the first training images. The
+    variables that these lack are drawn at random.
 
     Raises:
       InputError: `fit` cannot compute its variables from the training images.
@@ -201,15 +201,11 @@ class Training:
     A checkpoint is only resumed by a training with equal values. Settings that only concern reports
     may differ and are left out.
     """
-    reporting = set(REPORTING)
+    # `further_facts` has the precision that the network is built with
+    left_out = {*REPORTING, 'precision'}
     if self.settings.keep == BEST:  # evaluations decide which weights are kept
-      reporting.remove('evaluate_every_epochs')
-    settings = {
-      name: value
-      for name, value in dataclasses.asdict(self.settings).items()
-      if name not in reporting
-    }
-    del settings['precision']  # `further_facts` has the precision that the network is built with
+      left_out.remove('evaluate_every_epochs')
+    settings = {k: v for k, v in dataclasses.asdict(self.settings).items() if k not in left_out}
     input_filter = self.inputs.input_filter
     return {
       **further_facts,
@@ -295,50 +291,51 @@ class Training:
 
     `columns` are the columns of the training rows; columns that augmentations add may be missing.
     """
-    part = self.pipeline.objective
-    for name in part.columns:
+    objective = self.pipeline.objective
+    for name in objective.columns:
       if name in RESERVED:
         raise InputError(
-          f'{KEYS.classifier.objective}.{part.name}.column is {name!r}, which is reserved for '
+          f'{KEYS.classifier.objective}.{objective.name}.column is {name!r}, which is reserved for '
           'a column that training adds: rename the column of the data.'
         )
       if name not in columns and name not in self.pipeline.policy.added_columns:
         raise InputError(
-          f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '
-          f'they have: {", ".join(sorted(columns))}. Set {KEYS.classifier.objective}.{part.name}'
-          '.column to one of these, or train on data that have it.'
+          f'the objective {objective.name!r} needs the column {name!r}, which the training rows '
+          f'lack; they have: {", ".join(sorted(columns))}. Set {KEYS.classifier.objective}.'
+          f'{objective.name}.column to one of these, or train on data that have it.'
         )
     self.check_groups(columns)
 
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if the rows have more groups than an objective of groups has weights.
+    """Raises InputError if the rows have more groups than a `GroupObjective` has weights for.
 
-    The groups are the values 0, 1, … of the column that the objective names. Labels and columns
-    that augmentations add are checked always, and other columns only if `columns` has them.
+    The objective names the column with the number of each row's group. The number of groups follows
+    from the settings if the column is 'label' or is added by an augmentation. Otherwise it follows
+    from the values in `columns`, and is not checked if they lack the column.
     """
-    part = self.pipeline.objective
-    if not isinstance(part, GroupObjective):
+    objective = self.pipeline.objective
+    if not isinstance(objective, GroupObjective):
       return
-    column, key = part.column, part.count_key
-    stated_count = part.describe()[key]  # 0 stands for the number of classes
-    num_weights = stated_count or self.num_classes
-    # the number of values of a column that need not be read, None for other columns
+    column, key = objective.column, objective.count_key
+    setting = objective.describe()[key]
+    num_weights = setting or self.num_classes  # 0 stands for the number of classes
     num_groups = {'label': self.num_classes, **self.pipeline.policy.added_columns}.get(column)
-    section = key_name(f'config.classifier.objective.{part.name}')
+    section = key_name(f'config.classifier.objective.{objective.name}')
     if num_groups is None:
       if column not in columns:
         return
       values = np.asarray(columns[column])
-      if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:  # no integers
+      # dtype kinds: bool, signed and unsigned integers
+      if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
         raise InputError(
           f'{section}.column is {column!r}, which numbers no groups: take a column of one whole '
           'number a row, from 0 on.'
         )
       num_groups = int(values.max()) + 1
     if num_groups > num_weights:
-      stated = stated_count or f'0, the number of classes ({num_weights})'
+      in_words = setting or f'0, the number of classes ({num_weights})'
       raise InputError(
-        f'{section}.{key} is {stated}, but the column {column!r} has the values 0 to '
+        f'{section}.{key} is {in_words}, but the column {column!r} has the values 0 to '
         f'{num_groups - 1}: rows of {num_weights} and above would have no weight. Set '
         f'{section}.{key}={num_groups}.'
       )
