@@ -43,6 +43,8 @@ MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
 """Factors that are computed from pixels: mean and standard deviation over pixels and channels, in
 [0, 1].
 """
+Levels = Mapping[str, np.ndarray]
+"""{factor: level of each image, [N]}, such as {'class': ['cat', 'dog', 'cat']}."""
 OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
 ERROR_RATIO = Quantity(
@@ -79,9 +81,9 @@ class AccuracyByFactor(Study):
       each image a unit.
     fewest: smallest number of images in a group; smaller groups are left out.
     strength: one of `factors`, a column with the strength of a shift, NaN for images without one.
-      Versions of a picture, which have the same `base_id`, differ in it. It adds the drop of
-      accuracy from the least strength, and the failure point, the least strength at which a picture
-      is wrong. '' adds neither.
+      Images with the same `base_id` are versions of a picture at several strengths. Results then
+      have the drop of accuracy from the least strength, and the failure point, the least strength
+      at which a picture is wrong; with '' they have neither.
   """
 
   title = 'Accuracy by factor'
@@ -111,10 +113,8 @@ class AccuracyByFactor(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if a setting names no column, or a factor has under two groups of images.
 
-    With `strength` it is also raised for a picture with several images of equal strength and equal
-    other factors. `factors`, `clusters` and `strength` name the columns. A group has equal levels
-    of a factor, and at least `fewest` images. A factor that is computed, from the label or from
-    pixels, must not be a column with other values too.
+    `factors`, `clusters` and `strength` name columns. A group is at least `fewest` images with
+    equal levels of a factor. See `_check_ambiguous` and `_check_strength` for further errors.
     """
     batch = next(rows.batches(1, [0], stored=True))
     # Columns with one value for each row that describes the image.
@@ -133,7 +133,25 @@ class AccuracyByFactor(Study):
       for name in self.factors
       if name not in MEASURED
     }
-    # Factors that are measured in pixels, and are columns of the data too.
+    self._check_ambiguous(columns, values, levels)
+    for size in (1, 2) if self.pairs else (1,):
+      for names in itertools.combinations(levels, size):
+        self._groups(levels, names)  # raises InputError for fewer than two groups
+    if self.strength:
+      self._check_strength(values, levels)
+
+  def _check_ambiguous(
+    self, columns: set[str], values: Mapping[str, np.ndarray], levels: Levels
+  ) -> None:
+    """Raises InputError for a factor that is computed, and is a column with other values too.
+
+    The class is computed from the label, 'brightness' and 'contrast' from pixels.
+
+    Args:
+      columns: names of the columns with one value for each row.
+      values: {column: its value for each image, [N]}.
+      levels: the level of each image for each factor except the factors of pixels.
+    """
     ambiguous = {*MEASURED} & columns & {*self.factors}
     has_class_column = CLASS in columns and CLASS in levels
     if has_class_column and not np.array_equal(values[CLASS].astype(str), levels[CLASS]):
@@ -143,29 +161,33 @@ class AccuracyByFactor(Study):
         f'{KEYS.study.factors} has {min(ambiguous)!r}, which is the label or measured in the '
         'image, and the data have a column so called: rename it.'
       )
-    for size in (1, 2) if self.pairs else (1,):
-      for names in itertools.combinations(levels, size):
-        self._groups(levels, names)  # raises InputError for fewer than two groups
-    has_numbers = np.asarray(values.get(self.strength, '')).dtype.kind in 'iuf'
-    if self.strength and not (has_numbers and BASE in values):
+
+  def _check_strength(self, values: Mapping[str, np.ndarray], levels: Levels) -> None:
+    """Raises InputError unless images are versions of pictures that differ in `strength`.
+
+    The column `strength` must have numbers, and a picture at most one image at each strength and
+    combination of levels of the other factors.
+
+    Args:
+      values: {column: its value for each image, [N]}.
+      levels: the level of each image for each factor except the factors of pixels.
+    """
+    strengths = values.get(self.strength)  # None for a factor of pixels
+    if BASE not in values or strengths is None or strengths.dtype.kind not in 'iuf':
       raise InputError(
         f'{KEYS.study.strength} is {self.strength!r}, which needs numbers and a column {BASE}, the '
         'picture that an image is a version of: leave it empty.'
       )
-    if self.strength:
-      # An image is a version of a picture under these conditions; factors of pixels are none.
-      version = pd.DataFrame(
-        {BASE: values[BASE], **levels} | {self.strength: values[self.strength]}
+    versions = pd.DataFrame({BASE: values[BASE], **levels, self.strength: strengths})
+    versions = versions[np.isfinite(strengths)]
+    repeated = versions[versions.duplicated()]
+    if len(repeated):
+      base, strength = repeated.iloc[0][[BASE, self.strength]]
+      raise self.refused(
+        'strength',
+        f'and picture {base:g} has several images of strength {strength:g}',
+        f'Add the column in which they differ to {KEYS.study.factors}, or leave it empty.',
       )
-      version = version[np.isfinite(version[self.strength])]
-      repeated = version[version.duplicated()]
-      if len(repeated):
-        base, strength = repeated.iloc[0][[BASE, self.strength]]
-        raise self.refused(
-          'strength',
-          f'and picture {base:g} has several images of strength {strength:g}',
-          f'Add the column in which they differ to {KEYS.study.factors}, or leave it empty.',
-        )
 
   def _check_columns(self, columns: set[str], has_several_labels: bool) -> None:
     """Raises InputError for a factor or `clusters` that is not among the columns of the rows.
@@ -223,10 +245,10 @@ class AccuracyByFactor(Study):
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of the single view, which states the unit of each image.
+    """Returns the table of the only view, with the unit of resampling of each image.
 
-    Images with the same value in the column `clusters` are one unit, which is drawn as a whole in
-    intervals.
+    Images with the same value in the column `clusters` are one unit: resampling for intervals keeps
+    them together.
     """
     table = super().by_row(records, image_shape)
     if not self.clusters:
@@ -274,15 +296,13 @@ class AccuracyByFactor(Study):
       levels[is_in_bin] = level
     return levels
 
-  def _groups(
-    self, levels: Mapping[str, np.ndarray], names: Sequence[str]
-  ) -> dict[object, np.ndarray]:
+  def _groups(self, levels: Levels, names: Sequence[str]) -> dict[object, np.ndarray]:
     """Returns {levels of a group: indices of its images}, for groups of `fewest` images or more.
 
     The key of a group is its level, such as 'dog', or for two factors the pair ('dog', 0.3).
 
     Args:
-      levels: {factor: level of each image, [N]}; see `_levels`.
+      levels: the level of each image for each factor; see `_levels`.
       names: one or two factors; each combination of their levels is a group.
 
     Raises:
@@ -298,9 +318,7 @@ class AccuracyByFactor(Study):
       )
     return large
 
-  def _estimates(
-    self, right: Outcomes, wrong: Outcomes, levels: dict[str, np.ndarray]
-  ) -> Iterator[pd.DataFrame]:
+  def _estimates(self, right: Outcomes, wrong: Outcomes, levels: Levels) -> Iterator[pd.DataFrame]:
     """Yields accuracy over all images, by factor and by pairs of factors, and error ratios.
 
     The error ratio of a group is its error ÷ the error on all images.
@@ -308,17 +326,18 @@ class AccuracyByFactor(Study):
     Args:
       right: whether each classifier is right on each image, [N, 1].
       wrong: whether it is wrong, [N, 1].
-      levels: {factor: level of each image, [N]}.
+      levels: the level of each image for each factor.
     """
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
       yield self.means(BY_FACTOR, self._grouped(right, levels, (name,)), by=(name,), test=True)
-      yield self._error_ratios(wrong, self._grouped(wrong, levels, (name,)), name)
-    for pair in itertools.combinations(self.factors, 2) if self.pairs else ():
-      yield self.means(BY_FACTOR, self._grouped(right, levels, pair), by=pair)
+      yield self._error_ratios(wrong, levels, name)
+    if self.pairs:
+      for pair in itertools.combinations(self.factors, 2):
+        yield self.means(BY_FACTOR, self._grouped(right, levels, pair), by=pair)
 
   def _by_strength(
-    self, right: Outcomes, levels: Mapping[str, np.ndarray], bases: np.ndarray
+    self, right: Outcomes, levels: Levels, bases: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields drops of accuracy by strength and failure points, for groups of pictures.
 
@@ -328,27 +347,27 @@ class AccuracyByFactor(Study):
 
     Args:
       right: whether each classifier is right on each image, [N, 1].
-      levels: {factor: level of each image, [N]}; the levels of `strength` are its numbers.
+      levels: the level of each image for each factor; the levels of `strength` are its numbers.
       bases: [N], the number of the picture that each image is a version of.
     """
-    conditions = [name for name in self.factors if name != self.strength]
-    # The levels of each image in all conditions, such as ('dog',), and the number of each group.
-    # Images without a level have None; each NaN would be a group by itself.
-    by_condition = [[None if pd.isna(x) else x for x in levels[name]] for name in conditions]
-    keys = [*zip(*by_condition, strict=True)] or [()] * len(bases)
-    groups = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    group_index = [groups[key] for key in keys]  # of each image, as `strength_index` and `picture`
-    strengths, strength_index = np.unique(levels[self.strength], return_inverse=True)
+    factors = [name for name in self.factors if name != self.strength]
+    # The levels of each image in these factors, such as ('dog',). Images without a level have None,
+    # because each NaN would be a group by itself.
+    columns = [[None if pd.isna(level) else level for level in levels[name]] for name in factors]
+    levels_of_image = [*zip(*columns, strict=True)] if factors else [()] * len(bases)
+    # Numbers of the group, the strength and the picture of each image.
+    group, groups = pd.factorize(pd.Series(levels_of_image))
+    strength, strengths = pd.factorize(levels[self.strength], sort=True)
     pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
     clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
     beyond_largest = 2 * strengths[-1] - strengths[-2]  # as far as the last step
-    by_group = pd.DataFrame([*groups], columns=conditions)
+    by_group = pd.DataFrame([*groups], columns=factors)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
     points, rows = dict[str, np.ndarray](), list[Row]()
     for label, values in right.values.items():
       # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
-      accuracy[picture, group_index, strength_index] = values[:, 0]
+      accuracy[picture, group, strength] = values[:, 0]
       is_wrong, has_image = accuracy == 0, ~np.isnan(accuracy).all(-1)
       # By picture and group: the least strength with a wrong answer, for pictures that have one.
       first_wrong = strengths[is_wrong.argmax(-1)]
@@ -358,10 +377,10 @@ class AccuracyByFactor(Study):
     yield table_of_rows(rows)
     point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
-    # Over all groups, and by the levels of the other factors if there are any.
-    for by in [(), conditions] if conditions else [()]:
-      outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
-      yield self.means(point, outcomes, by, where=is_large)
+    outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
+    yield self.means(point, outcomes, where=is_large)
+    if factors:
+      yield self.means(point, outcomes, factors, where=is_large)
 
   def _drops(
     self, label: str, accuracy: np.ndarray, views: pd.DataFrame, clusters: np.ndarray | None
@@ -388,13 +407,11 @@ class AccuracyByFactor(Study):
       estimate = share_difference(gained, lost, self.confidence)
       yield estimate_row(label, '', DROP, group.facets, estimate, self.confidence)
 
-  def _grouped(
-    self, outcomes: Outcomes, levels: dict[str, np.ndarray], names: tuple[str, ...]
-  ) -> Outcomes:
+  def _grouped(self, outcomes: Outcomes, levels: Levels, names: tuple[str, ...]) -> Outcomes:
     """Returns outcomes [N, 1] as outcomes [N, G], with a view for each of G groups of images.
 
     In the view of a group only its images count. A group has equal levels of the factors `names`,
-    and at least `fewest` images; `levels` are {factor: level of each image, [N]}.
+    and at least `fewest` images.
     """
     groups = self._groups(levels, names)
     counted = np.zeros((len(levels[names[0]]), len(groups)), bool)
@@ -402,45 +419,39 @@ class AccuracyByFactor(Study):
       counted[rows, index] = True
     return outcomes.in_groups(counted, pd.DataFrame([*groups], columns=[*names]))
 
-  def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
+  def _error_ratios(self, wrong: Outcomes, levels: Levels, name: str) -> pd.DataFrame:
     """Returns error in each group ÷ error on all images, with differences between classifiers.
 
     Args:
-      outcomes: whether each classifier is wrong on each image, [N, 1].
-      grouped: these outcomes [N, G], with a view for each of G groups, in which only the images of
-        the group count.
-      name: name of the factor, a column of `grouped.views` with the level of each group.
+      wrong: whether each classifier is wrong on each image, [N, 1].
+      levels: the level of each image for each factor.
+      name: name of the factor; images with equal levels of it are a group.
     """
-    levels = grouped.views[name]
+    grouped = self._grouped(wrong, levels, (name,))
     assert grouped.counted is not None
-    values, counted = {}, {}
-    # All images are one more group, the last, to which each group is relative.
-    for label, wrong in outcomes.values.items():
-      values[label] = np.concatenate([grouped.values[label], wrong], 1)
-      counted[label] = np.concatenate([grouped.counted[label], np.ones_like(wrong)], 1)
-    views = pd.DataFrame({name: range(len(levels) + 1)})  # numbers, which no two groups share
-    with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
-    groups = list(with_all.groups((name,)))
-    first, *later = with_all.labels
-    by_label = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
-    # (label, label of the classifier that is subtracted or '', units of one or both classifiers)
-    values_of_each = [(label, '', [by_label[label]]) for label in with_all.labels]
-    differences = [(label, first, [by_label[first], by_label[label]]) for label in later]
+    first, *later = grouped.labels
+    # All images are one more group, the last, to which the others are relative.
+    counted = np.hstack([grouped.counted[first], np.ones((len(levels[name]), 1), bool)])
+    with_all = wrong.in_groups(counted, pd.DataFrame({'group': range(counted.shape[1])}))
+    groups = list(with_all.groups(('group',)))
+    units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
     rows = []
-    for label, versus, units_of_one_or_both in (*values_of_each, *differences):
-      ratios = relative_errors(units_of_one_or_both, self.confidence)
-      for level, estimate in zip(levels, ratios, strict=True):
-        rows.append(
-          estimate_row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence)
-        )
+    # Values of all classifiers, then differences from the first one.
+    for label, versus in [(label, '') for label in units] + [(label, first) for label in later]:
+      compared = [units[versus], units[label]] if versus else [units[label]]
+      ratios = relative_errors(compared, self.confidence)
+      for level, estimate in zip(grouped.views[name], ratios, strict=True):
+        facets = {name: level}
+        rows.append(estimate_row(label, versus, ERROR_RATIO, facets, estimate, self.confidence))
     return table_of_rows(rows)
 
 
 def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
   """Returns the ends of bins with about equally many of the values, ascending.
 
-  They are quantiles. If two of these are equal, each value that fills at least a bin gets a bin of
-  its own, from the value to the next larger float.
+  They are quantiles. If some quantiles are equal, a few values are so common that bins cannot have
+  equally many. Each value that is as common as the images of a bin then gets a bin of its own, from
+  the value to the next larger float.
   """
   ends = np.unique(np.quantile(values, np.linspace(0, 1, num_bins + 1)))
   if len(ends) > num_bins:  # all quantiles differ

@@ -6,6 +6,7 @@ corruption come from the network that was not trained on it.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -70,13 +71,14 @@ class AllButOne(StoredOrMade):
       augmentation = augmentations[0] if augmentations else {}
       left_out = tuple(augmentation.get('left_out', ()))
       severities = tuple(augmentation.get('severities', ()))
+      pairs = list(itertools.product(left_out, severities))  # a single one if the training is valid
       problem = ''  # the end of the message
-      if len(augmentations) > 1 or len(left_out) != 1 or len(severities) != 1:
+      if len(augmentations) > 1 or len(pairs) != 1:
         problem = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
         problem = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
-      elif (left_out[0], severities[0]) in networks:
-        problem = f'as {networks[left_out[0], severities[0]]} does: take one'
+      elif pairs[0] in networks:
+        problem = f'as {networks[pairs[0]]} does: take one'
       else:
         probability = augmentation['probability']
         trained_on = {*spelt_out(augmentation['corruptions'])}, probability
@@ -88,7 +90,7 @@ class AllButOne(StoredOrMade):
           f'the classifier {label} leaves out the corruptions {left_out} at the severities '
           f'{severities}, {problem}.'
         )
-      networks[left_out[0], severities[0]] = label
+      networks[pairs[0]] = label
     return networks
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

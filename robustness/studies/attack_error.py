@@ -142,7 +142,9 @@ class AttackStudy(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the attacks without labels; `FILE.py:NAME` is a user's attack."""
+    """The names of the attacks, such as 'pgd' for the entry 'strong=pgd'; a user's attack is
+    `FILE.py:NAME`.
+    """
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @property
@@ -175,7 +177,8 @@ class AttackStudy(Study):
 class AttackError(AttackStudy):
   """A study of error under attacks; attributes are its settings.
 
-  With `half_width` views are shown in rounds, see `Study`.
+  With `half_width` an attack is run on images only until its interval is narrow enough, see
+  `Study`.
 
   Attributes:
     attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square',
@@ -187,7 +190,7 @@ class AttackError(AttackStudy):
     epsilons: further radii; step sizes of attacks are scaled in proportion to the radius.
     restarts: number of runs from random starts; an image counts as wrong if any run succeeds.
     bandwidth: side B of the square of frequencies, centred on the Nyquist frequency, that counts as
-      high in spectra; 0 scales the published 27 of 32 pixels.
+      high in spectra; 0 takes the published share of the image's side, 27 of 32.
   """
 
   title = 'Error under attacks'
@@ -246,10 +249,10 @@ class AttackError(AttackStudy):
   def from_earlier(cls, study: Facts) -> Facts:
     """Returns settings that an earlier version wrote, with their keys in today's places.
 
-    Earlier versions had one value for all attacks, for example `steps`. It moves to the section of
-    each attack with a field of this name, such as `attack.pgd.steps`. Each attack was run with
-    every loss of the list `losses`. Each of these runs becomes an entry of `attacks`, such as
-    `pgd_dlr=pgd`, unless the loss of the attack is fixed.
+    Earlier versions had one value of a setting for all attacks, for example of `steps`. The value
+    moves to the section of each attack that has the setting, such as `attack.pgd.steps`. Each
+    attack was run with every loss of the list `losses`, unless its loss is fixed: each such run
+    becomes an entry of `attacks`, such as `pgd_dlr=pgd`.
     """
     # {today's name: value} of the keys in `study` that have moved
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
@@ -259,15 +262,14 @@ class AttackError(AttackStudy):
     # The new settings: `attacks`, such as ['pgd_dlr=pgd'], and `attack`, such as
     # {'pgd_dlr': {'steps': 7, 'loss': 'dlr'}}.
     entries, sections = [], {}
-    for reference in study['attacks']:
-      name, attack = _label_and_class(reference)
+    for entry in study['attacks']:
+      name, attack = _label_and_class(entry)
       section = {f.name: moved[f.name] for f in dataclasses.fields(attack) if f.name in moved}
       has_fixed_loss = settings.parse(attack, section, cls.section).has_fixed_loss
       losses = (Attack.loss,) if has_fixed_loss else all_losses
       for loss in losses:
         label = name if len(losses) == 1 else f'{name}_{loss}'
-        # 'pgd' alone has the label 'pgd'
-        entries.append(reference if label == name else f'{label}={reference}')
+        entries.append(entry if label == name else f'{label}={entry}')
         sections[label] = {**section, 'loss': loss}
     unchanged = {key: value for key, value in study.items() if key not in EARLIER}
     current = {**unchanged, 'attacks': entries, 'attack': sections}
@@ -291,11 +293,11 @@ class AttackError(AttackStudy):
     return ViewTable.of(['clean', *attacked])
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view (id 0), then every attack at every ε, ascending.
+    """Returns the clean view (id 0), then a view for every attack at every ε, ascending.
 
     The id of a view is a digest of label, loss, norm and ε, so that random starts do not depend on
-    the other attacks of the run. The clean view measures the spectrum of the image, every other
-    view the spectrum of the change.
+    the other attacks of the run. Spectra are recorded too: in the clean view of the image, in every
+    other view of what the attack changed.
     """
     runs = self.runs
     ids, indices, radii = [0], [-1], [0.0]  # the clean view has no attack, −1, and the radius 0
@@ -307,38 +309,36 @@ class AttackError(AttackStudy):
         radii.append(epsilon)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
-    def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
+    def amplitudes(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
       """Returns the Fourier amplitudes |F|, [H, W // 2 + 1, C], of what an attack changed.
 
-      That is `image` [H, W, C] minus the row's clean image; in the clean view, `image` itself.
+      The change is `image` [H, W, C] minus the row's clean image. In the clean view, amplitudes are
+      of `image` itself.
       """
       is_clean_view = view['epsilon'] == 0
       return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Returns {'energy', 'high_energy', 'rings', 'largest'} of an image in a view.
+      """Returns what is recorded of each image in a view, {name: value}, from its `amplitudes` |F|.
 
-      With |F| of `magnitude`, thus of the attack's change, or in the clean view of the image
-      itself: Σ |F|² over all frequencies, Σ |F|² over high frequencies, and the mean |F| by |f|.
-      'largest' is the largest change of a pixel value.
+      'energy' is Σ |F|² over all frequencies, 'high_energy' is Σ |F|² over high frequencies, and
+      'rings' is the mean |F| by |f|. 'largest' is the largest change of a pixel value.
       """
       largest = jnp.abs(image - row['image']).max()
-      return {**measures(magnitude(row, image, view)), 'largest': largest}
+      return {**measures(amplitudes(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns {'spectrum': |F| of the change of an image, 'counted': 0 or 1}, to sum over images.
+      """Returns what the evaluator sums over images, {'spectrum': |F|, 'counted': 0 or 1}.
 
-      |F| is [H, W // 2 + 1], the mean over channels. Every image counts in the clean view, in other
-      views an image that is changed and wrong. |F| is 0 for an image that does not count.
+      In the clean view all images are counted; in others, those that the attack changed and the
+      classifier has wrong. |F| is [H, W // 2 + 1], averaged over channels; 0 if not counted.
       """
-      rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
-      is_changed = (image != row['image']).any()
-      is_wrong = rank > 0  # the true class is not the first one
-      is_success = is_wrong & is_changed
+      rank_of_true_class = summarise(logits(image[None]), row['label'][None])['rank'][0]
+      is_changed, is_wrong = (image != row['image']).any(), rank_of_true_class > 0
       is_clean_view = view['epsilon'] == 0
-      counted = is_success | is_clean_view
-      averaged = magnitude(row, image, view).mean(-1)
-      return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
+      counted = (is_wrong & is_changed) | is_clean_view
+      mean = amplitudes(row, image, view).mean(-1)
+      return {'spectrum': jnp.where(counted, mean, 0), 'counted': counted.astype(jnp.float32)}
 
     return Views(
       self._show,
@@ -354,65 +354,68 @@ class AttackError(AttackStudy):
   def _show(self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
     """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
 
-    Observations are `stage`, the number of the attack in an ensemble such as AutoAttack that
-    succeeded first, and its warnings `no_gradient` and `random`; for other attacks they are 0 or
-    False. A study without ensembles has none.
+    Observations are of ensembles such as AutoAttack: `stage`, the number of the attack that
+    succeeded first, and the warnings `no_gradient` and `random`. Images in other views have 0 or
+    False. A study without ensembles has no observations.
     """
-    # The observations of the clean view and of attacks that are no ensembles: all branches of the
+    # Observations of the clean view and of attacks that are no ensembles. All branches of the
     # switch below must return arrays of the same names and shapes.
     false = jnp.zeros(len(keys), bool)
-    nothing = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
-    unobserved = nothing if self._ensembles else {}
+    not_observed = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
+    if not self._ensembles:
+      not_observed = {}
 
     def attacked(attack: Attack, scale: jax.Array) -> Shown:
-      """Returns the images as an attack changes them, and its observations, {name: [B]}.
+      """Returns the images as an attack changes them, and observations {name: [B]}.
 
-      A single attack gives the worst images of its restarts, and `unobserved`. The stages of an
-      ensemble are run here, unless the host has run them all: the columns of `rows` then have the
-      state after them. The radius of the ball is `scale` times the setting `epsilon`.
+      The radius of the ball is `scale` times the setting `epsilon`. The images of a single attack
+      are the worst of its restarts. The evaluator may have run an ensemble already, stage by stage
+      (see `_stages`); columns of `rows` then have the state after all stages.
       """
       images = rows['image']
-      if not attack.stages:
+      if not attack.stages:  # a single attack
         worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
-        return worst, unobserved
+        return worst, not_observed
       arguments = Arguments(keys, logits, images, _labels(rows), scale)
       if isinstance(attack, AutoAttack) and (state := state_after_stages(rows, view)):
-        return attack.finish(arguments, state)  # see `_stages`
+        return attack.finish(arguments, state)
       return attack.observed(*arguments)
 
-    # The clean view has the attack −1.
-    branches: list[Callable[..., Shown]] = [lambda _: (rows['image'], unobserved)]
+    # Branch 0 is the clean view, in which `attack` is −1; branch 1 + k is attack k.
+    branches: list[Callable[..., Shown]] = [lambda _: (rows['image'], not_observed)]
     branches += (functools.partial(attacked, attack) for attack in self.runs.values())
     return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
   @property
   def _stages(self) -> Stages:
-    """The runs of ensembles such as AutoAttack as steps, so that progress is shown between them.
+    """The functions with which the evaluator runs AutoAttack step by step, to show progress.
 
-    A program is (index of the attack, stage); each is compiled once.
+    AutoAttack runs several attacks one after another, its stages. A stage has several runs, one for
+    each restart or target class. A step is one run. Each stage of an attack is compiled once, as
+    the program (index of the attack, index of the stage).
     """
     labels, attacks = list(self.runs), list(self.runs.values())
 
     def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
-      """Returns the steps of an ensemble's view as (name, (index of attack, stage), run).
+      """Returns the steps of a view, (words for the user, program, number of the run).
 
-      A stage is one member of the ensemble, a run one of its restarts or target classes; their
-      number depends on `classes`, the number of classes. Views of other attacks have no steps.
+      Only views of AutoAttack have steps. `classes` is the number of classes, which limits the
+      number of target classes.
       """
       index = int(view['attack'])  # −1 in the clean view
       attack = attacks[index] if index >= 0 else None
       if not isinstance(attack, AutoAttack):
         return []
       name = f'{value_text(ATTACK, labels[index])} {value_text(EPSILON, float(view["epsilon"]))}'
-      counts = [count for _, count in attack.members(classes)]
-      return [
-        (f'{name}, {attack.stages[stage]}, run {run + 1} of {count}', (index, stage), run)
-        for stage, count in enumerate(counts)
-        for run in range(count)
-      ]
+      steps = []
+      for stage, (_, num_runs) in enumerate(attack.members(classes)):
+        for run in range(num_runs):
+          words = f'{name}, {attack.stages[stage]}, run {run + 1} of {num_runs}'
+          steps.append((words, (index, stage), run))
+      return steps
 
     def begin(rows: Arrays, logits: Logits) -> State:
-      """Returns the state of a batch before the first run of an ensemble, {name: [B, ...]}."""
+      """Returns the state of a batch before the first step of a view, {name: [B, ...]}."""
       return AutoAttack.begin(logits, rows['image'], _labels(rows))
 
     def advance(
@@ -424,7 +427,7 @@ class AttackError(AttackStudy):
       state: State,
       run: jax.Array,
     ) -> State:
-      """Returns the state of a batch of B rows after one run of a stage of an ensemble.
+      """Returns the state of a batch of B rows after one step, which is a run of a stage.
 
       Args:
         program: (index of the attack, index of the stage).
@@ -432,8 +435,8 @@ class AttackError(AttackStudy):
         rows: the rows, with `image` [B, H, W, C].
         view: the view, with the radius `epsilon`.
         logits: function from images to logits.
-        state: the state before the run.
-        run: number of the run: the restart, or the target class.
+        state: the state before the step.
+        run: number of the run in its stage.
       """
       index, stage = program
       attack, scale = attacks[index], view['epsilon'] / self.epsilon
@@ -485,7 +488,7 @@ class AttackError(AttackStudy):
 
     `attack_error` is the error under the worst attack on each image, and `error` the error under
     each attack separately. If there is only one attack, both are equal: the words of `attack_error`
-    then name the attack, and `error` is no headline of reports.
+    then name the attack, and reports do not begin with `error`.
     """
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
@@ -493,10 +496,10 @@ class AttackError(AttackStudy):
       attack = f'the worst {self.ball} attack on each image'
     under_worst = dataclasses.replace(ATTACK_ERROR, words=f'top-1 error under {attack}')
     under_each = dataclasses.replace(ERROR, headline=bool(later))
-    after_stages = (ERROR_AFTER,) if self._ensembles else ()
-    changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
+    after_each_stage = (ERROR_AFTER,) if self._ensembles else ()
+    of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     of_clean_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
-    return (under_worst, CLEAN_ERROR, under_each, *after_stages, *changes, *of_clean_images)
+    return (under_worst, CLEAN_ERROR, under_each, *after_each_stage, *of_changes, *of_clean_images)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns a table of each view's attack and radius `epsilon`; both None for the clean view."""
@@ -529,7 +532,7 @@ class AttackError(AttackStudy):
       # were shown in all views.
       under_worst = under_worst.common.combined(('epsilon',), lambda wrong: wrong.any(1))
     worst = self.means(ATTACK_ERROR, under_worst, ('epsilon',), test=True)
-    # What an ensemble has fewer of than its authors', such as restarts; '' for none.
+    # 'AutoAttack of 10 steps' if its authors have more; '' for an ensemble as published.
     shortcomings = [attack.shortcoming for attack in self._ensembles.values()]
     if note := ' and '.join(filter(None, shortcomings)):
       # The note is on errors, not on differences between two classifiers.

@@ -35,7 +35,7 @@ SEED = 0
 
 
 def _error(name: str, words: str, headline: bool = False) -> Quantity:
-  """Returns a quantity for a calibration error, in [0, 1]."""
+  """Returns a quantity for a calibration error, in [0, 1]; reports state a `headline` first."""
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
 
@@ -49,13 +49,13 @@ ERRORS = (
   _error('rms_calibration_error', 'debiased root mean squared calibration error'),
 )
 """Errors that are estimated by group of views, with intervals, and by view."""
-WITH_CHANCE = (
+BIASED_ERRORS = (
   _error('ece_biased', 'expected calibration error, not debiased'),
   _error('ece_equal_mass_biased', 'expected calibration error in bins of equal mass, not debiased'),
   _error('rms_calibration_error_biased', 'root mean squared calibration error, not debiased'),
 )
 """Errors before debiasing, which are estimated only by view."""
-LEANING = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
+EXCESS = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
 MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
 SELECTIVE = Quantity(
   'selective_error', 'top-1 error of the images answered', better='lower', drawn=True
@@ -66,8 +66,8 @@ IN_BINS = (
   Quantity('bin_accuracy', 'top-1 accuracy in a bin of confidence'),
 )
 QUANTITIES = (
-  *(*ERRORS, LEANING, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
-  *(SELECTIVE, *WITH_CHANCE, *IN_BINS),
+  *(*ERRORS, EXCESS, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
+  *(SELECTIVE, *BIASED_ERRORS, *IN_BINS),
 )
 COVERAGE = Facet(
   'coverage', 'share of images answered', ordered=True, words_of_many='shares of images'
@@ -96,7 +96,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def score_predictions(self, settings: WorkdirPredictions, folder: pathlib.Path) -> Scored:
     """Returns the estimates from the records of the finished workdir that `settings` name.
 
-    The description of the study leaves out its settings of corruptions: the workdir has its own.
+    Results state only the settings that the estimates depend on: views are as in the workdir, so
+    that settings of corruptions have no effect. `folder` is not used.
     """
     keys = 'name', 'bins', 'resamples', 'confidence'
     return settings.scored(self.estimate_views, {key: getattr(self, key) for key in keys})
@@ -161,7 +162,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
     """Yields a row for each quantity of a classifier in each group of views and in each view.
 
     Calibration errors of groups have bootstrap intervals. Single views have no intervals, and for
-    them the errors without a correction for chance are yielded too.
+    them the errors before debiasing are yielded too, which are above 0 by chance.
 
     Args:
       label: label of the classifier.
@@ -169,9 +170,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
       table: the names of the views and their groups.
     """
     for name, measured in scores.items():
-      not_debiased = WITH_CHANCE if name in table.names else ()
-      for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *not_debiased):
-        if name in table.groups and quantity in (*ERRORS, LEANING):
+      not_debiased = BIASED_ERRORS if name in table.names else ()
+      for quantity in (*ERRORS, EXCESS, ACCURACY, MEAN_CONFIDENCE, *not_debiased):
+        if name in table.groups and quantity in (*ERRORS, EXCESS):
           estimate = measured.estimate(quantity.name, self.confidence)
         else:
           value, n = float(measured.values[quantity.name]), measured.n

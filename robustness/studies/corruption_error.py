@@ -50,10 +50,11 @@ FAILURE_SEVERITY = Quantity(
 class CorruptionError(StoredOrMade):
   """A study of error under corruptions; attributes are settings in addition to `StoredOrMade`'s.
 
-  With `half_width` views are shown in rounds, see `Study`.
+  With `half_width`, a corruption is shown to images only until its error is known well enough, see
+  `Study`.
 
   Attributes:
-    source: 'generated' or 'stored' images; without stored clean images there is no clean error and
+    source: 'generated' or 'stored' images; a stored set without clean images has no clean error and
       no relative mCE.
     baseline: the errors that mCE divides by: errors of the 'first' classifier of the config, or
       published errors: 'alexnet' (ImageNet-C) and 'cifar10_standard' (CIFAR-10-C) for the official
@@ -166,21 +167,20 @@ class CorruptionError(StoredOrMade):
     """Yields errors with paired tests, mCE, relative mCE and failure severities.
 
     Top-1 and top-k errors are by corruption and severity, by corruption, and by set of corruptions
-    such as ImageNet-C's. Only top-1 errors have the others: mCE, the mean of errors divided by the
-    baseline's; relative mCE, of errors minus the clean error; and the severity at which accuracy
-    falls below the share `failure_share` of the clean accuracy.
+    such as ImageNet-C's. The others are computed from top-1 errors: mCE, the mean over corruptions
+    of errors divided by the baseline's; relative mCE, of errors minus the clean error; and the
+    failure severity, at which accuracy falls below the share `failure_share` of the clean accuracy.
     """
     # `published` is None if mCE divides by the first classifier.
     views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
     is_averaged = views.severity.isin(self.severities)  # means leave out severities of `between`
-    # Relative mCE subtracts the clean error in the numerator and in the divisor, so that it needs
-    # both.
+    # Relative mCE subtracts the clean error of the classifier and of the baseline.
     has_clean_errors = is_clean.any() and not (published and np.isnan(published.clean))
     ratios = (MCE, RELATIVE_MCE) if has_clean_errors else (MCE,)
-    baseline = published.means if published else None
+    divisors = published.means if published else None
     for k in recorded.top_k(self.top_k):
-      is_top_1 = k == 1
+      is_top_1 = k == 1  # with `half_width`, top-1 errors decide when a view needs no more images
       error, clean_error = errors_at(k)
       if is_clean.any():
         yield self.means(clean_error, recorded, where=is_clean, test=True, decides=is_top_1)
@@ -194,8 +194,9 @@ class CorruptionError(StoredOrMade):
         facets = {'corruption_set': label}
         yield self.means(error, recorded, where=is_in_set, facets=facets, decides=is_top_1)
         has_divisors = not published or set(members) <= set(published.corrupted)
-        for quantity in ratios if is_top_1 and has_divisors else ():
-          yield self.means(quantity, recorded, where=is_in_set, baseline=baseline, facets=facets)
+        if is_top_1 and has_divisors:
+          for quantity in ratios:
+            yield self.means(quantity, recorded, where=is_in_set, baseline=divisors, facets=facets)
       if is_top_1 and is_clean.any() and self.failure_share:
         outcomes = recorded.outcomes(FAILURE_SEVERITY)
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
@@ -211,9 +212,9 @@ class CorruptionError(StoredOrMade):
       table[table['corruption_set'].isin(sets)] if 'corruption_set' in table else table
       for table in super().reduce(evaluations, image_shape).estimates
     ]
-    divides_by_itself = len(evaluations) == 1 and not self.published
-    describe = self._baseline_advice if divides_by_itself else self._incomparable
-    note = describe(image_shape)
+    note = self._incomparable(image_shape)
+    if len(evaluations) == 1 and not self.published:  # mCE divides by the classifier itself
+      note = self._baseline_advice(image_shape)
     if note:
       for table in estimates:
         is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
@@ -247,7 +248,7 @@ class CorruptionError(StoredOrMade):
     The note advises to set one of the published baselines that fit image size, corruptions and
     severities or, if none fits, to add a second classifier.
     """
-    # The side of the published set: ImageNet-C has 224 pixels, also for constants of 299.
+    # The side of the published set that images are nearest to: 299 pixels are ImageNet-C's too.
     side, channels = min(table_for(*image_shape[:2]).side, 224), image_shape[2]
     baselines = [
       repr(name)

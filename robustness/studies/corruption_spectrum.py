@@ -18,14 +18,9 @@ from matplotlib.figure import Figure
 from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, with_column
+from robustness.corruptions import stored
 from robustness.corruptions.names import CLEAN_PART, StoredPart
-from robustness.corruptions.stored import (
-  CLEAN_IMAGE,
-  StoredOrMade,
-  parts_in,
-  parts_of_rows,
-  with_clean_images,
-)
+from robustness.corruptions.stored import CLEAN_IMAGE, StoredOrMade
 from robustness.corruptions.views import CLEAN, change, gallery_figure
 from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
@@ -307,7 +302,7 @@ def _with_slots(rows: Rows) -> Rows:
   of parts in a shard. The rows of part number p are summed in slot p modulo S, so that the parts in
   a shard have different slots. The column is the slot of each row as one-hot, float32 [B, S].
   """
-  number_of_part = {tuple(part): number for number, part in enumerate(parts_of_rows(rows))}
+  number_of_part = {tuple(part): number for number, part in enumerate(stored.parts_of_rows(rows))}
   num_parts = len(number_of_part)
   part_size = rows.num_examples // num_parts
   # The rows of a shard are in ⌈MOST_ROWS / part_size⌉ parts, or one more if the first is cut.
@@ -315,13 +310,12 @@ def _with_slots(rows: Rows) -> Rows:
 
   def one_hot_slots(batch: Batch) -> np.ndarray:
     """Returns the slot of each row of a batch, in which its spectrum is summed, [B, S]."""
-    slots = []
-    for part in parts_in(batch['corruption'], batch['severity']):
-      number = number_of_part.get(part, 0)  # padding is in no part, and is not summed
-      slots.append(number % num_slots)
+    parts = stored.parts_in(batch['corruption'], batch['severity'])
+    # Padding is in no part; it is not summed, so that any slot will do.
+    slots = [number_of_part.get(part, 0) % num_slots for part in parts]
     return np.eye(num_slots, dtype=np.float32)[slots]
 
-  return with_column(with_clean_images(rows), SLOTS, one_hot_slots, {})
+  return with_column(stored.with_clean_images(rows), SLOTS, one_hot_slots, {})
 
 
 def _high_in_words(results: Results) -> str:
@@ -348,7 +342,7 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
     (sums,) = shard['total/spectrum']  # [S, H, W // 2 + 1], of the only view
-    in_block = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
+    in_block = dict.fromkeys(stored.parts_in(shard['corruption'], shard['severity']))
     if len(in_block) > len(sums):
       raise InputError(
         f'a block of config.batch_size={records.layout.block_rows} rows holds {len(in_block)} '

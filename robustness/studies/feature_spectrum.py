@@ -96,11 +96,10 @@ class FeatureSpectrum(Study):
     InputError is raised if the remaining tokens are no square number.
     """
     count = tokens.shape[1]
-    # The largest square that fits, and the number of tokens before it.
+    # The largest square that fits behind the first tokens, and the number of tokens before it.
     side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
     num_dropped = count - side**2
-    is_another_number = num_dropped != self.first_tokens and self.first_tokens >= 0
-    if not side or is_another_number:
+    if not side or self.first_tokens not in (-1, num_dropped):
       raise self.refused(
         'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
       )

@@ -11,8 +11,8 @@ Reference:
 """
 
 import dataclasses
-import functools
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -44,7 +44,7 @@ FLIP_RATIO = Quantity(
   statistic=np.not_equal,
   function=MeanRatio('corruption'),
 )
-LIKE_DRAWS = {'shot_noise': {'draws': 'inverse'}}
+SMOOTH_OPTIONS = {'shot_noise': {'draws': 'inverse'}}
 """Options with which a corruption changes little between similar severities."""
 
 
@@ -52,13 +52,15 @@ LIKE_DRAWS = {'shot_noise': {'draws': 'inverse'}}
 class FlipRate(Study):
   """A study of predictions under increasing corruption; attributes are its settings.
 
+  A sequence of frames is made of each image and corruption, in which the severity increases.
+
   Attributes:
     corruptions: names of corruptions such as 'fog', of sets such as 'official', or `FILE.py:NAME`.
     frames: number of frames of a sequence.
     lowest: severity of the first frame.
     highest: severity of the last frame.
-    constants: image size, 32, 64, 224 or 299; its published constants give a severity its
-      strength; 0 takes the nearest to the size of the images.
+    constants: image size, 32, 64, 224 or 299 pixels, for which the strength of severities was
+      published; 0 takes the nearest to the size of the images.
     confidence: confidence of intervals, in (0, 1).
   """
 
@@ -104,21 +106,21 @@ class FlipRate(Study):
 
     All frames of a corruption use the random numbers of its first frame.
     """
-    side = self.constants or None
     # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones in `between`.
     numbers, between = catalog.number_severities(self.severities)
-    options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
+    settings: dict[str, Any] = {
+      'names': self.references,
+      'side': self.constants or None,
+      'options': {name: x for name, x in SMOOTH_OPTIONS.items() if name in self.names},
+      'between': between,
+    }
     # Raises InputError for settings that are not valid and for images that are too small.
-    catalog.checked_table(image_shape[:2], self.references, None, side, options, between)
-
-    corrupt = functools.partial(
-      catalog.apply, names=self.references, side=side, options=options, between=between
-    )
+    catalog.checked_table(image_shape[:2], quantize=None, **settings)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns the image of a row with the corruption and severity of a frame, [H, W, C]."""
       catalog.refuse_stored(row)
-      return corrupt(key, row['image'], view['corruption'], view['severity'])
+      return catalog.apply(key, row['image'], view['corruption'], view['severity'], **settings)
 
     ids_of_first = [view_id(name, min(self.severities)) for name in self.names]
     return Views(

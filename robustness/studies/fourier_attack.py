@@ -185,10 +185,10 @@ class FourierAttack(BeginsWithMap):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors by number of queries.
 
-    The worst frequency of a classifier has the largest error in the heatmap. Without a heatmap,
-    half of the images choose the frequencies and errors are of the other half. After n queries an
-    image counts as wrong if it is wrong under any of the n worst frequencies. `wave_error` is the
-    error under each of these frequencies alone.
+    Query n adds the n-th worst frequency of the classifier to an image. After n queries an image
+    counts as wrong if it is wrong under any of the n worst frequencies. `wave_error` is the error
+    under each of them alone. The worst frequencies have the largest errors in the heatmap. Without
+    a heatmap, half of the images choose them, and errors are of the other half.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
@@ -196,12 +196,11 @@ class FourierAttack(BeginsWithMap):
     is_measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():
-      # `worst` has indices of frequencies, the worst first. Views show only the candidates.
-      if self._map is None:
-        error_by_candidate = wrong[~is_measured, basis.CLEAN + 1 :].mean(0)
-        worst = candidates[_worst(error_by_candidate, self.queries)]
+      if self._map is None:  # all frequencies are candidates
+        error = wrong[~is_measured, basis.CLEAN + 1 :].mean(0)
       else:
-        worst = _worst(self._map.error(label, frequencies), self.queries)
+        error = self._map.error(label, frequencies)
+      worst = _worst(error, self.queries)  # indices of frequencies, the worst first
       fy, fx = frequencies.fy[worst], frequencies.fx[worst]
       waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
       views_of_worst = basis.CLEAN + 1 + np.searchsorted(candidates, worst)
@@ -210,12 +209,12 @@ class FourierAttack(BeginsWithMap):
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
       wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)  # of the first n, for all n
       wrong_after[label] = np.concatenate([wrong[:, basis.CLEAN, None], wrong_under_any], 1)
-    views = pd.DataFrame({'queries': [None, *numbers]})  # None for the clean view
+    views = pd.DataFrame({'queries': [None, *numbers]})  # None for clean images
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
     is_clean = views.queries.isna().to_numpy()
-    clean_error = self.means(CLEAN_ERROR, attacked, where=is_clean, test=True)
-    error = self.means(ERROR, attacked, ('queries',), test=True)
-    return Findings(estimates=[clean_error, error, *wave_errors])
+    clean_errors = self.means(CLEAN_ERROR, attacked, where=is_clean, test=True)
+    errors = self.means(ERROR, attacked, ('queries',), test=True)
+    return Findings(estimates=[clean_errors, errors, *wave_errors])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns {'sample_images': [S, H, W, C]}, S ways to show the image of the first row.

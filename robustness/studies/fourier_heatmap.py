@@ -29,7 +29,7 @@ from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
-from robustness.fourier.maps import BANDS, band_map, bands
+from robustness.fourier.maps import BANDS, FREQUENCY, band_map, bands
 from robustness.models.imagenet_names import in_words
 from robustness.present import charts, images
 from robustness.results import Results, Table
@@ -59,8 +59,6 @@ SIGNIFICANT = Quantity(
   'significant_frequencies',
   "share of frequencies whose error differs significantly from the first classifier's",
 )
-FREQUENCY = ('frequency_y', 'frequency_x')
-"""The facets of a frequency, in cycles per image down and across."""
 ALL = 'all'
 """The value of `classes` for a map of every class."""
 
@@ -69,7 +67,8 @@ ALL = 'all'
 class FourierHeatmap(Study):
   """A study of Fourier heatmaps; attributes are its settings.
 
-  See `Study` for `half_width`, with which views are shown in rounds, and `false_discovery_rate`.
+  With `half_width`, a frequency is shown to images only until its error is known well enough, see
+  `Study`; there is also `false_discovery_rate`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
@@ -101,7 +100,7 @@ class FourierHeatmap(Study):
     super().__post_init__()
     is_valid = ALL not in self.classes or len(self.classes) == 1
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
-    # A map of a class needs all its images in every view, which rounds do not show.
+    # A map of a class needs all its images at every frequency; `half_width` leaves some out.
     is_possible = not (self.classes and self.half_width)
     valid = f'() with {KEYS.study.half_width}, which shows images in rounds'
     self.require(is_possible, 'classes', valid)
@@ -195,6 +194,7 @@ class FourierHeatmap(Study):
     largest_step = min(y, x)
     shares = (0, 0.25, 0.5, 0.75, 1) if largest_step else ()
     steps = sorted({max(1, round(largest_step * share)) for share in shares})
+    # `f.cell` has the index of the frequency at a position, from 0; its view follows the clean one.
     views = [basis.CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
     # Indices of the frequencies in the square around zero.
@@ -272,7 +272,7 @@ class FourierHeatmap(Study):
     )
 
   def _error_estimates(
-    self, k: int, missed: Outcomes, cells: Mapping[str, tuple[int, int]]
+    self, k: int, wrong: Outcomes, cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
     """Yields top-k errors on clean images and by frequency.
 
@@ -280,14 +280,15 @@ class FourierHeatmap(Study):
 
     Args:
       k: a prediction is right if the true class is among the k best.
-      missed: whether each of N images is wrong in each of V views, [N, V].
+      wrong: whether each of N images is wrong in each of V views, [N, V].
       cells: for 'all' and each band, its numbers of cells in the window and in the whole heatmap.
     """
     error, clean_error = self._errors(k)
-    is_perturbed = np.arange(len(missed.views)) != basis.CLEAN
-    # Top-1 errors alone are tested, and decide with `half_width` when a view is finished.
-    yield self.means(clean_error, missed, where=~is_perturbed, test=k == 1, decides=k == 1)
-    by_frequency = self.means(error, missed, FREQUENCY, test=k == 1, decides=k == 1)
+    is_perturbed = np.arange(len(wrong.views)) != basis.CLEAN
+    # Only top-1 errors are tested. With `half_width` they decide when a view needs no more images.
+    is_top_1 = k == 1
+    yield self.means(clean_error, wrong, where=~is_perturbed, test=is_top_1, decides=is_top_1)
+    by_frequency = self.means(error, wrong, FREQUENCY, test=is_top_1, decides=is_top_1)
     yield by_frequency
     if k > 1:
       return
@@ -297,10 +298,10 @@ class FourierHeatmap(Study):
       band: f'{window} {num_shown} of {total} cells' if num_shown < total else ''
       for band, (num_shown, total) in cells.items()
     }
-    yield self.means(error, missed, where=is_perturbed).assign(note=notes['all'])
-    by_band = self.means(error, missed, ('band',), where=is_perturbed)
+    yield self.means(error, wrong, where=is_perturbed).assign(note=notes['all'])
+    by_band = self.means(error, wrong, ('band',), where=is_perturbed)
     yield by_band.assign(note=[notes[band] for band in by_band['band']])
-    yield self.means(error, missed, ('radius',), where=is_perturbed)
+    yield self.means(error, wrong, ('radius',), where=is_perturbed)
 
   def _significant_shares(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yields the shares of frequencies at which a classifier differs significantly from the first.
@@ -330,9 +331,9 @@ class FourierHeatmap(Study):
     """
     if not self.classes:
       return
-    missed = dataclasses.replace(recorded.outcomes(CLASS_ERROR), weight=weight)
+    wrong = dataclasses.replace(recorded.outcomes(CLASS_ERROR), weight=weight)
     records = recorded.evaluations[0].records
-    is_perturbed = np.arange(len(missed.views)) != basis.CLEAN
+    is_perturbed = np.arange(len(wrong.views)) != basis.CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1
@@ -341,7 +342,7 @@ class FourierHeatmap(Study):
     for name in class_names:
       (title,) = in_words([name])  # 'sea lion' for a WordNet identifier; other names unchanged
       settings.choice('config.study.classes', title, label_of)
-      of_class = missed.of_rows((labels == label_of[title]).any(1))
+      of_class = wrong.of_rows((labels == label_of[title]).any(1))
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=is_perturbed, facets=facets)
@@ -363,10 +364,10 @@ class FourierHeatmap(Study):
           yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
-    """Returns {'all', 'low', 'mid' or 'high': (number of cells in the window, in the heatmap)}.
+    """Returns {name of a band: (number of its cells in the window, in the whole heatmap)}.
 
-    A cell is a frequency (f_y, f_x) of that band. The window, of side `window`, is the part of the
-    heatmap that is measured.
+    The bands are 'all', 'low', 'mid' and 'high'. A cell of the heatmap is a frequency (f_y, f_x).
+    The window, of side `window`, is the part of the heatmap that is measured.
     """
     # The band of each cell, 'low', 'mid' or 'high'; the side 0 selects the whole heatmap.
     window, full = band_map(image_shape, self.window), band_map(image_shape, 0)

@@ -103,8 +103,8 @@ class FourierPreview(BeginsWithMap):
     if self._map is not None:
       self._map.check_shape(image_shape)
     band_of_cell = band_map(image_shape)
-    # [bands, H, W // 2 + 1]: 0 outside the band. Inside it is 2 for a frequency with a mirror image
-    # that the half spectrum leaves out, and else 1.
+    # The weight of each frequency of the half spectrum in the sum over a band, [bands, H, W // 2 +
+    # 1]: 0 outside the band, 2 for a frequency with a mirror image that is left out, and else 1.
     weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
     return dataclasses.replace(
       stored_view(),
@@ -183,7 +183,7 @@ class FourierPreview(BeginsWithMap):
     if self._map is None:
       return tables
     rows = self._map.classifier_rows(label)
-    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]  # of a table of estimates by frequency
+    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]  # of a table of results; other facets are dropped
     tables.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
     f, values = sensitivity_in(self._map.window)
     error = self._map.error(label, f)

@@ -52,14 +52,16 @@ MIN_PROBABILITY = 1e-12
 class FrequencyShortcuts(Study):
   """A study of sets of frequencies that classes are recognised by.
 
-  A random set is drawn so: each grid divides the plane of frequencies into grid × grid patches and
-  keeps each patch with the probability `kept`. A frequency is in the set if all grids keep it,
-  and its mirror −f is in the set with it. The set of a class is the set with the smallest mean
-  −log p of the true class over half of the class's images. The other halves of all classes are
-  measured, because a set through which all images are taken for one class says nothing about it.
+  Images are shown through many random sets of frequencies. For a random set, each grid divides the
+  plane of frequencies into grid × grid patches and keeps each patch with the probability `kept`. A
+  frequency is in the set if all grids keep it, and its mirror −f is in the set with it.
 
-  The paper searches from coarse grids to fine ones, with new candidates inside the best one; here
-  all sets are drawn at once, so that they are views.
+  The set of a class is the random set with the smallest mean −log p of the true class over half of
+  the class's images. Accuracy through it is measured on the other half, and on other classes too,
+  because a set through which all images are taken for one class says nothing about the class.
+
+  The paper searches from coarse grids to fine ones, with new candidates inside the best one. Here
+  all sets are drawn before the run, and each is a view.
 
   Attributes:
     sets: number of random sets.
@@ -106,8 +108,11 @@ class FrequencyShortcuts(Study):
       )
 
   def masks(self, height: int, width: int) -> np.ndarray:
-    """Returns which frequencies are in each set, bool [sets, H, W // 2 + 1], in `rfft2` order."""
-    masks = np.ones((self.sets, height, width), bool)
+    """Returns the random sets of frequencies as masks, bool [sets, H, W // 2 + 1], as in `rfft2`.
+
+    See `FrequencyShortcuts` for how a set is drawn.
+    """
+    masks = np.ones((self.sets, height, width), bool)  # zero frequency in the centre
     for number, mask in enumerate(masks):
       generator = np.random.default_rng(number)  # a set does not depend on the number of sets
       for grid in self.grids:  # the set has the frequencies in a kept patch of every grid
@@ -115,7 +120,7 @@ class FrequencyShortcuts(Study):
         # The row and the column of the patch of each frequency, [H] and [W].
         y, x = (np.arange(n) * grid // n for n in (height, width))
         mask &= is_kept[y[:, None], x[None, :]]
-    ordered = np.fft.ifftshift(masks, (1, 2))
+    ordered = np.fft.ifftshift(masks, (1, 2))  # zero frequency first
 
     def mirrored(table: np.ndarray) -> np.ndarray:
       """Returns the `table` [..., H, W] with the values of the frequencies f and −f exchanged.
@@ -126,7 +131,7 @@ class FrequencyShortcuts(Study):
       # values 0, 1, 2, 3 become 3, 2, 1, 0 and then 0, 3, 2, 1.
       return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
 
-    # Of f and −f, the one that comes first decides for both.
+    # A set has both f and −f, or neither: of the two, the one that comes first decides.
     order = np.arange(height * width).reshape(height, width)
     is_first = order <= mirrored(order)
     return np.where(is_first, ordered, mirrored(ordered))[:, :, : width // 2 + 1]
@@ -165,21 +170,23 @@ class FrequencyShortcuts(Study):
     masks = self.masks(*image_shape[:2])
     arrays = {}
     for label, best_by_class in best_sets.items():
-      arrays[f'sets/{label}'] = masks[[best_by_class[number] for number in classes.values()]]
+      set_of_class = [best_by_class[number] for number in classes.values()]
+      arrays[f'sets/{label}'] = masks[set_of_class]
     return Findings(estimates=list(self._by_class(recorded, best_sets)), arrays=arrays)
 
   def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
     """Returns {class index: index of the set of frequencies that suits the class best}.
 
     It is the set with the smallest mean of −log p, where p is the probability of the true class,
-    over the images that choose sets (see `_is_choosing`). `labels` has the class of each row, [N].
+    over half of the images of the class, see `_chooses_set`. `labels` has the class of each row,
+    [N].
     """
     probabilities = evaluation.records.table('probability')[:, 1:]  # view 0 shows whole images
     losses = -np.log(np.maximum(probabilities, MIN_PROBABILITY))
-    is_choosing = _is_choosing(labels, evaluation.records)
+    chooses_set = _chooses_set(labels, evaluation.records)
     best_sets = {}
     for index in np.unique(labels).tolist():
-      mean_by_set = losses[(labels == index) & is_choosing].mean(0)
+      mean_by_set = losses[(labels == index) & chooses_set].mean(0)
       best_sets[index] = int(mean_by_set.argmin())
     return best_sets
 
@@ -188,9 +195,9 @@ class FrequencyShortcuts(Study):
   ) -> Iterator[pd.DataFrame]:
     """Yields three estimates for each class and its set of frequencies.
 
-    They are the accuracy on images of the class that show only the frequencies of the set, the
-    accuracy on the whole images, and the share of images of other classes that are taken for the
-    class when they show only these frequencies. Images that chose sets are left out.
+    They are the accuracy on images of the class through the set, that is, with only its
+    frequencies; the accuracy on the whole images; and the share of images of other classes that are
+    taken for the class through its set. The images by which sets were chosen are left out.
 
     Args:
       recorded: the records of all classifiers.
@@ -198,20 +205,19 @@ class FrequencyShortcuts(Study):
     """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
-    is_scored = ~_is_choosing(labels, first.records)
+    is_scored = ~_chooses_set(labels, first.records)
     for name, number in _classes(first).items():
       in_class = np.flatnonzero((labels == number) & is_scored)
       in_others = np.flatnonzero((labels != number) & is_scored)
       through, whole, predictions = {}, {}, {}
       for evaluation in recorded.evaluations:
         label, records = evaluation.label, evaluation.records
-        # View 0 shows whole images, view 1 + k the images of set k. Lists keep the axis of views.
-        view = [1 + best_sets[label][number]]
-        through[label] = right.values[label][:, view]
+        view = 1 + best_sets[label][number]  # view 0 shows whole images
+        through[label] = right.values[label][:, [view]]  # [N, 1]
         whole[label] = right.values[label][:, [0]]
-        predicted = records.table('prediction')[:, view]
-        true_class = records.column('label')[in_class[0]]  # as this classifier numbers it
-        predictions[label] = predicted, true_class
+        # Classifiers may number classes differently.
+        number_of_class = records.column('label')[in_class[0]]
+        predictions[label] = records.table('prediction')[:, [view]], number_of_class
       taken = Outcomes.from_fields(TAKEN, predictions, ONE_VIEW, clusters=recorded.clusters)
       right_through = dataclasses.replace(right, values=through, views=ONE_VIEW).of_rows(in_class)
       right_whole = dataclasses.replace(right, values=whole, views=ONE_VIEW).of_rows(in_class)
@@ -243,7 +249,6 @@ def _classes(evaluation: Evaluation) -> dict[str, int]:
   """
   names = evaluation.records.identity.get('classes', ())
   labels = np.unique(evaluation.records.column('label')).tolist()
-  # A label without a name is named by its number.
   return {names[k] if k < len(names) else str(k): k for k in labels}
 
 
@@ -255,19 +260,19 @@ def _one_class() -> InputError:
   )
 
 
-def _is_choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
-  """Returns whether each row is among those that choose the set of its class, bool [N].
+def _chooses_set(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
+  """Returns whether the frequencies of its class are chosen by each row, bool [N].
 
-  Of every class it is every second image, with all corrupted versions of the image. `labels` has
-  the class of each row, [N].
+  The set of frequencies of a class is chosen by every second image of the class, with all corrupted
+  versions of the image, and measured on the others. `labels` has the class of each row, [N].
   """
   image = image_numbers(records)
-  is_choosing = np.zeros(len(labels), bool)
+  chooses_set = np.zeros(len(labels), bool)
   for label in np.unique(labels):
     rows = np.flatnonzero(labels == label)
     number_in_class, _ = pd.factorize(image[rows])  # 0, 1, … in order of first occurrence
-    is_choosing[rows] = number_in_class % 2 == 0
-  return is_choosing
+    chooses_set[rows] = number_in_class % 2 == 0  # every second image
+  return chooses_set
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:

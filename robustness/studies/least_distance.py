@@ -8,7 +8,7 @@ over all ε (Pintor et al. 2021; Cinà et al. 2025, AttackBench).
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
@@ -58,7 +58,7 @@ def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
 
   `areas` [..., n + 2] are areas under the accuracy by ε: n entries of one attack each, then A*, of
   the nearest wrong image of all attacks, and U, of no attack at all; see `_areas`. The second
-  argument, which functions of means have, is not used.
+  argument, the areas of the baseline classifier, is not used.
   """
   best, unchanged = areas[..., -2:-1], areas[..., -1:]  # A* and U
   with np.errstate(invalid='ignore', divide='ignore'):
@@ -175,23 +175,34 @@ class LeastDistance(AttackStudy):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields median distances and accuracies by radius, of all attacks together and by attack.
 
-    With several attacks the optimality of each is added: how much of the area under the accuracy by
-    radius it removes, as a share of what all attacks together remove.
+    Each attack lowers the curve of accuracy over the radius, and the area under it. With several
+    attacks the optimality of each is added: the area that it removes, as a share of the area that
+    all attacks together remove.
     """
     distances = recorded.outcomes(MEDIAN)  # [N, attacks] of each classifier
     nearest = distances.combined((), lambda values: values.min(1))  # [N, 1], over all attacks
-    by_attack = [(distances, ('attack',))] if len(self.runs) > 1 else []
-    radii = np.array(self.epsilons)
-    curve = pd.DataFrame({'epsilon': radii})
-    for outcomes, by in [(nearest, ()), *by_attack]:
-      yield medians(MEDIAN, outcomes, by, confidence=self.confidence)
-      fields = {label: (values, radii) for label, values in outcomes.values.items()}
-      grid = outcomes.views.merge(curve, how='cross')
-      right = Outcomes.from_fields(ACCURACY, fields, grid, clusters=recorded.clusters)
-      yield self.means(ACCURACY, right, (*by, 'epsilon'), test=True)
+    yield from self._distances_and_accuracies(nearest, ())
     if len(self.runs) > 1:
+      yield from self._distances_and_accuracies(distances, ('attack',))
       fields = {label: (d, nearest.values[label]) for label, d in distances.values.items()}
-      views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})
+      views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})  # the columns of `_areas`
       areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)
       shares = self.means(OPTIMALITY, areas, ('attack',), by_group=True)
       yield shares[shares.attack.isin(list(self.runs))]  # without `BEST` and `UNCHANGED`
+
+  def _distances_and_accuracies(
+    self, distances: Outcomes, by: Sequence[str]
+  ) -> Iterator[pd.DataFrame]:
+    """Yields median distances, and accuracies at each of the radii `epsilons`.
+
+    Args:
+      distances: least distances of each image, [N, A], in A views.
+      by: facets of the views; () if there is one.
+    """
+    yield medians(MEDIAN, distances, by, confidence=self.confidence)
+    radii = np.array(self.epsilons)
+    # The statistic compares each distance with each radius, [N, A, radii].
+    fields = {label: (values, radii) for label, values in distances.values.items()}
+    views = distances.views.merge(pd.DataFrame({'epsilon': radii}), how='cross')
+    right = Outcomes.from_fields(ACCURACY, fields, views, clusters=distances.clusters)
+    yield self.means(ACCURACY, right, (*by, 'epsilon'), test=True)

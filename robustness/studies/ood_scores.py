@@ -190,84 +190,105 @@ class OodScores(ScoresPredictions):
         f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '
         'else does.'
       )
-    first = _read(workdirs.predictions, workdirs.task)
-    unknown = {path: _read(path, workdirs.task, first) for path in workdirs.unknown}
-    shifted = {path: _read(path, workdirs.task, first) for path in workdirs.shifted}
+    test = _read(workdirs.predictions, workdirs.task)
+    # {path: run} on images of no known class, on shifted images, and on images to fit scores to.
+    unknown = {path: _read(path, workdirs.task, test) for path in workdirs.unknown}
+    shifted = {path: _read(path, workdirs.task, test) for path in workdirs.shifted}
     bank_paths = {'bank of features': workdirs.bank, 'held-out images': workdirs.held_out}
-    banks = {path: _read(path, workdirs.task, first) for path in bank_paths.values() if path}
-    inside = {workdirs.predictions: first, **shifted}
-    scored = {workdirs.predictions: first, **unknown, **shifted}
+    banks = {path: _read(path, workdirs.task, test) for path in bank_paths.values() if path}
+    known_runs = {workdirs.predictions: test, **shifted}
+    scored = {workdirs.predictions: test, **unknown, **shifted}
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
     rows: list[Row] = []
-    for evaluation in first.evaluations:
-      rows += self._separations(evaluation.label, workdirs, inside, unknown, banks)
-    tasks = {
-      TEST: first,
-      **{f'{path}, shifted': task for path, task in shifted.items()},
-      **{f'{path}, no known class': task for path, task in unknown.items()},
+    for evaluation in test.evaluations:
+      rows += self._separations(evaluation.label, workdirs, known_runs, unknown, banks)
+    runs_by_use = {
+      TEST: test,
+      **{f'{path}, shifted': run for path, run in shifted.items()},
+      **{f'{path}, no known class': run for path, run in unknown.items()},
       **{name: banks[path] for name, path in bank_paths.items() if path},
     }
-    data = {name: dict(task.results.data) for name, task in tasks.items()}
+    data = {use: dict(run.results.data) for use, run in runs_by_use.items()}
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
-    return Scored(first.evaluations, Findings(estimates=[table_of_rows(rows)]), settings, data)
+    return Scored(test.evaluations, Findings(estimates=[table_of_rows(rows)]), settings, data)
 
   def _separations(
-    self, label: str, workdirs: Workdirs, inside: Runs, unknown: Runs, banks: Runs
+    self, label: str, workdirs: Workdirs, known_runs: Runs, unknown: Runs, banks: Runs
   ) -> Iterator[Row]:
     """Yields how well each score of a classifier separates images of known and of no known class.
 
     Args:
       label: label of the classifier.
       workdirs: the settings.
-      inside: {path: run} of images of known classes, first of test images, then of shifted ones.
-      unknown: {path: run} of images of no known class, in the order of `workdirs.unknown`.
-      banks: {path: run} of the images that scores are fitted to: training images and then held-out
+      known_runs: {path: run} on images of known classes: test images first, then shifted ones.
+      unknown: {path: run} on images of no known class, in the order of `workdirs.unknown`.
+      banks: {path: run} on the images that scores are fitted to: training images and then held-out
         images, training images for both, or none.
     """
-    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}
-    groups = {  # {name of a mean: the sets that it is over}
-      f'mean of {len(paths)} {group} sets': [names[path] for path in paths]
-      for group, paths in (('near', workdirs.near), ('far', workdirs.far))
-      if len(paths) > 1
-    }
-    tasks = list(inside.values())
+    runs = list(known_runs.values())
     # Without a bank, the test images stand in for it, and none of the scores is fitted to it. A
     # single run is both the bank and the held-out images.
-    recordings = [_recording(bank, label) for bank in [*banks.values()] or tasks[:1]]
+    recordings = [_recording(bank, label) for bank in [*banks.values()] or runs[:1]]
     bank, held_out = recordings[0], recordings[-1]
-    scored = [*tasks, *unknown.values()]
+    scored = [*runs, *unknown.values()]
 
     @functools.cache
     def last_layer() -> LastLayer:
       """Returns the last layer of the network, which only 'vim', 'react' and 'ash' need."""
-      return LastLayer.solved(bank, (_recording(task, label) for task in scored))
+      return LastLayer.solved(bank, (_recording(run, label) for run in scored))
 
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
-    # The values of images of no known class, by set, and of images of known classes, by run.
-    outside = {names[path]: _values(task, label, scores) for path, task in unknown.items()}
-    by_run = _with_ids_apart(tasks, [_values(task, label, scores) for task in tasks])
-    has_shifted = len(tasks) > 1
-    has_several_data_sets = len({*map(_data_set, tasks)}) > 1
-    # The runs of each set of known classes: test images, and test images with shifted ones.
-    runs_by_set = {TEST: by_run[:1], SHIFTED: by_run} if has_shifted else {TEST: by_run}
-    for id_set, runs in runs_by_set.items():
-      note = NOTE_ON_VERSIONS if id_set == SHIFTED and has_several_data_sets else ''
-      facet_of_set = {'id_set': id_set} if has_shifted else {}
-      ids = np.concatenate([values[ID] for values in runs])
-      for score in self.scores:
-        inside_scores = np.concatenate([values[score] for values in runs])
-        pairs = {name: (values[score], values[ID]) for name, values in outside.items()}
-        separations = ood.separations(
-          inside_scores, ids, pairs, groups, self.positives, self.confidence, workdirs.seed
-        )
-        for name, estimates in separations.items():
-          facets = {'score': score, 'ood_set': name, **facet_of_set}
-          for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
-            notes = '; '.join(filter(None, (estimate.note, note)))
-            noted = dataclasses.replace(estimate, note=notes)
-            yield estimate_row(label, '', quantity, facets, noted, self.confidence)
+    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}
+    # The values of scores, by set of images of no known class, and by run on known classes.
+    by_set = {names[path]: _values(run, label, scores) for path, run in unknown.items()}
+    by_run = _with_ids_apart(runs, [_values(run, label, scores) for run in runs])
+    if len(runs) == 1:
+      yield from self._compare(label, workdirs, by_run, by_set, facets={})
+      return
+    yield from self._compare(label, workdirs, by_run[:1], by_set, {'id_set': TEST})
+    note = NOTE_ON_VERSIONS if len({*map(_data_set, runs)}) > 1 else ''
+    yield from self._compare(label, workdirs, by_run, by_set, {'id_set': SHIFTED}, note)
+
+  def _compare(
+    self,
+    label: str,
+    workdirs: Workdirs,
+    by_run: Sequence[Values],
+    by_set: Mapping[str, Values],
+    facets: Mapping[str, str],
+    note: str = '',
+  ) -> Iterator[Row]:
+    """Yields AUROC, AUPR and FPR95 of each score for each set of images of no known class.
+
+    Args:
+      label: label of the classifier.
+      workdirs: the settings; several sets in `near`, or in `far`, get a mean.
+      by_run: values of the scores on images of known classes, from one or several runs.
+      by_set: {name of a set of images of no known class: values of the scores}.
+      facets: further facets of the rows.
+      note: note on all rows; '' for none.
+    """
+    names = dict(zip(workdirs.unknown, by_set, strict=True))  # {path: name of the set}
+    means = {  # {name of a mean: the sets that it is over}
+      f'mean of {len(paths)} {group} sets': [names[path] for path in paths]
+      for group, paths in (('near', workdirs.near), ('far', workdirs.far))
+      if len(paths) > 1
+    }
+    ids = np.concatenate([values[ID] for values in by_run])
+    for score in self.scores:
+      known_scores = np.concatenate([values[score] for values in by_run])
+      unknown_scores = {name: (values[score], values[ID]) for name, values in by_set.items()}
+      separations = ood.separations(
+        known_scores, ids, unknown_scores, means, self.positives, self.confidence, workdirs.seed
+      )
+      for name, estimates in separations.items():
+        all_facets = {'score': score, 'ood_set': name, **facets}
+        for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
+          notes = '; '.join(filter(None, (estimate.note, note)))
+          noted = dataclasses.replace(estimate, note=notes)
+          yield estimate_row(label, '', quantity, all_facets, noted, self.confidence)
 
   def _score(
     self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]

@@ -199,18 +199,20 @@ class PerturbationStability(Study):
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
         best_classes[label] = best[reference], best[frame]
-    # The number of pairs in each perturbation, which is the same for every classifier.
-    num_frames = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
-    numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
-    names = np.repeat(self.names, num_frames)
+    # A view is a pair of frames. The number of pairs in a sequence differs between perturbations;
+    # it is the same for every classifier, here the last one.
+    num_pairs = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
+    numbers = np.concatenate([np.arange(1, count + 1) for count in num_pairs])
+    names = np.repeat(self.names, num_pairs)
     views = pd.DataFrame({'perturbation': names, 'frame': numbers})
-    weight = np.repeat(1 / np.array(num_frames), num_frames)  # perturbations have equal weights
+    weight = np.repeat(1 / np.array(num_pairs), num_pairs)  # perturbations have equal weights
     first = recorded.evaluations[0].label
+    # The quantity, its ratio to the baseline, and what both are computed from.
     for quantity, ratio, fields, published in (
       (FLIP_PROBABILITY, MFR, predictions, ALEXNET_FLIPS),
       (TOP5_DISTANCE, MT5D, best_classes, ALEXNET_TOP5_DISTANCES),
     ):
-      if not fields:
+      if not fields:  # no classifier has five classes
         continue
       outcomes = Outcomes.from_fields(quantity, fields, views, weight=weight)
       yield self.means(quantity, outcomes)

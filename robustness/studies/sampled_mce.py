@@ -33,7 +33,7 @@ from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 from robustness.results import Table
 
 DRAWN = 'drawn_view'
-"""Name of the column with the view of each image."""
+"""Name of the column with the index of the view that is drawn for each image."""
 SEED = 0
 """Seed of the random order in which images are assigned to views."""
 ERRORS = dataclasses.replace(ERROR, reference='')
@@ -104,10 +104,10 @@ class SampledMCE(CorruptionViews):
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns one view, which shows every row in the view of mCE that was drawn for the row.
+    """Returns the only view, in which different rows are corrupted differently.
 
-    The column `drawn_view` of the rows holds its index among the clean view and the 75 corrupted
-    views.
+    Each row has one of the 75 corruptions and severities of mCE, which is drawn for it. The column
+    `drawn_view` of the rows has the index of its view among the clean view and these 75.
     """
     published = self.published
     if min(image_shape[:2]) != published.side:
@@ -119,10 +119,7 @@ class SampledMCE(CorruptionViews):
     all_views = super().views(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image [H, W, C] of a row in the view that was drawn for it.
-
-      The row's column `drawn_view` has the index of this view; `view` is not used.
-      """
+      """Returns the image [H, W, C] of a row with the corruption and severity drawn for it."""
       del view  # the only view has no parameters
       drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)
@@ -151,47 +148,50 @@ class SampledMCE(CorruptionViews):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns mCE, errors, and the table `passes` with one row of four numbers.
 
-    They are the passes through a classifier of this run, one per image; the passes for showing each
-    image in all corrupted views; the setting `mce_half_width`; and the images that it needs.
+    They are the forward passes of a classifier in this run, one per image; the passes if each image
+    were shown in all corrupted views; the setting `mce_half_width`; and the images that it needs.
     """
-    recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows
     num_corrupted_views = len(self.weights) - 1
     line = [count, count * num_corrupted_views, self.mce_half_width, self.num_needed]
     columns = ('passes', 'passes of all views', 'half width asked for', 'images needed for it')
-    return Findings(
-      tables={'passes': Table(columns, [line])}, estimates=list(self.estimates(recorded))
-    )
+    estimates = list(self.estimates(Recorded(evaluations)))
+    return Findings(tables={'passes': Table(columns, [line])}, estimates=estimates)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mCE, errors over all views, by corruption and by severity, and paired differences.
 
-    Each estimate is a weighted mean of the errors of all views, each from the images drawn for it.
+    The views are strata of the images: each view has the images for which it was drawn. An estimate
+    is a weighted sum of the errors of all views.
     """
     recorded.require_distinct()
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
-    drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
-    strata = next(iter(drawn.values()))  # the view of each image
-    if other := [label for label, views in drawn.items() if not np.array_equal(views, strata)]:
-      raise InputError(
-        f'{next(iter(drawn))} and {other[0]} were shown the same images under other corruptions, '
-        'for these depend on which images a run has: run both on the same images.'
-      )
-    first = next(iter(wrong))
+    # The view of each image, [N], by label of the classifier.
+    views = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
+    first, *later = views
+    for label in later:
+      if not np.array_equal(views[label], views[first]):
+        raise InputError(
+          f'{first} and {label} were shown the same images under other corruptions, '
+          'for these depend on which images a run has: run both on the same images.'
+        )
     rows = []
-    for quantity, facets, weights in self._weighted_means():
-      design = strata, weights, self.confidence
+    for quantity, facets, weights in self._estimated():
+      strata = views[first], weights, self.confidence
       for label, values in wrong.items():
-        estimate = _within(stratified.estimate(values, *design), quantity.range)
+        estimate = _cut_interval(stratified.estimate(values, *strata), quantity.range)
         rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
         if label != first:
-          difference = stratified.difference(wrong[first], values, *design)
-          estimate = _within(difference, quantity.difference_range)
+          difference = stratified.difference(wrong[first], values, *strata)
+          estimate = _cut_interval(difference, quantity.difference_range)
           rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
     yield table_of_rows(rows)
 
-  def _weighted_means(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
-    """Yields the quantity and the facets of each estimate, and its weights of all views, [V]."""
+  def _estimated(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
+    """Yields what is estimated: the quantity, its facets, and the weights of all views, [V].
+
+    An estimate is the sum of the errors of the views with these weights.
+    """
     all_views = super().facets((0, 0, 0))  # the same for images of any shape
     yield MCE, {}, self.weights
     is_corrupted = all_views.corruption.notna().to_numpy()
@@ -204,13 +204,13 @@ class SampledMCE(CorruptionViews):
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns {difference from the released set in words: whether it applies}.
 
-    That each image has one corruption is added to the differences of `CorruptionViews`.
+    One difference is added to the differences of `CorruptionViews`: each image has one corruption.
     """
     differing = super().settings_differ(released, image_shape)
     return differing | {'one corruption an image, not all': True}
 
 
-def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
+def _cut_interval(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
   """Returns an estimate with its interval cut to the range `valid`."""
   low, high = valid
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
@@ -219,22 +219,28 @@ def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
 def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   """Returns rows with two further columns that state the view drawn for each row.
 
-  `DRAWN` has the index of the view, which is never 0, because view 0, the clean one, has weight 0.
-  `DRAWS` has the id of this view, which decides its random numbers. `ids` are the ids of all views,
-  [V].
+  The column `DRAWN` ('drawn_view') has the index of the view. The clean view, with the index 0 and
+  the weight 0, is never drawn. The column `DRAWS` of the evaluator has the id of the same view,
+  from which the random numbers of a row are made.
+
+  Args:
+    rows: the rows.
+    study: the study with the weights of the views.
+    ids: the ids of all views, [V].
   """
   example_ids = rows.without_images()['example_id']
-  views = np.empty(len(example_ids), np.int32)  # the view of each row
-  counts = stratified.allocated(study.weights, len(example_ids))  # images in each view
-  # Each view index is repeated for its number of images, and the indices go to rows at random.
-  views[random_order(len(example_ids), SEED)] = np.repeat(np.arange(len(counts)), counts)
-  order = np.argsort(example_ids)  # for the search below, because batches may be in any order
+  num_images = stratified.allocated(study.weights, len(example_ids))  # of each view
+  views = np.empty(len(example_ids), np.int32)  # of each row
+  # Each view's index is repeated for its number of images, and the indices go to rows at random.
+  views[random_order(len(example_ids), SEED)] = np.repeat(np.arange(len(num_images)), num_images)
+  order = np.argsort(example_ids)
+  sorted_ids, sorted_views = example_ids[order], views[order]
 
   def view_of(batch: Batch) -> np.ndarray:
-    """Returns the drawn view of each row of a batch, int32 [B], by the row's example id."""
+    """Returns the index of the view drawn for each row of a batch, int32 [B]."""
     # Padding may have an id that no row has; the clip keeps its index in range.
-    index = np.searchsorted(example_ids[order], batch['example_id']).clip(0, len(order) - 1)
-    return np.asarray(views[order[index]])
+    index = np.searchsorted(sorted_ids, batch['example_id']).clip(0, len(sorted_ids) - 1)
+    return np.asarray(sorted_views[index])
 
   facts = {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}
   drawn = with_column(rows, DRAWN, view_of, facts)

@@ -36,10 +36,10 @@ PICTURES = 1200
 
 
 def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-  """Returns the bias S / (S + T), [...].
+  """Returns the shape bias S / (S + T), [...].
 
-  `shares` [..., 2] has the share S of answers by shape, and the share T by texture.
-  `baseline`, which functions of means have, is not used.
+  `shares` [..., 2] has the share S of answers by shape, and the share T by texture. `baseline`, the
+  shares of the first classifier, is not used.
   """
   with np.errstate(invalid='ignore'):
     return np.asarray(shares[..., 0] / shares.sum(-1))
@@ -75,7 +75,7 @@ class ShapeBias(Study):
         f'set {KEYS.data.source}=cue_conflict' + or_column(TEXTURE)
       )
     for name in np.unique(textures.astype(str)).tolist():
-      # no answer is a texture that is no class, so that all answers would be by shape
+      # such a texture could not be answered, so that all answers would be by shape
       if name not in rows.class_names:
         fix = nearest(name, rows.class_names)
         raise InputError(f'the column {TEXTURE!r} names {name!r}, which is no class; {fix}.')
@@ -84,9 +84,9 @@ class ShapeBias(Study):
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns shape bias and decided answers, over all images and by the class of the shape."""
-    return Findings(estimates=[*self._measured_estimates(evaluations), *self._published_rows()])
+    return Findings(estimates=[*self._estimates_of_run(evaluations), *self._published_rows()])
 
-  def _measured_estimates(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
+  def _estimates_of_run(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
     """Yields the share of answers that name the shape or texture, and the bias towards shape.
 
     They are computed from images with a shape and a texture of different classes: from all such
@@ -96,14 +96,14 @@ class ShapeBias(Study):
     answered = dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records
-      # The first four arrays are equal for all classifiers.
       classes = np.asarray(records.identity['classes'])
       shapes = classes[records.column('label')]
-      textures = _in_words_of(classes, records.column(TEXTURE).astype(str))
-      is_conflict = shapes != textures
+      textures = _class_names_of(records.column(TEXTURE).astype(str), classes)
       answers = classes[records.table('prediction')[:, 0]]
-      by_shape, by_texture = (answers == shapes) & is_conflict, (answers == textures) & is_conflict
-      answered[evaluation.label] = np.stack([by_shape, by_texture], 1)
+      answers_by_cue = np.stack([answers == shapes, answers == textures], 1)
+      is_conflict = shapes != textures
+      answered[evaluation.label] = answers_by_cue & is_conflict[:, None]
+    # The classes, shapes and conflicts are the same for all classifiers; here the last one's.
     yield from self._estimates_of_images(answered, is_conflict, {})
     for name in classes.tolist():
       if name in shapes[is_conflict]:
@@ -125,16 +125,17 @@ class ShapeBias(Study):
     """
     by_shape = {label: answers[:, :1] for label, answers in answered.items()}
     decided = {label: answers.any(1, keepdims=True) for label, answers in answered.items()}
-    shares = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
-    yield self.means(DECIDED, shares, facets=facets)
-    # A bias is a share of the answers that are decided, which has an exact interval. Differences of
-    # biases are functions of two shares, because classifiers decide different images.
-    of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
-    yield means(BIAS, of_decided, confidence=self.confidence, facets=facets, paired=False)
-    views = pd.DataFrame({'answer': ['shape', 'texture']})
-    answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
-    biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
-    differences = biases[biases.versus != ''].copy()  # of two classifiers
+    is_decided = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
+    yield self.means(DECIDED, is_decided, facets=facets)
+    # The bias of a classifier is a share, of the images that it decides, with an exact interval.
+    is_by_shape = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
+    yield means(BIAS, is_by_shape, confidence=self.confidence, facets=facets, paired=False)
+    # Two classifiers decide different images, so that a difference of biases is no paired share: it
+    # is a function of the shares of answers by shape and by texture, with a bootstrap interval.
+    cues = pd.DataFrame({'answer': ['shape', 'texture']})
+    by_cue = Outcomes.from_fields(BIAS, answered, cues).of_rows(mask)
+    biases = self.means(BIAS, by_cue, ['answer'], facets=facets)
+    differences = biases[biases.versus != ''].copy()
     yield drop_zero_width_intervals(differences)
 
   def _published_rows(self) -> Iterator[pd.DataFrame]:
@@ -152,16 +153,16 @@ class ShapeBias(Study):
     yield table_of_rows([row for row in rows if pd.notna(row['value'])])  # NaN was not published
 
 
-def _in_words_of(classes: np.ndarray, names: np.ndarray) -> np.ndarray:
-  """Returns the names of textures as a classifier calls their classes, [N].
+def _class_names_of(textures: np.ndarray, classes: np.ndarray) -> np.ndarray:
+  """Returns the names that a classifier has for the classes of textures, [N].
 
-  As for labels, the data may call a class by its WordNet identifier, or spell accents otherwise.
+  The data may have other names: the WordNet identifier of a class, or accents spelt otherwise.
 
   Args:
+    textures: names of the textures' classes in the data, [N].
     classes: names of the classifier's classes, [classes].
-    names: names of the textures' classes in the data, [N].
   """
-  index_of = label_space.index_by_name(classes.tolist())
-  composed = {composed_unicode(name): index for name, index in index_of.items()}
-  distinct, position = np.unique(names, return_inverse=True)
-  return classes[[composed[composed_unicode(name)] for name in distinct.tolist()]][position]
+  index_of_name = label_space.index_by_name(classes.tolist())
+  index_of = {composed_unicode(name): index for name, index in index_of_name.items()}
+  indices = [index_of[composed_unicode(name)] for name in textures.tolist()]
+  return classes[indices]

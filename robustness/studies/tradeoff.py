@@ -52,8 +52,8 @@ class Tradeoff(StoredOrMade):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies and shares of high-frequency energy by corruption, and fitted lines.
 
-    A line is fitted for each classifier but the first: over the share of high-frequency energy of
-    a corruption, the difference of the accuracies of this and the first classifier under it.
+    For each classifier but the first, a line is fitted to points, one for each corruption: its
+    accuracy minus the first classifier's, over the share of high-frequency energy.
     """
     recorded.require_distinct()
     yield self.means(CLEAN_ACCURACY, recorded, where=recorded.views.corruption.isna().to_numpy())
@@ -98,7 +98,7 @@ class Tradeoff(StoredOrMade):
 def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) -> NamedPoints:
   """Returns a panel of points, one per corruption: change of accuracy over share.
 
-  The titles are the label, and the slope and the residual of the fitted line.
+  The titles are the label, and the slope and the residual of the line, if one was fitted.
 
   Args:
     table: the results.
