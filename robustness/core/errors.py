@@ -56,24 +56,20 @@ class SettingError(InputError):
     fix: str = '',
     problem: str = '',
   ):
-    """Makes the message from these values, which are the attributes of the class."""
+    """Makes the message from the attributes: key, value, problem, valid values and fix."""
     self.key, self.value, self.fix, self.problem = key_name(str(key)), value, fix, problem
     self.valid = valid if isinstance(valid, str) else tuple(valid)
-    super().__init__(self._sentence())
-
-  def _sentence(self) -> str:
-    """Returns the message: the key, its value, the problem, the valid values and the fix."""
-    value = repr(self.value)
-    if len(value) > MAX_VALUE_LENGTH:
-      value = f'{value[:MAX_VALUE_LENGTH]}...'
-    sentence = f'{self.key} is {value}'
-    if self.problem:
-      sentence += f', {self.problem}'
+    printed = repr(value)
+    if len(printed) > MAX_VALUE_LENGTH:
+      printed = f'{printed[:MAX_VALUE_LENGTH]}...'
+    sentence = f'{self.key} is {printed}'
+    if problem:
+      sentence += f', {problem}'
     if not isinstance(self.valid, str):
-      sentence += f'; {nearest(str(self.value), self.valid)}'
+      sentence += f'; {nearest(str(value), self.valid)}'
     elif self.valid:
       sentence += f'; it must be {self.valid}'
-    return f'{sentence}. {self.fix}'.rstrip()
+    super().__init__(f'{sentence}. {fix}'.rstrip())
 
   def __reduce__(self) -> tuple[type, tuple[object, ...]]:
     """Returns the arguments with which the error is unpickled, in another process for example."""

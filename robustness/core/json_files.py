@@ -156,13 +156,10 @@ def _first_mismatch_of_object(
     return next(filter(None, misfits), None)
   for name, member_form in form.items():
     key = name.removesuffix('?')
-    is_optional = key != name
-    misfit = None
-    if key in value:
-      misfit = _first_mismatch(value[key], member_form, f'{prefix}{key}')
-    elif not is_optional:
-      misfit = f'{prefix}{key}', _form_in_words(member_form), 'missing'
-    if misfit:
+    is_required = key == name
+    if key not in value and is_required:
+      return f'{prefix}{key}', _form_in_words(member_form), 'missing'
+    if key in value and (misfit := _first_mismatch(value[key], member_form, f'{prefix}{key}')):
       return misfit
   return None
 

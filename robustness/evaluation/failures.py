@@ -7,7 +7,6 @@ damaged image is pictured in the view of its most confident mistake.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -65,11 +64,11 @@ def findings(
     label, records = evaluation.label, evaluation.records
     names = in_words(records.identity.get('classes', ()))
     views_of_rows = study.by_row(records, image_shape)
-    row_tally = Tally.of(records.shards(), records.column('label'), views_of_rows)
+    row_tally = Tally(records.shards(), records.column('label'), views_of_rows)
     by_image, views = study.by_image(records, image_shape)
     image_tally = row_tally
     if by_image is not records:  # several rows are versions of one image
-      image_tally = Tally.of(by_image.shards(), by_image.column('label'), views)
+      image_tally = Tally(by_image.shards(), by_image.column('label'), views)
     accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
     class_lines += most_affected(label, image_tally, names, views.names)
     damaged = most_damaged(row_tally)
@@ -267,7 +266,6 @@ def class_name(label: int, names: Sequence[str]) -> str:
   return str(names[label]) if 0 <= label < len(names) else str(label)
 
 
-@dataclasses.dataclass
 class Tally:
   """Sums over the V views of N images of C classes, computed shard by shard.
 
@@ -287,47 +285,33 @@ class Tally:
     class_shown: int [C, V], number of images of a class that count in a view.
   """
 
-  labels: np.ndarray
-  clean: np.ndarray | None
-  num_wrong: np.ndarray
-  num_views: np.ndarray
-  probability: np.ndarray
-  view: np.ndarray
-  prediction: np.ndarray
-  confidence: np.ndarray
-  mistakes: np.ndarray
-  class_right: np.ndarray
-  class_shown: np.ndarray
+  def __init__(self, shards: Iterable[Shard], labels: np.ndarray, table: ViewTable):
+    """Sums over a classifier's shards of N images.
 
-  @classmethod
-  def of(cls, shards: Iterable[Shard], labels: np.ndarray, table: ViewTable) -> Tally:
-    """Returns the sums over a classifier's shards of N images, which have the classes `labels`.
-
-    `labels` are int [N] or [N, L], and `table` describes the views.
+    Args:
+      shards: the shards.
+      labels: the labels of the images, int [N] or [N, L].
+      table: the table of the views.
     """
-    count, num_views = len(labels), len(table.names)
+    num_images, num_views = len(labels), len(table.names)
     shape_by_class = int(labels.max()) + 1, num_views  # [C, V]
     has_clean = table.clean is not None and num_views > 1
-    clean = np.zeros(count, bool) if has_clean else None
-    tally = cls(
-      labels=labels.reshape(count, -1),
-      clean=clean,
-      num_wrong=np.zeros(count, int),
-      num_views=np.zeros(count, int),
-      probability=np.zeros(count),
-      view=np.full(count, -1),
-      prediction=np.full(count, -1),
-      confidence=np.full(count, -1.0),
-      mistakes=np.zeros((0, 3), int),
-      class_right=np.zeros(shape_by_class, int),
-      class_shown=np.zeros(shape_by_class, int),
-    )
+    self.labels = labels.reshape(num_images, -1)
+    self.clean = np.zeros(num_images, bool) if has_clean else None
+    self.num_wrong = np.zeros(num_images, int)
+    self.num_views = np.zeros(num_images, int)
+    self.probability = np.zeros(num_images)
+    self.view = np.full(num_images, -1)
+    self.prediction = np.full(num_images, -1)
+    self.confidence = np.full(num_images, -1.0)
+    self.mistakes = np.zeros((0, 3), int)
+    self.class_right = np.zeros(shape_by_class, int)
+    self.class_shown = np.zeros(shape_by_class, int)
     for shard in shards:
-      tally._add(shard, table.counted_in(shard))
-      if clean is not None:
+      self._add(shard, table.counted_in(shard))
+      if self.clean is not None:
         is_clean = np.arange(num_views)[shard.views] == table.clean  # of each view of the shard
-        clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
-    return tally
+        self.clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
     """Adds a shard of n images in v views to the sums.

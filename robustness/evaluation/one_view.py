@@ -116,9 +116,9 @@ def _compile_view(
     if views.together:  # `show` takes a batch, here of one row, and returns (images, measures)
       keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
       images, _ = views.show(keys, rows, *arguments)
-      only_image: jax.Array = images[0]
-      return only_image
-    image: jax.Array = views.show(key, prepared, *arguments)
+      image: jax.Array = images[0]
+    else:
+      image = views.show(key, prepared, *arguments)
     return image
 
   return views, jax.jit(show_row)

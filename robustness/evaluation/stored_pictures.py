@@ -88,7 +88,7 @@ class MistakesOfBlock:
       return {}
     all_rows = slice(0, len(shard['label']))  # of a table of this block alone
     shards = [dataclasses.replace(shard, rows=all_rows) for shard in self._shards]
-    tally = Tally.of(shards, shard['label'], self._table)
+    tally = Tally(shards, shard['label'], self._table)
     rows = most_damaged(tally)
     return {
       f'{PICTURE}example_id': shard['example_id'][rows],

@@ -69,9 +69,12 @@ class MeshParallel:
     processes = sorted({device.process_index for device in self.devices})
     index = jax.process_index()
     self.num_processes = len(processes)
-    # the number of this process among the processes of the mesh, and their number
-    self.share = (processes.index(index) if index in processes else 0, self.num_processes)
-    self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
+    # 0 for a process without devices in the mesh, which provides no part of a batch
+    part = processes.index(index) if index in processes else 0
+    self.share = part, self.num_processes
+    self._local_devices = [device for device in self.devices if device.process_index == index]
+    # outputs of the calls that may be unfinished, the oldest call first
+    self._unfinished: collections.deque[list[jax.Array]] = collections.deque()
     self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
       BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
@@ -154,29 +157,28 @@ class MeshParallel:
 
     If this process does not have several CPU devices in the mesh, `compiled` itself is returned.
     """
-    local = [device for device in self.devices if device.process_index == jax.process_index()]
-    if len(local) > 1 and local[0].platform == 'cpu':
-      return _Bounded(compiled, self._outstanding)
+    if len(self._local_devices) > 1 and self._local_devices[0].platform == 'cpu':
+      return _Bounded(compiled, self._unfinished)
     return compiled
 
 
 class _Bounded:
   """A compiled function with at most `MAX_OUTSTANDING` unfinished calls.
 
-  `outstanding` holds the outputs of each unfinished call, the oldest call first. All functions of a
+  `unfinished` holds the outputs of each unfinished call, the oldest call first. All functions of a
   `Parallel` share it.
   """
 
-  def __init__(self, function: Compiled, outstanding: collections.deque[list[jax.Array]]):
-    self._function, self._outstanding = function, outstanding
+  def __init__(self, function: Compiled, unfinished: collections.deque[list[jax.Array]]):
+    self._function, self._unfinished = function, unfinished
     self.lower = function.lower
 
   def __call__(self, *arguments: PyTree) -> PyTree:
     """Starts a call, and waits for the oldest calls while too many are unfinished."""
     outputs = self._function(*arguments)
-    self._outstanding.append(jax.tree.leaves(outputs))
-    while len(self._outstanding) > MAX_OUTSTANDING:
-      for array in self._outstanding.popleft():
+    self._unfinished.append(jax.tree.leaves(outputs))
+    while len(self._unfinished) > MAX_OUTSTANDING:
+      for array in self._unfinished.popleft():
         try:
           array.block_until_ready()
         except jax.errors.JaxRuntimeError as error:

@@ -24,10 +24,10 @@ class PmapParallel(MeshParallel):
   def __init__(self, devices: Sequence[jax.Device] | None = None):
     """Takes the devices, ordered by process; None takes the devices of this process."""
     super().__init__(devices)
-    local = [device for device in self.devices if device.process_index == jax.process_index()]
-    self._num_local = len(local)
+    self._num_local = len(self._local_devices)
     # this sharding places entry i of the leading axis on local device i, as pmap needs it
-    self._stacked = NamedSharding(Mesh(np.array(local), ('data',)), PartitionSpec('data'))
+    local_mesh = Mesh(np.array(self._local_devices), ('data',))
+    self._stacked = NamedSharding(local_mesh, PartitionSpec('data'))
 
   def compile(
     self, step: Step, inputs: Sequence[str], outputs: PyTree, donate: Sequence[int] = ()

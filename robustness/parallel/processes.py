@@ -173,8 +173,10 @@ class Processes:
     sys.stdout.flush()
     sys.stderr.flush()
     if jax.distributed.is_initialized():
+      # a process that can be resumed may still save a checkpoint
+      seconds = SAVE_SECONDS if status == RESUMABLE else FAIL_SECONDS
       with contextlib.suppress(jax.errors.JaxRuntimeError):  # other processes ended or continue
-        _wait('the end of all that fail', SAVE_SECONDS if status == RESUMABLE else FAIL_SECONDS)
+        _wait('the end of all that fail', seconds)
       if jax.process_index() == 0:
         time.sleep(LAST_SECONDS)
     os._exit(status)
