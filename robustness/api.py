@@ -204,8 +204,8 @@ def measure(
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
   """Returns the study called `study` with the settings `settings`.
 
-  A `Study` is returned unchanged. Attacks and other parts may be objects: a list of them becomes
-  the list of their names, and their settings become a section, as in a config. For example
+  A `Study` is returned unchanged. Attacks and other parts may be objects instead of names: they are
+  replaced by their names, and their settings are put into a section, as in a config. For example
   `{'attacks': [PGD(steps=20)]}` becomes `{'attacks': ('pgd',), 'attack': {'pgd': {'steps': 20,
   …}}}`.
 
@@ -216,13 +216,12 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
     if settings:
       raise InputError(f'{study.name} is an object: give {next(iter(settings))} to its class.')
     return study
-  values: dict[str, Any] = {
-    key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
-  }
   study_class = studies.STUDIES.find(study, 'study')
+  values: dict[str, Any] = {}
   objects: dict[str, Part] = {}  # all parts that are given as objects, by name such as 'pgd'
-  for key, value in values.items():
-    entries = value if isinstance(value, tuple) else (value,)
+  for key, value in settings.items():
+    values[key] = tuple(value) if isinstance(value, list) else value
+    entries = values[key] if isinstance(values[key], tuple) else (value,)
     parts = {entry.name: entry for entry in entries if isinstance(entry, Part)}
     if parts:
       values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
@@ -230,11 +229,10 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
   # in the example `values` is now {'attacks': ('pgd',)}, and `objects` {'pgd': PGD(steps=20)}
   sections = study_class.chosen_parts(values) if objects else {}
   for section, classes in sections.items():  # such as 'attack' and {'pgd': PGD}
-    settings_of_objects = {
-      name: {key: getattr(objects[name], key) for key in study_class.settings_of(classes[name])}
-      for name in classes.keys() & objects.keys()
-    }
-    values[section] = {**values.get(section, {}), **settings_of_objects}
+    for name in classes.keys() & objects.keys():
+      keys = study_class.settings_of(classes[name])
+      settings_of_part = {key: getattr(objects[name], key) for key in keys}
+      values[section] = {**values.get(section, {}), name: settings_of_part}
   return studies.from_config({'name': study, **values})
 
 
@@ -254,7 +252,7 @@ def _rows_and_classifiers(
     model: one model, {label: model}, or None, as for `measure`.
     data: images in any form that `measure` takes.
     labels: their labels; None if `data` has them.
-    columns: {name: further column of the images}; None for none.
+    columns: {name: values [N, ...] of the N images}; or None.
     class_names: the names of the labels, in order; () for none.
     seed: seed of random choices of images.
   """
@@ -283,7 +281,7 @@ def as_rows(
   Args:
     data: images in any form that `measure` takes.
     labels: their labels; None if `data` has them.
-    columns: {name: further column of the images}; None for none.
+    columns: {name: values [N, ...] of the N images}, such as the clip of a video frame; or None.
     class_names: the names of the labels, in order; () for none.
     seed: seed of random choices of images.
   """
@@ -294,7 +292,8 @@ def as_rows(
     groups = class_groups.from_settings(data, loaded.class_names)
     data = class_groups.with_groups(loaded, groups)
   if not hasattr(data, 'training_batches'):  # no object with the methods of `Rows`
-    return user_data.rows_of(data, labels, with_numbered_sets(columns or {}), class_names)
+    numbered = with_numbered_sets(columns or {})  # sets of neighboring frames may have names
+    return user_data.rows_of(data, labels, numbered, class_names)
   if labels is not None or columns or class_names:
     raise InputError('these images have labels, columns and class names: leave such arguments out.')
   return data
@@ -319,26 +318,29 @@ def as_classifier(
     for key, default in (('channels', None), ('outputs', 'logits'), ('class_names', None)):
       if getattr(model, key) != default:
         raise InputError(f'{key} is for a module; {model.module!r} has its own: leave it out.')
-    weights, mean, std = model.variables, tuple(model.mean or ()), tuple(model.std or ())
+    weights = model.variables
     if not isinstance(weights, str | os.PathLike | None):
       raise InputError(
         f'variables of {model.module!r} is a {type(weights).__name__}; give a file or a name of '
         'weights, or variables with the module itself.'
       )
-    settings = {
-      'weights': os.fspath(weights or ''),
-      'mean': mean,
-      'std': std,
-      'label_space': model.label_space,
-    }
-    recipe = resolve_section(ClassifierSettings(name=model.module, **settings))
+    section = ClassifierSettings(
+      model.module,
+      weights=os.fspath(weights or ''),
+      mean=tuple(model.mean or ()),
+      std=tuple(model.std or ()),
+      label_space=model.label_space,
+    )
+    recipe = resolve_section(section)
     height, width, channels = images.shape[1:]
+    # the network takes images of this size; it does not choose another one
     input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
     recipe.check(model.label, input_images.shape, 'float32')
     recipe.fetch()
     classifier = recipe.load(model.label, input_images, 'float32')
   else:
     classifier = model.classifier(images, class_names)
+  # a coarse class has the largest score of its fine classes
   return in_label_space(classifier, model.label_space, 'max', class_names)
 
 
@@ -367,21 +369,19 @@ def compare(
       raise InputError(f'compare takes results and paths, each an argument, not {entry!r}.')
   if not results:
     raise InputError('compare needs at least two classifiers: give results, or paths of workdirs.')
-  paths = {k: os.fspath(x) for k, x in enumerate(results) if not isinstance(x, Results)}
-  workdirs = [*paths.values()]
-  # {index in `results`: (name, path) of the workdir}
-  named = dict(zip(paths, named_workdirs(workdirs).items(), strict=True))
+  workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
+  names_and_paths = iter(named_workdirs(workdirs).items())  # of the workdirs, in their order
   labels, studies_by_workdir = list[str](), dict[str, Mapping[str, FinishedStudy]]()
-  for k, entry in enumerate(results):
+  for index, entry in enumerate(results):
     if isinstance(entry, Results):
       if entry.studies is None:
         raise InputError(
           f'results of {entry.study} have no records: take those of measure or read.'
         )
       labels += entry.labels
-      studies_by_workdir[f'results[{k}]'] = entry.studies()
+      studies_by_workdir[f'results[{index}]'] = entry.studies()
     else:
-      name, path = named[k]
+      name, path = next(names_and_paths)
       studies_by_workdir[name] = finished_workdir.read(path)
   for label in labels:
     if labels.count(label) > 1:
@@ -393,7 +393,8 @@ def compare(
     for entries in entries_by_task.values():
       # the baseline moves to the front, as False sorts before True; the others keep their order
       entries.sort(key=lambda entry: entry.label != baseline)
-  return comparing.compare_tasks(entries_by_task, common)[0]
+  compared, _by_task = comparing.compare_tasks(entries_by_task, common)
+  return compared
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
@@ -487,11 +488,11 @@ def train(
       )
   execution = parse(Execution, {'seed': seed}, 'config')
   rows = as_rows(images, labels, None, _as_names(class_names), execution.seed)
-  if isinstance(rows, ArrayRows) and not rows.class_names:
-    count = int(rows.labels.max()) + 1
-    rows = user_data.with_class_names(rows, tuple(map(str, range(count))))
   if isinstance(rows, ArrayRows):
-    # A workdir has no other trace of arrays, and would resume a training on other ones.
+    if not rows.class_names:
+      names = tuple(map(str, range(int(rows.labels.max()) + 1)))
+      rows = user_data.with_class_names(rows, names)
+    # without a digest, a workdir would resume a training on other arrays
     arrays = {'images': rows.images, 'labels': rows.labels, **rows.columns}
     rows = dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
   is_named = isinstance(network, str)
@@ -624,6 +625,7 @@ def attack(
       is_traced = isinstance(images, jax.core.Tracer)
       noise = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
       network = as_classifier('', model, noise if is_traced else np.asarray(images), ())
+    # `apply` returns (logits, outputs of layers)
     logits = lambda batch: network.apply(network.variables, batch, ())[0]  # noqa: E731
   attack_class = ATTACKS.find(name, 'name')
   section = f'{attack_class.section}.{attack_class.name}'
@@ -639,7 +641,7 @@ def attack(
   with renaming_section(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
     labels = jnp.broadcast_to(jnp.asarray(labels), len(images))
-    attacked = without_global_draws(parsed.worst)(1, keys, logits, images, labels)
+    attacked = without_global_draws(parsed.worst)(1, keys, logits, images, labels)  # 1 restart
   if not isinstance(attacked, jax.core.Tracer):
     invalid = np.flatnonzero(~np.isfinite(attacked).all((1, 2, 3)))
     if len(invalid):

@@ -101,8 +101,8 @@ def _means_over(
   """Returns the means over seeds of the estimates that at least two seeds have.
 
   Estimates with an interval for many estimates together (a `family` above 1) are left out. A
-  number without interval that every seed repeats, such as a published one, stays as it is; NaN in
-  one seed makes the mean NaN.
+  number without interval that is equal in every seed, such as a published one, stays as it is; NaN
+  in one seed makes the mean NaN.
 
   The interval is Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's
   quantile t, cut to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have
@@ -116,26 +116,23 @@ def _means_over(
   """
   facets = [name for name in estimates.facets_of(table) if name != SEED]
   keys = [*estimates.SUBJECT, *facets]  # equal in the estimates that have one mean
-  single = table[table.family == 1].reset_index(drop=True)
-  # `values` and `index` have an entry for each estimate of a seed: its value, and the position of
-  # the mean that it is part of. All other arrays have an entry for each mean.
-  index = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
-  values, count = single['value'].to_numpy(), np.bincount(index)
+  by_seed = table[table.family == 1].reset_index(drop=True)  # N estimates, each of one seed
+  # M means: `index` [N] says which mean an estimate belongs to; `count` to `confidence` are [M]
+  index = by_seed.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  values, count = by_seed['value'].to_numpy(), np.bincount(index)
   mean = np.bincount(index, values) / count
   sum_of_squares = np.bincount(index, (values - mean[index]) ** 2)
   std = np.sqrt(sum_of_squares / np.maximum(count - 1, 1))
-  firsts = single.drop_duplicates(keys)  # the estimate of the first seed that has it
-  is_constant = np.bincount(index, values == firsts.value.to_numpy()[index]) == count
-  confidence = firsts.confidence.fillna(0.95).to_numpy()
-  low, high = _intervals(firsts, quantities, mean, std, count, confidence)
+  first = by_seed.drop_duplicates(keys)  # M rows: the estimate of the first seed that has it
+  is_constant = np.bincount(index, values == first.value.to_numpy()[index]) == count
+  confidence = first.confidence.fillna(0.95).to_numpy()
+  low, high = _intervals(first, quantities, mean, std, count, confidence)
   has_interval = ~is_constant & (count >= FEWEST_SEEDS)
   low, high = np.where(has_interval, (low, high), np.nan)
   notes: list[dict[int, str]] = [{} for _ in count]  # {seed: note} of each mean
-  for position, seed, note in zip(index, single[SEED], single['note'], strict=True):
-    notes[position][seed] = note
-  is_number_alone = firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
-  is_repeated = is_constant & is_number_alone  # such as a published number
-  means = firsts.assign(
+  for mean_index, seed, note in zip(index, by_seed[SEED], by_seed['note'], strict=True):
+    notes[mean_index][seed] = note
+  means = first.assign(
     **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
     method=estimates.OVER_SEEDS,
     confidence=confidence,
@@ -145,12 +142,15 @@ def _means_over(
       for of_mean, equal in zip(notes, is_constant, strict=True)
     ],
   )
-  means[is_repeated] = firsts.assign(**{SEED: None})[is_repeated]
+  # an equal number without interval and method, such as a published one, is not measured by seed
+  has_no_method = first.confidence.isna().to_numpy() & (first.method == '').to_numpy()
+  stays = is_constant & has_no_method
+  means[stays] = first.assign(**{SEED: None})[stays]
   return means[count > 1]
 
 
 def _intervals(
-  firsts: pd.DataFrame,
+  first: pd.DataFrame,
   quantities: Mapping[str, Quantity],
   mean: np.ndarray,
   std: np.ndarray,
@@ -160,9 +160,9 @@ def _intervals(
   """Returns Student's intervals for M means, cut to the ranges of their quantities, [2, M].
 
   Args:
-    firsts: M rows, the first of the averaged estimates of each mean, with its `quantity` and
-      `versus`.
-    quantities: the quantities by name.
+    first: M rows of the table of results, the estimate of one seed for each mean; `versus` is the
+      baseline of a difference, '' for none.
+    quantities: the quantities by name; others have no range.
     mean: the means, [M].
     std: standard deviations of the averaged values, [M].
     count: numbers of the averaged values, [M].
@@ -173,7 +173,7 @@ def _intervals(
     at = confidence == level  # the means at which the interval has this confidence
     intervals[:, at] = student_interval(mean[at], std[at], count[at], level)
   ranges = []
-  for row in firsts.itertuples():
+  for row in first.itertuples():
     quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
     ranges.append(quantity.difference_range if row.versus else quantity.range)
   least, greatest = np.array(ranges).reshape(-1, 2).T

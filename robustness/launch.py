@@ -73,29 +73,31 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
+    # with several seeds, each has an experiment and a folder in the workdir
     experiment_by_folder = {} if seeds else {log.path: experiment}
     for seed in seeds:
       experiment_by_folder[log.path / workdir.seed_folder(seed)] = experiment.with_seed(seed)
     with phase('images and checks of the config'):
-      builders = {
+      builder_by_folder = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')
         for folder, seeded in experiment_by_folder.items()
       }
-      first = next(iter(builders.values()))
-      recipes = check_studies(first, rows)
+      builder = next(iter(builder_by_folder.values()))  # the checks are the same for all seeds
+      recipes = check_studies(builder, rows)
       adapts = any(recipe.adaptation for recipe in experiment.classifiers.values())
-      if first.needs_training or adapts:
-        check_measurable(experiment, list(first.checked_classifiers.values()), rows)
+      if builder.needs_training or adapts:
+        check_measurable(experiment, list(builder.checked_classifiers.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
-      preview(experiment, rows, recipes, folders=list(builders))
+      preview(experiment, rows, recipes, folders=list(builder_by_folder))
     results_of_seeds = []
-    for number, (folder, builder) in enumerate(builders.items(), 1):
+    for number, (folder, builder) in enumerate(builder_by_folder.items(), 1):
       if seeds:
         logging.info('seed %d, %d of %d', seeds[number - 1], number, len(seeds))
-      classifiers = builder.build()
-      if number == len(builders):  # no training follows
+      classifiers = builder.build()  # trains, or reads weights
+      if number == len(builder_by_folder):  # no training follows
         restore_sigterm()
+      # what was measured between the steps of the trainings
       for name, results in builder.along_training().items():
         study = experiment.measurements[SINGLE if experiment.is_single else name].study
         title = f'{study.title or study.name}, along the training'
@@ -135,12 +137,13 @@ def _measure_tasks(
     InputError: no task can measure any of the classifiers.
   """
   experiment = builder.experiment
+  is_battery = not experiment.is_single
   results_by_task, figures_by_task, left_out = {}, {}, []
   for name, task in experiment.measurements.items():
     study, records_folder = task.study, folder / workdir.RECORDS
     task_rows = study.needed_rows(rows[task.data])
     measured, excluded = split_supported(study, classifiers, task_rows, experiment.is_single)
-    if not experiment.is_single:
+    if is_battery:
       logging.info('task %s: %s on %d images', name, study.name, task_rows.num_examples)
       records_folder /= recording_name(study, task_rows)  # records/STUDY-DIGEST
     for label, reason in excluded.items():
@@ -154,7 +157,7 @@ def _measure_tasks(
     task_folder = workdir.task_folder(folder, name)
     figures_by_task[name] = write_results(log, task_folder, results, study)
     results_by_task[name] = results
-  if experiment.is_single:
+  if not is_battery:
     return results_by_task[SINGLE]
   if not results_by_task:
     _name, _label, reason = left_out[0]
@@ -168,8 +171,7 @@ def _measure_tasks(
   for title, table in results.tables.items():
     task_of_table = title.partition(': ')[0]  # the table of a task is called 'TASK: TITLE'
     if task_of_table not in results_by_task:  # a table of the battery as a whole
-      for line in (title, *text.lines(table)):
-        logging.info('%s', line)
+      _log_table(title, table)
   presented = summary.present_run(experiment.summary, experiment.studies)
   write_results(log, folder, results, presented, with_task_captions(figures_by_task))
   return results
@@ -306,11 +308,16 @@ def preview(
       continue
     overview = task.study.preview(rows[task.data], recipes)
     for title, table in overview.tables.items():
-      for line in (title, *text.lines(table)):
-        logging.info('%s', line)
+      _log_table(title, table)
     for folder in folders:
       for file, figure in overview.figures.items():
         style.save(figure, workdir.task_folder(folder, name) / 'figures' / f'{file}.png')
+
+
+def _log_table(title: str, table: Table) -> None:
+  """Logs the title and the rows of a table, a line each."""
+  for line in (title, *text.lines(table)):
+    logging.info('%s', line)
 
 
 class OpenedRows(dict[DataSettings, Rows]):
@@ -335,9 +342,7 @@ class OpenedRows(dict[DataSettings, Rows]):
     """
     if data not in self._training:
       evaluated = self[self._experiment.data]
-      rows = self._loaded(data).with_channels(evaluated.image_shape[2])
-      groups = class_groups.from_settings(data, rows.class_names)
-      self._training[data] = class_groups.with_groups(rows, groups)
+      self._training[data] = self._loaded(data).with_channels(evaluated.image_shape[2])
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
@@ -350,19 +355,19 @@ class OpenedRows(dict[DataSettings, Rows]):
     # grey images get the largest number of channels that a classifier takes
     channels = [classifier.channels for classifier in experiment.classifiers.values()]
     rows = rows.with_channels(max([rows.image_shape[2], *channels]))
-    if len(experiment.measurements) * len(experiment.classifiers) > 1:
-      rows = rows.cached()
-    groups = class_groups.from_settings(data, rows.class_names)
-    self[data] = class_groups.with_groups(rows, groups)
+    has_several_readers = len(experiment.measurements) * len(experiment.classifiers) > 1
+    self[data] = rows.cached() if has_several_readers else rows
     return self[data]
 
   def _loaded(self, data: DataSettings) -> Rows:
-    """Returns the rows that the settings `data` load.
+    """Returns the rows that the settings `data` load, with their class groups, if there are any.
 
     An InputError of a setting names it by its section of the config, such as 'config.data'.
     """
     with renaming_section('config.data', self._experiment.section_of(data)):
-      return input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
+      rows = input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
+    groups = class_groups.from_settings(data, rows.class_names)
+    return class_groups.with_groups(rows, groups)
 
 
 def builder_for(

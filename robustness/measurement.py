@@ -137,32 +137,32 @@ def _results(
   _, rows = evaluated[0]
   classifiers = [classifier for classifier, _ in evaluated if classifier]
   shape, key = rows.image_shape, random_keys.stream(execution.seed, study.stream)
-  # the findings of the study, of the comparison with training rows, and on classes and images
   findings = study.reduce(evaluations, shape)
-  compared = Findings()
+  training_findings = Findings()  # what the evaluated rows have in common with training rows
   if training is not None and isinstance(study, StudiesTrainings):
-    compared = study.training_findings(rows, training)
-  failed = _failures(study, evaluations, evaluated, key, execution.seed)
+    training_findings = study.training_findings(rows, training)
+  most_affected = _most_affected(study, evaluations, evaluated, key, execution.seed)
   samples = study.sample_arrays(rows, key, findings)
-  estimates = [*findings.estimates, *compared.estimates]
+  estimates = [*findings.estimates, *training_findings.estimates]
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)
-  table = failures.with_classes(assemble(estimates), failed.estimates)
+  table = failures.with_classes(assemble(estimates), most_affected.estimates)
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
-  tables = findings.tables | passes_table(evaluations) | compared.tables | failed.tables
+  tables = findings.tables | passes_table(evaluations) | training_findings.tables
+  tables |= most_affected.tables
   tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
-  described: list[Facts] = [] if classifiers else [{'label': IMAGES, 'note': NO_CLASSIFIER}]
-  for c in classifiers:
-    layers_of_classifier = list(c.select_layers(study.layers))
-    described.append({'label': c.name, 'layers': layers_of_classifier, **c.provenance})
+  described = [
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
+    for c in classifiers
+  ]
   return Results(
     study.name,
-    classifiers=described,
+    classifiers=described or [{'label': IMAGES, 'note': NO_CLASSIFIER}],
     data={**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
     settings={**study.describe(), **dataclasses.asdict(execution)},
     tables=tables,
-    arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
+    arrays={**findings.arrays, **training_findings.arrays, **most_affected.arrays, **samples},
     table=table,
     quantities=_quantities(study, table),
     presentation=Presentation.of_study(study),
@@ -170,21 +170,18 @@ def _results(
 
 
 def _quantities(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
-  """Returns the quantities of a table of results.
+  """Returns the quantities of a table of results: those of the study, then accuracies by class.
 
-  Accuracies that the study does not declare are accuracies of single classes, from `_failures`;
-  their quantities follow those that the study declares. If `accuracy` and `clean_accuracy` are both
-  among them, the words of `accuracy` say that it is the mean over the other views.
+  If the study itself declares `accuracy` or `clean_accuracy`, it is not added. If both are added,
+  the words of `accuracy` say that it is the mean over the other views.
   """
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
-  words = {quantity.name: quantity.words for quantity in by_class}
-  if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
-    words[ACCURACY.name] += ', mean over all views but the clean one'
-  return (
-    *study.described_quantities,
-    *(dataclasses.replace(q, words=words[q.name], headline=False) for q in by_class),
-  )
+  if len(by_class) == 2:
+    words = f'{ACCURACY.words}, mean over all views but the clean one'
+    by_class[0] = dataclasses.replace(ACCURACY, words=words)
+  by_class = [dataclasses.replace(quantity, headline=False) for quantity in by_class]
+  return (*study.described_quantities, *by_class)
 
 
 def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
@@ -223,7 +220,7 @@ def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -
   return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])
 
 
-def _failures(
+def _most_affected(
   study: Study,
   evaluations: Sequence[Evaluation],
   evaluated: Sequence[tuple[Classifier | None, Rows]],
@@ -244,16 +241,15 @@ def _failures(
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
   _, first_rows = evaluated[0]  # the images of all classifiers have the same shape
-  # {label: int [F, 2], row and view of each of F damaged images}
   findings, damaged_by_label = failures.findings(study, evaluations, first_rows.image_shape)
   for evaluation, (classifier, rows) in zip(evaluations, evaluated, strict=True):
-    damaged = damaged_by_label[evaluation.label]
+    damaged = damaged_by_label[evaluation.label]  # int [F, 2], row and view of F images
     if not len(damaged) or classifier is None or jax.process_index():
       continue
     stored = [stored_picture(evaluation.records, row, view) for row, view in damaged.tolist()]
-    if evaluation.rounds:
+    if evaluation.rounds:  # row k of these records is not row k of the data
       positions = _positions_in_rounds(evaluation.rounds, rows.num_examples, seed)
-      damaged[:, 0] = positions[damaged[:, 0]]  # rows of the records → of `rows`
+      damaged[:, 0] = positions[damaged[:, 0]]
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
     pictures = one_view.damaged_pictures(study, rows, damaged, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
@@ -279,8 +275,8 @@ def evaluator_for(
     execution: the seed.
     study: the study.
     classifier: the classifier; None for a study of images alone. A classifier with test-time
-      adaptation takes the rows in order; it is reset before each corruption and severity of a
-      stored set such as CIFAR-10-C.
+      adaptation takes the rows in order; it is reset before each part of a stored set, such as one
+      corruption at one severity of CIFAR-10-C.
     rows: the images.
     parallel: the devices.
 
@@ -300,10 +296,9 @@ def evaluator_for(
         f'{classifier.adaptation.key("fisher_weight")}=0.'
       )
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
-    # Images of views that use the classifier, such as attacks, are slow to make again. Those of
-    # mistakes are stored with the records, for views in which all rows count.
+    # attacks are slow to run again, so that the images of mistakes are stored with the records
     table = study.view_table(rows.image_shape)
-    if table.counted is None:
+    if table.counted is None:  # all rows count in all views
       options['pictured'] = table
   return evaluator_class(
     classifier,
@@ -364,8 +359,9 @@ def _identifying_facts(classifier: Classifier) -> Facts:
   progress of a training is left out, because the digest identifies the weights.
   """
   facts = classifier.provenance
-  if 'sha256' not in facts and from_file.KEY not in facts:  # neither a digest nor outputs
-    facts = {**facts, from_file.KEY: from_file.probe(classifier)}
+  if 'sha256' not in facts and from_file.KEY not in facts:
+    outputs_on_fixed_images = from_file.probe(classifier)
+    facts = {**facts, from_file.KEY: outputs_on_fixed_images}
   return {k: v for k, v in facts.items() if k not in PROGRESS}
 
 
@@ -379,10 +375,11 @@ def evaluate_in_rounds(
   batch_size: int = 0,
   views_per_step: int = 0,
 ) -> SequentialRecords:
-  """Records rounds of a sequential design until all views are finished.
+  """Records the answers of a sequential evaluation, which shows images in rounds, and returns them.
 
-  Rounds that are already recorded are read. The seed decides an order of the images, and round r
-  (from 0) shows the next n = `design.trials` images, [r n, (r + 1) n) in this order. A fixed design
+  Round r, from 0, shows the images [r n, (r + 1) n) of a random order that depends on the seed,
+  with n = `design.trials`. It shows them in the views with an error that the rounds before have not
+  estimated precisely enough. A round that is recorded already is not computed again. A fixed design
   with the same seed shows the first images of the same order.
 
   Args:
@@ -390,7 +387,7 @@ def evaluate_in_rounds(
     rows: at least `design.most_trials` rows.
     directory: the folder of the rounds' folders.
     identity: the facts that identify the records.
-    design: decides which views the next round shows.
+    design: the stopping rule, which decides which views the next round shows.
     seed: seed of the order of the rows.
     batch_size: rows of a shard; 0 chooses by their size.
     views_per_step: views of a shard; 0 chooses by their number.
@@ -401,11 +398,11 @@ def evaluate_in_rounds(
   num_views, trials = len(evaluator.views), design.trials
   rounds = SequentialRecords(directory, design, num_views)
   if not views_per_step:
-    largest = max(1, min(MAX_VIEWS_PER_STEP, num_views // MIN_CHUNKS))
+    largest = min(MAX_VIEWS_PER_STEP, num_views // MIN_CHUNKS)
     views_per_step = even_part_size(num_views, largest)
   # All rounds have shards of the same size, so that the step is compiled once.
   first_layout = evaluator.layout(trials, min(batch_size, trials), views_per_step)
-  while rounds.next_views.size:
+  while rounds.next_views.size:  # until every view is finished
     number, round_views = len(rounds.rounds), rounds.next_views
     layout = dataclasses.replace(first_layout, num_views=len(round_views))
     records = Records(rounds.folder(number), layout, rounds.identity_of_next(identity))
@@ -416,8 +413,8 @@ def evaluate_in_rounds(
         *(evaluator.name, number + 1, design.looks, len(round_views), rounds.num_views),
       )
     round_rows = rows.at(indices_of_round(number, rows.num_examples, seed, design))
-    # `evaluate` also compares images with the records: of a complete round if it is the first, or
-    # if they may have changed.
+    # A complete round is evaluated only to compare its images with the records: the first round
+    # always, the others if image files may have changed.
     if missing or number == 0 or round_rows.may_have_changed(records.begun, slice(None)):
       evaluator_of_round = evaluator.with_views(round_views)
       evaluator_of_round.evaluate(round_rows, records, jax.process_index(), jax.process_count())

@@ -411,18 +411,19 @@ class Results:
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
   def _facet_words(self, declared: Sequence[Quantity]) -> list[dict[str, Any]]:
-    """Returns the declarations of the table's facets as plain values for `results.json`.
+    """Returns the words, unit etc. (`Facet`) of each facet of the table, for `results.json`.
 
-    They are stored so that reading results needs no study. `declared` are the quantities of a task,
-    which all have the same facets; without quantities the list is empty.
+    They are stored so that reading results needs no study. `declared` are the quantities of a task.
+    All of them describe facets alike, so that the first is asked; without quantities the list is
+    empty.
     """
     names = estimates.facets_of(self.table) if declared else []
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
   def with_facets(self, facets: tuple[Facet, ...]) -> Results:
-    """Returns the results with the declarations `facets` for quantities that have none.
+    """Returns the results with the descriptions `facets` for quantities that lack them.
 
-    Files of earlier versions do not declare facets.
+    Files of earlier versions do not describe facets.
     """
     return dataclasses.replace(
       self,
@@ -442,24 +443,23 @@ class Results:
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
     document = json_files.read(path, _FORM, _REBUILD, MAX_BYTES_OF_RESULTS)
-    stated = document.get('quantities', [])
-    is_battery = isinstance(stated, dict)  # {task: entries}; a single study has a list of entries
-    entries_by_task = stated if is_battery else {SINGLE: stated}
+    entries = document.get('quantities', [])
+    is_battery = isinstance(entries, dict)  # {task: entries}; a single study has a list of entries
+    entries_by_task = entries if is_battery else {SINGLE: entries}
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       json_files.check(entries_by_task, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
-      words = document.get('facet_words', {})  # the facets of each task; not in earlier versions
+      facets_by_task = document.get('facet_words', {})  # earlier versions have none
       tasks = {
-        task: _read_quantities(entries, words.get(task, ()))
-        for task, entries in entries_by_task.items()
+        task: _read_quantities(entries_of_task, facets_by_task.get(task, ()))
+        for task, entries_of_task in entries_by_task.items()
       }
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
     _check_names(path, document, entries_by_task)
-    described = {key: document[key] for key in ('study', 'classifiers', 'data', 'settings')}
     results = cls(
-      **described,
+      **{key: document[key] for key in ('study', 'classifiers', 'data', 'settings')},
       tables=tables,
       arrays=read_npz(path.with_name(ARRAYS_NAME), _REBUILD, MAX_BYTES_OF_RESULTS),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),

@@ -178,10 +178,10 @@ def classifier_section() -> dict[str, Any]:
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
-  # the parts that a classifier has by default; it has none ('') of the other kinds, such as attacks
-  default_names = {'augment': (), 'objective': settings.objective.name}
-  for kind, (key, registry) in KINDS.items():
-    section[kind] = {key: default_names.get(kind, ''), **registry.default_sections()}
+  # the parts that a classifier has by default; of other kinds, such as attacks, it has none ('')
+  default_parts = {'augment': (), 'objective': settings.objective.name}
+  for kind, (key, registry) in KINDS.items():  # such as 'augment' and its key 'policy'
+    section[kind] = {key: default_parts.get(kind, ''), **registry.default_sections()}
   section |= {'training': inherited_section(TrainingSettings), 'data': inherited_data()}
   return {**section, 'seed': placeholder(int)}
 
@@ -197,25 +197,21 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       takes the names from the config itself.
   """
   values = config if values is None else values
-  for section, keys in _study_sections(config, values):
-    study_class = study.STUDIES.find(section.name, 'config.study.name')
-    for key, parts in study_class.sections_of_parts(keys).items():
-      with section.unlocked():
-        section[key] = nested(parts)
+  for study_section, study_values in _study_sections(config, values):
+    study_class = study.STUDIES.find(study_section.name, 'config.study.name')
+    for key, parts in study_class.sections_of_parts(study_values).items():
+      _add(study_section, key, parts)
   # paths of keys to the sections of classifiers
   paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
   for path in paths:
     for kind, (key, registry) in KINDS.items():  # such as 'attack', with the key 'name'
-      section, choice = _value_at(config, *path, kind), _value_at(values, *path, kind, key)
+      section = _value_at(config, *path, kind)
       if not isinstance(section, ConfigDict):
         continue
-      names = choice if isinstance(choice, tuple | list) else [choice]
-      references = [name for name in names if isinstance(name, str) and is_reference(name)]
-      for name in references:  # 'FILE.py:NAME', where NAME is the key of the part in the section
-        if part_name(name) not in section:
-          part = registry.find(name, '.'.join(('config', *path, kind, key)))
-          with section.unlocked():
-            section[part.name] = nested(_field_defaults(part))
+      for reference in _references(_value_at(values, *path, kind, key)):
+        if part_name(reference) not in section:
+          part = registry.find(reference, '.'.join(('config', *path, kind, key)))
+          _add(section, part.name, _field_defaults(part))
   _add_sources(config, values)
 
 
@@ -237,23 +233,29 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   paths.append(('classifier',))
   sections = [section for path in paths if (section := _value_at(config, *path, 'data'))]
   names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
-  for name in names:
-    if not isinstance(name, str) or not is_reference(name):
-      continue
-    source = SOURCES.find(name, 'config.data.source')
+  for reference in _references(list(names)):
+    source = SOURCES.find(reference, 'config.data.source')
     for section in sections:
       if source.name not in section:
-        # the first section is `config.data`
-        keys = _field_defaults(source) if section is sections[0] else inherited_section(source)
-        with section.unlocked():
-          section[source.name] = nested(keys)
+        is_shared = section is sections[0]  # `config.data`
+        keys = _field_defaults(source) if is_shared else inherited_section(source)
+        _add(section, source.name, keys)
+
+
+def _references(value: object) -> list[str]:
+  """Returns the references FILE.py:NAME in the value of a key, which is a name or several."""
+  names = value if isinstance(value, tuple | list) else [value]
+  return [name for name in names if isinstance(name, str) and is_reference(name)]
+
+
+def _add(section: ConfigDict, key: str, values: Mapping[str, Any]) -> None:
+  """Sets the section `key` inside a section that is locked against new keys."""
+  with section.unlocked():
+    section[key] = nested(values)
 
 
 def _field_defaults(settings: type) -> Facts:
-  """Returns the default values of a dataclass, such as a named part.
-
-  A field without a default has a placeholder.
-  """
+  """Returns {setting: default} of a dataclass; a setting without a default has a placeholder."""
   return {
     field.name: placeholder(object) if field.default is dataclasses.MISSING else field.default
     for field in dataclasses.fields(settings)

@@ -144,9 +144,9 @@ class Experiment:
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
 
   def training_key(self, label: str, key: str) -> str:
-    """Returns the name in the config of a key of a classifier's training.
+    """Returns the full name of the training setting `key` of a classifier, for messages.
 
-    It is in the section of the classifier if this sets another value than `config.training`.
+    It is 'config.training.KEY', or a key of the classifier's section if its value is another one.
     """
     is_inherited = vars(self.classifiers[label].training)[key] == vars(self.training)[key]
     section = 'config' if is_inherited else self.section_of_classifier(label)
@@ -167,10 +167,10 @@ class Experiment:
     distinct: dict[tuple[int, int, str, bool], Preparation] = {}
     unrecorded = []  # labels of classifiers with weights that do not state a preparation
     for label, classifier in self.classifiers.items():
-      if published := classifier.record:
-        name = published.name + (f' ({published.record})' if published.record else '')
-        form = published.input_size, published.resize, published.interpolation, published.squash
-        distinct.setdefault(form, Preparation(name, *form))
+      if weights := classifier.record:  # of published weights
+        name = weights.name + (f' ({weights.record})' if weights.record else '')
+        images = weights.input_size, weights.resize, weights.interpolation, weights.squash
+        distinct.setdefault(images, Preparation(name, *images))
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
     if len(distinct) > 1:
@@ -238,21 +238,7 @@ def from_config(config: Section) -> Experiment:
     measurements, summary, parsed_data, training, classifiers, execution, has_labels
   )
   _check_seeds(sections, experiment)
-  # what a training may measure between its steps: the study, or tasks of the battery
-  names_to_measure = [study.name for study in all_studies] if experiment.is_single else measurements
-  for label, classifier in experiment.classifiers.items():
-    if classifier.is_trained_here:
-      section = experiment.section_of_classifier(label)
-      key = experiment.training_key(label, 'measure')
-      for name in classifier.training.measure:
-        settings.choice(key, name, names_to_measure)
-      if classifier.training.measure and classifier.probe:
-        raise SettingError(
-          key,
-          classifier.training.measure,
-          problem='and the probe of this classifier is fitted after the training',
-          fix=f'Leave it or {section}.probe.name empty.',
-        )
+  _check_measured_along_training(experiment)
   _check_adaptations(experiment)
   for study in all_studies:
     check_precision(study, execution)
@@ -393,6 +379,28 @@ def _parse_classifiers(
   for label in by_label:
     settings.check_name(path, label)
   return {label: parsed(section, f'{path}.{label}') for label, section in by_label.items()}
+
+
+def _check_measured_along_training(experiment: Experiment) -> None:
+  """Raises InputError if a training cannot measure what its setting `measure` names.
+
+  A training may measure the study of the config, or tasks of its battery, between its steps.
+  """
+  measurements = experiment.measurements
+  names = [measurements[SINGLE].study.name] if experiment.is_single else measurements
+  for label, classifier in experiment.classifiers.items():
+    if not classifier.is_trained_here:
+      continue
+    key = experiment.training_key(label, 'measure')
+    for name in classifier.training.measure:
+      settings.choice(key, name, names)
+    if classifier.training.measure and classifier.probe:
+      raise SettingError(
+        key,
+        classifier.training.measure,
+        problem='and the probe of this classifier is fitted after the training',
+        fix=f'Leave it or {experiment.section_of_classifier(label)}.probe.name empty.',
+      )
 
 
 def _check_adaptations(experiment: Experiment) -> None:

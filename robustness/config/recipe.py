@@ -62,6 +62,10 @@ def parse_classifier(
   Keys that the section leaves out have the values of the run. A classifier trains on all rows of
   `training.split`, whatever rows `config.data` selects for the evaluation.
 
+  Rows may be stored in environments, such as photographs and sketches, and a training may show an
+  environment for some classes only, to measure how it generalises to the others. A part of the
+  training that resembles a transform which is held out of some classes would show it to them.
+
   Args:
     section: the section.
     path: its name, such as 'config.classifiers.natural', for messages.
@@ -70,8 +74,8 @@ def parse_classifier(
     seed: the seed of the run.
 
   Raises:
-    InputError: a key or value is not valid, or the augmentations, attack or input filter resemble
-      an environment that the training must not see.
+    InputError: a key or value is not valid, or an augmentation, the attack or the input filter
+      shows classes a transform that is held out of them (`refuse_leaks`).
   """
   settings.check_sections(section, SECTIONS, path)
   sections = {name: section.get(name, {}) for name in SECTIONS}
@@ -87,19 +91,17 @@ def parse_classifier(
     rows = settings.merge_changes(inherited, sections['data'])
     data_settings = DataSettings.from_section(rows, f'{path}.data')
     augment = policy.from_section(sections['augment'], f'{path}.augment')
-    parts = {  # the single parts, by kind; `augment` is the kind with a list of parts
+    parts = {  # the part of each kind, None if it has none; `augment` may have several
       kind: registry.optional(sections[kind], f'{path}.{kind}')
-      for kind, (key, registry) in KINDS.items()
+      for kind, (_key, registry) in KINDS.items()
       if kind != 'augment'
     }
     allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
-    # whether some classes lack some of the environments that rows are stored in, and must not see
-    # what resembles them
+    # whether each class is stored in some environments only
     has_held_out = data_settings.is_permitted_cells and not allows_leaks
     other_parts = parts['attack'], parts['input_filter']
     refuse_leaks(augment.augmentations, other_parts, path, has_held_out)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
-    return resolve_section(
-      settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, path)
-    )
+    values = {'seed': seed, **section, **parsed}
+    return resolve_section(settings.parse(ClassifierSettings, values, path))

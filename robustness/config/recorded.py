@@ -17,18 +17,23 @@ SUMMARY, TASKS = 'summary', 'tasks'
 
 
 def recorded(config: Section) -> dict[str, Any]:
-  """Returns a config without the sections that it does not use; it describes the same experiment.
+  """Returns the config that a run stores: the same experiment without what has no effect.
 
-  It leaves out: named parts and image sources that no key chooses, tasks that do not run, trainings
-  of classifiers that are not trained, and settings of `config.data`, `config.training` and of
-  classifiers that have no effect (see `settings_in_use`). A recorded config is returned unchanged.
-  A value in the place of a section stays, so that the check of the config can report it.
+  These are left out:
+
+  * settings of parts and image sources that no key chooses;
+  * tasks that do not run, and the training of classifiers that are not trained;
+  * settings of `config.data`, `config.training` and classifiers that have no effect, see
+    `settings_in_use`.
+
+  The result for a stored config is the same config. A value in the place of a section stays, so
+  that the check of the config can report it.
   """
   values: dict[str, Any] = without_inherited(config)
   if 'predictions' in values:  # a study of files with predictions has no other sections
     return values
   classifiers, battery = _section(values, 'classifiers'), _section(values, 'battery')
-  # the sections of all classifiers: config.classifier, and config.classifiers.LABEL
+  # config.classifier and config.classifiers.LABEL
   recipes = [_section(values, 'classifier'), *(_section(classifiers, k) for k in classifiers)]
   if not any(map(_needs_rows, recipes)):
     values.pop('training', None)
@@ -75,14 +80,13 @@ def _needs_rows(classifier: Section) -> bool:
 def _remove_unused_parts(section: dict[str, Any]) -> None:
   """Removes what a classifier does not use from its section, which is changed.
 
-  The settings of the parts that it chooses, such as its attack, stay; those of other parts are
-  removed. Parts of a training and the sections `training` and `data` stay only if it needs them.
+  The settings of the parts that it chooses, such as its attack, stay; settings of other parts are
+  removed. What only a training has, such as an attack or the section `data`, stays if it is
+  trained.
   """
-  # values that are no sections
-  values = settings_in_use(
-    ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS}
-  )
-  for kind, (key, _) in KINDS.items():  # such as 'attack', with the key 'name'
+  plain_values = {key: value for key, value in section.items() if key not in SECTIONS}
+  values = settings_in_use(ClassifierSettings, plain_values)
+  for kind, (key, _registry) in KINDS.items():  # such as 'attack', with the key 'name'
     parts = _section(section, kind)
     names = _part_names(parts.get(key))
     if names and (kind not in TRAINED_WITH or _is_trained(section)):
@@ -94,34 +98,35 @@ def _remove_unused_parts(section: dict[str, Any]) -> None:
 
 
 def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
-  """Removes image sources that nothing reads from every section `data`.
+  """Removes the settings of image sources that nothing reads from every section `data`.
 
   Args:
-    config: the config; its section `data` keeps the sources of all sections.
+    config: the config; its section `data` keeps the sources that any section reads.
     inheriting: the sections of tasks and classifiers. Their sections `data` inherit the source of
       `config.data` unless they name another.
   """
   source = _section(config, 'data').get('source', DEFAULT)
   sources = [_section(section, 'data').get('source', source) for section in inheriting]
-  _remove_sources_except(config, [source, *sources])
-  for section, name in zip(inheriting, sources, strict=True):
-    _remove_sources_except(section, [name])
+  _keep_sources(config, source, [source, *sources])
+  for section, source_of_section in zip(inheriting, sources, strict=True):
+    _keep_sources(section, source_of_section, [source_of_section])
 
 
-def _remove_sources_except(parent: dict[str, Any], names: Sequence[object]) -> None:
-  """Removes the sections of all image sources not in `names` from the section `data` of `parent`.
+def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object]) -> None:
+  """Removes all image sources but `names` from the section `data` of `parent`, also empty ones.
 
-  Sections without a setting are removed too. Keys of an earlier version are moved (`_move_keys`).
+  Keys of an earlier version are moved to where they are now (`_move_keys`).
 
   Args:
     parent: the config, or the section of a task or classifier.
-    names: names of sources; the first is the one that the section reads.
+    source: the name of the source that `parent` reads.
+    names: the names of the sources to keep.
   """
-  data, name = _section(parent, 'data'), names[0]
-  # the keys of a source in a user's file never moved, and no file is run to look for them
-  if isinstance(name, str) and not is_reference(name):
+  data = _section(parent, 'data')
+  # a source in a user's file (a reference) has no keys of earlier versions; its file is not run
+  if isinstance(source, str) and not is_reference(source):
     with contextlib.suppress(InputError):  # raised if no source has this name
-      _move_keys(data, SOURCES.find(name, 'config.data.source'))
+      _move_keys(data, SOURCES.find(source, 'config.data.source'))
   sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
   for key in sections_of_sources:
     if key not in _part_names(names) or not data[key]:

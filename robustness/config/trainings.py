@@ -69,10 +69,10 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
   config.training.update(epochs=epochs, checkpoint_every_steps=100)
 
 
-def add_gaussian_noise(classifier: ConfigDict, sigma: float = 0.4) -> None:
-  """Adds Gaussian noise of standard deviation `sigma` to the training images of a classifier."""
+def add_gaussian_noise(classifier: ConfigDict) -> None:
+  """Adds Gaussian noise of standard deviation 0.4 to the training images of a classifier."""
   classifier.augment.policy += ('gaussian',)
-  classifier.augment.gaussian.sigma = sigma
+  classifier.augment.gaussian.sigma = 0.4
 
 
 def train_on_imagenet(config: ConfigDict) -> None:
