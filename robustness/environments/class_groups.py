@@ -71,10 +71,10 @@ class ClassGroups:
 
   def describe(self) -> dict[str, list[str]]:
     """Returns {'C1': names of its classes, ..., 'left over': names}, as plain values."""
-    titles = {**{k: f'C{k}' for k in range(1, len(self) + 1)}, LEFT_OVER: TITLE_LEFT_OVER}
+    groups = {f'C{number}': list(labels) for number, labels in enumerate(self.members, 1)}
+    groups[TITLE_LEFT_OVER] = np.flatnonzero(self.of_label == LEFT_OVER).tolist()
     return {
-      title: [self.class_names[label] for label in np.flatnonzero(self.of_label == k)]
-      for k, title in titles.items()
+      title: [self.class_names[label] for label in labels] for title, labels in groups.items()
     }
 
 

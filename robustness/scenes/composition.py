@@ -22,7 +22,6 @@ from jax.typing import ArrayLike
 
 from robustness.core.arguments import as_array, as_pixels, check_within
 from robustness.core.errors import InputError
-from robustness.scenes.designs import num_mask_pixels
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
@@ -163,14 +162,6 @@ def paste_cutout(
   layer = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
   layer = layer / 255 if layer.dtype == jnp.uint8 else layer
   return blend(layer[..., :3], layer[..., 3:], background), placement.fraction
-
-
-def num_counted_pixels(cutout: jax.Array, measure: str) -> jax.Array | None:
-  """Returns the number of pixels that count as the area of a cutout [h, w, 4]; None if all do.
-
-  With the `measure` 'mask' the pixels of the cutout's mask count, with 'rectangle' all pixels.
-  """
-  return num_mask_pixels(cutout[..., 3]) if measure == 'mask' else None
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:

@@ -245,10 +245,8 @@ def select_balanced(
     bool [P, L], whether each scene is selected.
   """
   group, stratum = np.asarray(groups), np.asarray(strata)
-  scenes_by_group = {value: counts[:, group == value] for value in np.unique(group)}
-  compared_groups = [
-    value for value, scenes in scenes_by_group.items() if scenes.any() and scenes.mean() >= share
-  ]
+  counted_share = {value: counts[:, group == value].mean() for value in np.unique(group)}
+  compared_groups = [value for value, mean in counted_share.items() if mean > 0 and mean >= share]
   is_compared = np.isin(group, compared_groups)
   is_selected = np.zeros_like(counts)
   for value in np.unique(stratum):

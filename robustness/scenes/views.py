@@ -17,7 +17,7 @@ import numpy as np
 from robustness.core.errors import KEYS, InputError
 from robustness.core.sequential import column_and_position
 from robustness.scenes import composition
-from robustness.scenes.designs import LEVEL, MAX_ASPECT, Design, is_centred
+from robustness.scenes.designs import LEVEL, MAX_ASPECT, Design, is_centred, num_mask_pixels
 from robustness.scenes.geometry import place
 from robustness.scenes.resize import reduction_bound, resize_pixels
 
@@ -118,8 +118,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     `cutout_pixels` is the number of pixels in the mask of the cutout.
     """
     columns, cutout = _split_off_cutout(row)
-    pixels = composition.num_counted_pixels(cutout, measure)
-    counts = {} if pixels is None else {'cutout_pixels': pixels}
+    counts = {'cutout_pixels': num_mask_pixels(cutout[..., 3])} if measure == 'mask' else {}
     return {**columns, 'cutout': cutout, **counts}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:

@@ -22,13 +22,10 @@ from robustness.core.settings import choice
 
 FORMAT, VERSION = 'neighbor-set review', 1
 """Name and version of the file format, which the first line of a file of answers states."""
-INDIVIDUAL, JOINT = 'individual', 'joint'
+INDIVIDUAL, JOINT = ROUNDS = ('individual', 'joint')
 """Rounds of a review: annotators answer alone, then vote on contested items and see all answers."""
-ROUNDS = (INDIVIDUAL, JOINT)
-"""The rounds in their order."""
-CORRECT, INCORRECT, UNSURE = 'correct', 'incorrect', 'unsure'
-"""Answers to questions: whether the labels of a frame are right, and no decision."""
-LABEL_ANSWERS = (CORRECT, INCORRECT, UNSURE)
+CORRECT, INCORRECT, UNSURE = LABEL_ANSWERS = ('correct', 'incorrect', 'unsure')
+"""Answers to the question whether the labels of a frame are right; 'unsure' is no decision."""
 SIMILAR, DISSIMILAR = 'similar', 'dissimilar'
 """Answers to the question whether the frames of a pair are similar."""
 SIMILAR_ANSWERS = (SIMILAR, DISSIMILAR, UNSURE)

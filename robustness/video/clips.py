@@ -28,7 +28,7 @@ import numpy as np
 from PIL import Image
 
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, importing
 from robustness.core.paths import files_in
 from robustness.core.pictures import SUFFIXES, damage
 from robustness.video.metadata import FRAME_TYPES, FrameFacts, frame_number
@@ -244,12 +244,9 @@ def frame_rate(times: Sequence[float | None], header_rate: float | None) -> floa
 
 def _import_av() -> ModuleType:
   """Returns the package PyAV; raises InputError if it is not installed."""
-  try:
+  advice = "pip install '.[video]', or give folders of frames"
+  with importing(f'video files are decoded by PyAV: {advice}'):
     import av
-  except ImportError as error:
-    raise InputError(
-      "video files are decoded by PyAV: pip install '.[video]', or give folders of frames."
-    ) from error
   return av
 
 

@@ -180,9 +180,8 @@ class NeighborSets:
     Args:
       rule: 'frame' for the labels of the neighbor, 'anchor' for the labels of its anchor.
     """
-    if rule == ANCHOR:
-      return self.labels[self.anchors][self.pairs.group]
-    return self.labels[self.pairs.frame]
+    frames = self.anchors[self.pairs.group] if rule == ANCHOR else self.pairs.frame
+    return self.labels[frames]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
     """Raises InputError if a label is no class of a label space.

@@ -213,30 +213,49 @@ def pm_k(
     raise InputError(f'k is {k!r}; it must be an integer, at least 0.')
   distance = whole_numbers('offset', distance)
   largest = min(int(k), int(np.abs(distance).max()))  # no neighbor is farther away
-  video_of_frame = sets if clusters is None else np.asarray(clusters)
-  if video_of_frame.shape != sets.shape:
-    raise InputError(f'clusters has the shape {video_of_frame.shape}; give a video per frame, [N].')
+  of_sets = _group_by_set(right, sets, distance, None if clusters is None else np.asarray(clusters))
+  # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept
+  right_at_k = right_within(of_sets, largest)[:, -1:]
+  # `mean` takes outcomes of classifiers in views: here of one, with the label '', in one view
+  outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=of_sets.videos)
+  (view,) = outcomes_at_k.groups()
+  return mean(ACCURACY, outcomes_at_k, '', view, confidence)
+
+
+def _group_by_set(
+  right: np.ndarray, sets: np.ndarray, offset: np.ndarray, clusters: np.ndarray | None
+) -> SetOutcomes:
+  """Arranges the outcomes of N frames by neighbor set, in the sorted order of the sets' names.
+
+  Args:
+    right: bool [N], whether the prediction for each frame is right.
+    sets: [N], the name of each frame's set.
+    offset: int [N], signed distance from the anchor of the set.
+    clusters: [N], the name of each frame's video; None leaves videos unknown.
+
+  Raises:
+    InputError: a set has no anchor, several anchors or several videos, or names have no order.
+  """
   names, group = sorted_names('anchor_id', sets)
-  _, videos = sorted_names('clusters', video_of_frame)
-  count = np.bincount(group[distance == 0], minlength=len(names))  # anchors of each set
+  count = np.bincount(group[offset == 0], minlength=len(names))  # anchors of each set
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
     raise InputError(f'the set {names[bad]} has {count[bad]} frames of offset 0; it needs one.')
   by_set = np.argsort(group, kind='stable')  # indices of the frames, set by set
-  is_anchor = distance[by_set] == 0
+  is_anchor = offset[by_set] == 0
   anchors, neighbors = by_set[is_anchor], by_set[~is_anchor]
+  outcomes = SetOutcomes(right[anchors], right[neighbors], group[neighbors], offset[neighbors])
+  if clusters is None:
+    return outcomes
+  if clusters.shape != sets.shape:
+    raise InputError(f'clusters has the shape {clusters.shape}; give a video per frame, [N].')
+  _, videos = sorted_names('clusters', clusters)
   has_other_video = videos != videos[anchors][group]  # than the anchor of the frame's set
   if has_other_video.any():
     name = names[group[has_other_video.argmax()]]
     raise InputError(f'clusters has several videos for the set {name}; all its frames are of one.')
-  of_sets = SetOutcomes(right[anchors], right[neighbors], group[neighbors], distance[neighbors])
-  video = None if clusters is None else np.unique(videos[anchors], return_inverse=True)[1]
-  # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept
-  right_at_k = right_within(of_sets, largest)[:, -1:]
-  # `mean` takes outcomes of classifiers in views: here of one, with the label '', in one view
-  outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=video)
-  (view,) = outcomes_at_k.groups()
-  return mean(ACCURACY, outcomes_at_k, '', view, confidence)
+  # videos are numbered in sorted order, and each is the video of an anchor
+  return dataclasses.replace(outcomes, videos=videos[anchors])
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:

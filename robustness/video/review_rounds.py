@@ -68,9 +68,7 @@ class Ballot:
   @property
   def added(self) -> tuple[int, ...]:
     """The class ids that a strict majority of the votes adds to the labels, ascending."""
-    counts = Counter[int]()
-    for vote in self.votes:
-      counts.update(set(vote.added))
+    counts = Counter(label for vote in self.votes for label in set(vote.added))
     half = len(self.votes) / 2
     return tuple(sorted(label for label, count in counts.items() if count > half))
 

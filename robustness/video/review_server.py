@@ -149,12 +149,11 @@ class ReviewServer(ThreadingHTTPServer):
     """
     fields = dict(posted)
     replaces, shown = fields.pop('replaces', UNCHECKED), fields.pop('shown', UNCHECKED)
-    is_time = type(replaces) in (int, float)
-    if not is_time and replaces not in (None, UNCHECKED):
+    if type(replaces) not in (int, float) and replaces not in (None, UNCHECKED):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(fields.pop('item', '')))
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
-    labels = list(self._page_labels(item))
+    labels = self._page_labels(item)
     if shown not in (UNCHECKED, labels):
       raise OutdatedAnswerError(
         f'the labels of {item} have changed since it was shown here: answer again.'
@@ -234,7 +233,7 @@ class ReviewServer(ThreadingHTTPServer):
       'neighbor_labels': self._labels_with_names(labels) if has_other_labels else None,
     }
 
-  def _page_labels(self, item: Item) -> tuple[int, ...]:
+  def _page_labels(self, item: Item) -> list[int]:
     """Returns the class ids that the page shows as labels of an item, ascending.
 
     They are the labels of its anchor, and for a pair also the labels that annotators have added to
@@ -243,7 +242,7 @@ class ReviewServer(ThreadingHTTPServer):
     anchor = self.candidates.anchor_of(item)
     stored = self.candidates.labels[self.candidates.anchor_frame(anchor.number)]
     added = () if item == anchor else self.rounds.ballot(anchor).added
-    return tuple(sorted({*stored, *added}))
+    return sorted({*stored, *added})
 
   def _frame(self, index: int) -> Plain:
     """Returns {'url', 'path', 'damage'} of the frame with an index in the sets.

@@ -109,12 +109,10 @@ def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measur
   """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)  # for all k
-  if anchor.empty or worst.empty or worst.k.max() != K:
-    return '', {}
   testbed = setting
   if setting == 'auto':
     testbed = next((name for name, count in ANCHORS.items() if set(anchor.n) == {count}), '')
-  if not testbed:
+  if not testbed or anchor.empty or worst.empty or worst.k.max() != K:
     return '', {}
   worst = worst[worst.k == K].set_index('classifier')
   return testbed, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
@@ -158,9 +156,8 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
     return {}
   caption = (
     f'Accuracy on anchors and at pm-{K}: {len(published_models(name))} published models on {name}, '
-    'the line '
-    'through them with its 95 % band (Student), and, in black, the classifiers of this run'
-    f'{", with the line through these" if _has_line(measured) else ""}.'
+    'the line through them with its 95 % band (Student), and, in black, the classifiers of this '
+    f'run{", with the line through these" if _has_line(measured) else ""}.'
   )
   return {'testbed': (testbed_fit(name, measured), caption)}
 

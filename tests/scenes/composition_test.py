@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from robustness import scenes
-from robustness.scenes.composition import num_counted_pixels, paste_cutout, premultiplied
+from robustness.scenes.composition import paste_cutout, premultiplied
+from robustness.scenes.designs import num_mask_pixels
 from robustness.scenes.geometry import place
 from tests.refusals import refused
 
@@ -105,7 +106,7 @@ def composed(foreground, background, *factors, rotate, measure='rectangle', size
   """Returns the scene of a cutout in [0, 1], [H, W, 4], and the share of its rectangle inside."""
   cutout = premultiplied(foreground)
   size = jnp.asarray(foreground.shape[:2] if size is None else size, jnp.int32)
-  pixels = num_counted_pixels(cutout, measure)
+  pixels = num_mask_pixels(cutout[..., 3]) if measure == 'mask' else None
   return paste_cutout(cutout[None], 0, size, pixels, background, factors, rotate)
 
 
