@@ -161,7 +161,8 @@ class AutoAttack(Attack):
     keys, logits, images, labels, scale = arguments
     start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)  # as Auto-PGD starts
     gradient = jax.grad(lambda x: attacks.dlr(logits(x), labels).sum())(start)
-    # the number of the attack that succeeded, or one more than the last number
+    # the number of the attack that succeeded, or one more than the last number if none did; 0
+    # remains for images that were misclassified already
     stage = jnp.where(state['is_right'], len(self.stages) + 1, state['stage'])
     return state['adversarial'], {
       'stage': stage,

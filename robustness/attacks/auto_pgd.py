@@ -33,17 +33,20 @@ Iterate = dict[str, Array]
 
 @dataclasses.dataclass(frozen=True)
 class AutoPGD(Attack):
-  """Returns the iterate of largest margin in n steps from a random point at the ball's edge.
+  """Maximises the loss by n gradient steps, and halves the step size when the loss rises rarely.
 
-  The margin is the largest logit of another class minus the label's, above 0 if misclassified.
-  With `targets` above 0 the clean image is returned if no run succeeds.
+  The start is a random point at the edge of the ball. The result is the point with the largest
+  margin among the start and the points after the steps; the margin is the largest logit of another
+  class minus the label's, above 0 if misclassified. With `targets` above 0 the clean image is
+  returned if no run succeeds.
 
-  With z = Π(x_k + η·direction), a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))):
-  Π projects onto the ball, and the direction is the gradient's sign (ℓ∞) or unit vector (ℓ2). η
-  starts at 2ε. At a checkpoint, η is halved and the ascent continues from the point of highest loss
-  if, since the last checkpoint, the loss of the image rose in at most a share ρ of the steps, or if
-  the last checkpoint did not halve η and the highest loss has not grown since. α = ρ = .75, but
-  α = 1 in the first step. n steps take n + 1 forward and backward passes.
+  In ℓ∞ and ℓ2 a step has momentum: x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))) with
+  z = Π(x_k + η·direction). Π projects onto the ball, and the direction is the gradient's sign (ℓ∞)
+  or unit vector (ℓ2). η starts at 2ε. At a checkpoint, η is halved and the ascent continues from
+  the point of highest loss in either of two cases: since the last checkpoint, the loss of the image
+  rose in at most a share ρ of the steps; or the last checkpoint did not halve η and the highest
+  loss has not grown since. α = ρ = .75, but α = 1 in the first step. n steps take n + 1 forward
+  and backward passes.
 
   As in the authors' code, the first step counts as a rise if its loss is above 0, and η is also
   halved at exactly ρ (the paper: below ρ).

@@ -171,11 +171,14 @@ def _target_boundary(
 def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Array:
   """Returns the shortest changes d within [0, 1] that move points onto planes w · x + b = 0.
 
-  d_i = ±min(λ, room_i) in ℓ∞ and ±min(λ|w_i|, room_i) in ℓ2, towards the plane; room_i is the
-  distance of x_i from the bound of [0, 1]. w · d is concave and piecewise linear in λ, so that
-  Newton's method from λ = 0 finds λ exactly in finitely many steps. If the plane does not meet the
-  cube, every value moves to its bound. If w is 0, the point does not move. In ℓ1 the values with
-  the largest |w_i| move to their bounds one after another until the plane is reached.
+  Each value moves towards the plane, at most by room_i, its distance from the bound of [0, 1] on
+  that side. In ℓ∞ it moves by min(λ, room_i) and in ℓ2 by min(λ|w_i|, room_i) with a common λ.
+  |w · d| is concave and piecewise linear in λ, so that Newton's method from λ = 0 finds λ exactly
+  in finitely many steps. In ℓ1 the values with the largest |w_i| move to their bounds one after
+  another until the plane is reached.
+
+  If the plane does not meet the cube [0, 1]^n, every value moves to its bound. If w is 0, the point
+  does not move.
 
   Args:
     points: float32 [B, H, W, C] in [0, 1].

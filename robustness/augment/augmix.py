@@ -68,7 +68,7 @@ class AugMix(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms that the operations of chains resemble."""
+    """The transforms, such as corruptions, that the operations of chains are similar to."""
     return resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

@@ -258,7 +258,7 @@ class AutoAugment(Augmentation):
 
   @property
   def implementation(self) -> str:
-    """The implementation that defines magnitudes, fill and square."""
+    """Name of the code that defines the magnitudes, the fill levels and the square of Cutout."""
     is_released = self.policy == 'cifar10_reference_95'
     return self.magnitudes or ('tensorflow_models' if is_released else 'torchvision')
 
@@ -370,7 +370,7 @@ class RandAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms that the operations resemble."""
+    """The transforms, such as corruptions, that the operations are similar to."""
     return operations.resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

@@ -122,7 +122,10 @@ class AmplitudesOfPairs(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the clean and the mixed image, or only this one without `clean`."""
+    """Returns the example with the clean and the mixed image, [2, H, W, C].
+
+    Without `clean` it is the mixed image alone, [H, W, C].
+    """
     image = example['image']
     mixed = recombined(example['partner']['image'], image)
     mixed = jnp.where(jax.random.bernoulli(key, self.probability), mixed, image)
@@ -161,21 +164,24 @@ class AmplitudesOfOne(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms that the operations of `AugMix` resemble."""
+    """The transforms, such as corruptions, that the operations of `AugMix` are similar to."""
     return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with the first version or the combination as its image [H, W, C]."""
     image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
-    *chain_keys, key_second, key_coin = jax.random.split(key, 4)
+    *chain_keys, key_second, key_amplitudes = jax.random.split(key, 4)
     # two chains of one operation each; () because there is one chain for each key
     first, second = (self._augmix.chains(k, (), image.shape[:2]) for k in chain_keys)
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
-      """Returns the amplitudes of one version with the phases of the other; a coin decides."""
+      """Returns the image with the amplitudes of one version and the phases of the other.
+
+      The amplitudes are from either version with probability ½.
+      """
       twice = operations.in_sequence(once, second)
-      amplitudes_from_twice = jax.random.bernoulli(key_coin)
+      amplitudes_from_twice = jax.random.bernoulli(key_amplitudes)
       amplitudes = jnp.where(amplitudes_from_twice, twice, once)
       phases = jnp.where(amplitudes_from_twice, once, twice)
       levels = jnp.trunc(255 * recombined(amplitudes, phases))

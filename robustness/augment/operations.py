@@ -323,5 +323,5 @@ def check_colour(colour: tuple[int, ...], key: str) -> None:
 
 
 def resembled_transforms(names: Iterable[str]) -> tuple[str, ...]:
-  """Returns the transforms that one or more of the named operations resemble, sorted."""
+  """Returns the transforms, such as corruptions, to which a named operation is similar, sorted."""
   return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

@@ -42,7 +42,7 @@ class Policy:
     return from_section({'policy': tuple(sections), **sections}, 'policy')
 
   def describe(self) -> list[Facts]:
-    """Returns names and settings in order, as plain values."""
+    """Returns the names and settings of the augmentations in order, as JSON values."""
     return [augmentation.describe() for augmentation in self.augmentations]
 
   @property

@@ -139,15 +139,16 @@ def code_and_decode(plane: jax.Array, steps: jax.Array) -> jax.Array:
   """Returns a plane of levels, int32 [H, W], as it is after JPEG's lossy coding and decoding.
 
   The DCT coefficients of its 8 × 8 blocks are rounded to multiples of the quantisation steps
-  `steps`, float32 [8, 8], and transformed back. Edges are replicated to fill blocks.
+  `steps`, float32 [8, 8], and transformed back. Edges are replicated to complete blocks.
   """
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
   # `_transform` acts along columns, hence the transposes for rows
   across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
   eighths = _transform(across, DCT, SECOND_SHIFT)  # coefficients times 8
-  step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]  # of a row of blocks, [1, 8, width]
-  quantised = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
+  row_steps = jnp.tile(steps, (1, padded.shape[1] // BLOCK))  # for a row of blocks, [8, width]
+  rows = eighths.reshape(-1, BLOCK, padded.shape[1])
+  quantised = _quantise(rows, row_steps[None]).reshape(padded.shape)
   down = _transform(quantised, DCT.T, FIRST_SHIFT)
   # + 3: the two passes of `DCT.T` also multiply by 8
   decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
@@ -168,8 +169,8 @@ def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
 def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
   """Returns coefficients rounded to multiples of `step`, int32; halves are rounded away from 0.
 
-  `eighths` are the coefficients times 8. GUARD, ¼, keeps rounding errors of the division from
-  making a whole quotient smaller.
+  `eighths` are the coefficients times 8, int32 [H / 8, 8, W]. GUARD, ¼, keeps rounding errors of
+  the division from making a whole quotient smaller.
   """
   size = jnp.abs(eighths).astype(jnp.float32)
   # ⌊|coefficient| / step + ½⌋

@@ -156,9 +156,8 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   r, c = (CELLS / image.shape[0] * line for line in pixel_grid(image.shape[0]))
   total = jnp.zeros(image.shape[:2])
   for f in OCTAVES:
-    total = (
-      total + jnp.abs(gradient_noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f
-    )
+    noise = gradient_noise(f * r, f * c, draws['gradients'], draws['permutation'])
+    total = total + jnp.abs(noise) / f
   weight = 0.05 * strength['magnitude']
   grey = jnp.clip(0.5 * total + 0.5, 0, 1)[..., None]
   return (1 - weight) * image + weight * grey
@@ -288,7 +287,7 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
   count = jnp.minimum(count, MAX_CELLS)
 
   def cell_index(position: jax.Array) -> jax.Array:
-    """Returns the index of a cell in `draws['luck']`, its random numbers on [0, 1).
+    """Returns the row or column of each pixel's cell in the table `luck` of random numbers.
 
     As released, positions are rounded towards 0, so that those in (−1, 1) share a number, and a
     negative index counts back from the end of the table of `count` cells.

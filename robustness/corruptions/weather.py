@@ -145,7 +145,10 @@ def frost_piece(
     return piece.astype(jnp.float32)
 
   def positions(first: jax.Array, count: int, size: int) -> jax.Array:
-    """Returns where the piece's `count` lines, from `first`, are in a picture of `size` lines."""
+    """Returns the rows or columns of the picture, as real numbers, at which the piece is read.
+
+    The piece has `count` rows, from row `first` of the resized picture; the picture has `size`.
+    """
     return jnp.clip((first + jnp.arange(count) + 0.5) / factor - 0.5, 0, size - 1)
 
   y = positions(y0, height, picture.shape[0])
