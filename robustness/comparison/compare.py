@@ -139,13 +139,11 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
   facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
   for group, facets in facets_by_group.items():
     for compared in classifiers:
-      accuracy = compared.answers.accuracy(group)
-      rows.append(estimate_row(compared.label, '', ACCURACY, facets, accuracy, confidence))
+      label, accuracy = compared.label, compared.answers.accuracy(group)
+      rows.append(estimate_row(label, '', ACCURACY, facets, accuracy, confidence))
       if compared is not first:
         difference = _difference(first, compared, group)
-        rows.append(
-          estimate_row(compared.label, first.label, ACCURACY, facets, difference, confidence)
-        )
+        rows.append(estimate_row(label, first.label, ACCURACY, facets, difference, confidence))
     if has_line and group != CLEAN:
       robustness = _effective_robustness(classifiers, group)
       for compared, estimate in zip(classifiers, robustness, strict=True):
@@ -153,7 +151,7 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
           rows.append(estimate_row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
   for compared in classifiers[1:]:
     if compared.pair:
-      kappas = compared.pair.this.consistency(compared.pair.first, groups)
+      kappas = compared.pair.second.consistency(compared.pair.first, groups)
       for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
         note = '; '.join(filter(None, (kappa.note, compared.note)))
         kappa = dataclasses.replace(kappa, note=note)
@@ -167,7 +165,7 @@ def _difference(first: Compared, compared: Compared, group: str) -> Estimate:
   It is of the images that both share, or of all images of each if they share none.
   """
   if compared.pair:
-    difference = compared.pair.this.minus(compared.pair.first, group)
+    difference = compared.pair.second.minus(compared.pair.first, group)
   else:
     accuracies = [classifier.answers.accuracy(group) for classifier in (first, compared)]
     difference = independent_difference(*accuracies)
@@ -244,12 +242,12 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
   """
   all_answers = [compared.answers for compared in classifiers]
   n = min(len(answers.ids) for answers in all_answers)
-  shared = [compared.pair.this for compared in classifiers if compared.pair]
+  paired_answers = [compared.pair.second for compared in classifiers if compared.pair]
   # The first classifier is paired with itself on all its images, and the others with the first. If
   # all pairs have n images, all classifiers therefore share the images of the first.
-  share_images = len(shared) == len(classifiers) and all(len(a.ids) == n for a in shared)
-  if share_images:
-    return _robustness_on_shared_images(shared, group)
+  has_all_pairs = len(paired_answers) == len(classifiers)
+  if has_all_pairs and all(len(answers.ids) == n for answers in paired_answers):
+    return _robustness_on_shared_images(paired_answers, group)
   clean = np.array([answers.accuracy(CLEAN).value for answers in all_answers])
   shifted = np.array([answers.accuracy(group).value for answers in all_answers])
   values = effective_robustness(clean[:, None], shifted, n)
@@ -271,16 +269,15 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   both_groups = [first.group(CLEAN), first.group(group)]
   # The classifiers are called '0', '1', … here; their order is that of the estimates.
   outcomes = first.outcomes({str(k): answers.right for k, answers in enumerate(classifiers)})
-  units_by_classifier = [
-    units_of_classifier(outcomes, label, both_groups) for label in outcomes.labels
-  ]
+  all_units = [units_of_classifier(outcomes, label, both_groups) for label in outcomes.labels]
 
   def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
     """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
-    means = np.stack([u.means(weights) for u in units_by_classifier], -2)  # [B, M, 2 groups]
-    return effective_robustness(means[..., :1], means[..., 1], len(first.ids))
+    means = np.stack([units.means(weights) for units in all_units], -2)  # [B, M, 2 groups]
+    clean, shifted = means[..., :1], means[..., 1]  # [B, M, 1 reference set] and [B, M]
+    return effective_robustness(clean, shifted, len(first.ids))
 
-  return bootstrap(robustness_of_resample, units_by_classifier[0], first.confidence)
+  return bootstrap(robustness_of_resample, all_units[0], first.confidence)
 
 
 def _with_estimates_of_study(

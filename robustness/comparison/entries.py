@@ -188,7 +188,7 @@ def network_of(classifier: Facts) -> str:
   """
   facts = {key: value for key, value in classifier.items() if key != 'label'}
   description = json.dumps(facts, sort_keys=True)
-  return description if 'sha256' in description else ''
+  return description if 'sha256' in description else ''  # the key of a digest
 
 
 def typed_labels(workdirs: Sequence[str]) -> set[str]:

@@ -79,13 +79,15 @@ def pair(
 
   data, other = first.identity['data'], second.identity['data']
   differing = {key for key in {*data, *other} if differing_keys(data.get(key), other.get(key))}
+  # If images with equal ids have different digests, the keys in which the descriptions of the data
+  # differ explain it: the same stored images were prepared otherwise, or they are other images. If
+  # no key explains it, the files were changed.
   has_equal_digests = is_equal(IMAGE_DIGEST)
-  # Different digests are allowed if the data differ only in how they are selected and prepared.
   has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
   no_rows = np.zeros(0, int)
   if not num_shared or not has_same_stored_images:
     return Pairing(no_rows, no_rows, 'other images')
-  if not has_equal_digests and differing <= SELECTION_KEYS:  # nothing explains the difference
+  if not has_equal_digests and differing <= SELECTION_KEYS:
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
@@ -133,11 +135,11 @@ class Answers:
 
   @classmethod
   def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
-    """Returns the answers that records hold.
+    """Returns which answers of a classifier are right, from its records.
 
     Args:
       entry: the classifier, with its study.
-      records: the classifier's records, or only some of their rows.
+      records: all records of the classifier, or a selection of their rows.
     """
     study = entry.finished.study
     # Records with one row per image, also for a stored set of corrupted versions of images.
@@ -172,7 +174,8 @@ class Answers:
     double weight.
     """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
-    weights = counts / np.gcd.reduce(counts)  # all 1 if every view is listed equally often
+    # The smallest whole numbers in proportion: 1 if every view is listed equally often.
+    weights = counts / np.gcd.reduce(counts)
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, right: Mapping[str, np.ndarray]) -> Outcomes:
@@ -231,11 +234,11 @@ class AnswerPair(NamedTuple):
 
   Attributes:
     first: answers of the first classifier of the comparison.
-    this: answers of the classifier that is compared with it.
+    second: answers of the classifier that is compared with the first.
   """
 
   first: Answers
-  this: Answers
+  second: Answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,17 +275,16 @@ class Compared:
     Raises:
       InputError: a stored version of an image is attributed to another image in the other run.
     """
-    answers = first_answers
-    if entry is not first:
-      answers = Answers.from_records(entry, entry.evaluation.records)
+    records = entry.evaluation.records
+    answers = first_answers if entry is first else Answers.from_records(entry, records)
     joined_note = '; '.join(filter(None, (pairing.note, note)))
     if not pairing.has_images:
       return cls(entry.label, answers, None, joined_note)
     pair = AnswerPair(
       first=first_answers.of_rows(first, pairing.first_rows),
-      this=answers.of_rows(entry, pairing.second_rows),
+      second=answers.of_rows(entry, pairing.second_rows),
     )
-    if not np.array_equal(pair.first.ids, pair.this.ids):
+    if not np.array_equal(pair.first.ids, pair.second.ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
         'image: run both on the same data set.'

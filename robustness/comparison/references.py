@@ -49,16 +49,14 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   tasks_with_references = {}
   for task, results in tasks.items():
     rows = []
-    groups = [] if task in references else accuracies[task]
-    for group in groups:
+    for group in accuracies[task] if task not in references else ():
       n = min(group.num_images, *(reference.num_images for reference in reference_accuracies))
       facets = {**group.facets, 'reference': ' and '.join(references)}
       values = effective_robustness(predictors, group.in_order(labels), n)
+      confidence = results.settings['confidence']
       for label, value in zip(labels, values, strict=True):
         estimate = Estimate.without_interval(float(value), n)
-        rows.append(
-          estimate_row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence'])
-        )
+        rows.append(estimate_row(label, '', EFFECTIVE, facets, estimate, confidence))
     table = assemble([results.table, table_of_rows(rows)])
     tasks_with_references[task] = dataclasses.replace(results, table=table)
   return tasks_with_references

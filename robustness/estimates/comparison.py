@@ -176,7 +176,8 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
   for model in range(num_models):
     other_models = np.delete(np.arange(num_models), model)
     points = design[..., other_models, :]
-    # The plane's coefficients, [..., 1 + R, 1], and its height at this model, [..., 1, 1].
+    # The plane's coefficients by least squares, [..., 1 + R, 1], and its height at this model,
+    # [..., 1, 1].
     plane = np.linalg.pinv(points) @ logit_y[..., other_models, None]
     height = design[..., [model], :] @ plane
     value = special.expit(height[..., 0, 0])
@@ -186,7 +187,9 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
 
 
 def fewest_models(references: int) -> int:
-  """Returns the fewest models for which `effective_robustness` is defined.
+  """Returns the fewest models for which `effective_robustness` is defined, R + 3.
+
+  The plane for a model is fitted to all other models. Through R + 1 of them it would be exact.
 
   Args:
     references: the number R of reference sets.

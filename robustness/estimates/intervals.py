@@ -94,11 +94,11 @@ def effective_trials(
 ) -> np.ndarray:
   """Returns the number n* of independent trials that are as informative as N trials in n clusters.
 
-  With the variance v of a single independent trial, the variance V of the mean, and Student's
-  quantile t_d at `confidence` with d degrees of freedom, n* = v / V · (t_{N−1} / t_{n−1})², cut to
-  [n, N]. For V = 0 it is N. If no variance can be estimated (v = 0, V = NaN, or n < 2, as if one
-  cluster has nearly all trials), n* = n. Arguments have any shapes that broadcast. See
-  `korn_graubard`.
+  n* = v / V · f, cut to [n, N]. v is the variance of a single independent trial and V the variance
+  of the mean. f = (t_{N−1} / t_{n−1})² with Student's quantile t_d at `confidence` for d degrees of
+  freedom: it makes intervals from few clusters wider. For V = 0, v / V is replaced by N. If no
+  variance can be estimated, n* = n: for v = 0, V = NaN, or n < 2, an effective number that one
+  cluster with nearly all trials has. Arguments have any shapes that broadcast.
 
   Args:
     independent: v, at least 0.
@@ -109,9 +109,8 @@ def effective_trials(
   """
   v, mean_variance, n, total = _broadcast(independent, variance, clusters, trials)
   has_variance = (v > 0) & (n >= 2) & np.isfinite(mean_variance)
-  factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2  # (t_{N−1} / t_{n−1})²
-  # The value for V = 0, before it is cut, or without a variance; the next line is for V > 0.
-  effective = np.where(has_variance, total * factor, n)
+  factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2  # f = (t_{N−1} / t_{n−1})²
+  effective = np.where(has_variance, total * factor, n)  # for V = 0, or without a variance
   np.divide(v * factor, mean_variance, out=effective, where=has_variance & (mean_variance > 0))
   return np.clip(effective, n, np.maximum(total, n))
 

@@ -62,8 +62,9 @@ def means(
     paired: whether differences from the first classifier are estimated too.
     test: whether differences have p-values: McNemar's exact test if every unit has one trial, else
       the sign-flip test over units. Views with weights that are not whole numbers have none.
-    decides: whether this statistic decided when a sequential design stopped showing images.
-      Otherwise intervals of single views come from `FixedWidth.other_interval`.
+    decides: whether a sequential design stopped showing images when the interval of this statistic
+      was narrow enough. If another statistic decided, the intervals of single views are from
+      `FixedWidth.other_interval`.
   """
   outcomes.require(quantity)
   rows: list[Row] = []
@@ -205,7 +206,7 @@ def mean(
     group: the views.
     confidence: confidence of the interval, in (0, 1); a single view of a sequential design has the
       confidence of the design instead.
-    decides: whether this statistic decided when a sequential design stopped showing images.
+    decides: whether a sequential design stopped showing images by this statistic, see `means`.
 
   Raises:
     InputError: the mean of an amount is outside the range that the quantity declares.

@@ -258,15 +258,10 @@ def _ratios_to_first(
   base = units_by_label[first]
   itself = Estimate(1.0, 1.0, 1.0, base.n, len(base.weight), EXACT, note=ITSELF)
   estimates: _Estimates = {(first, ''): [itself]}
-
-  def ratio_in_samples(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns a classifier's ratio to the first in B samples, [B]; `weights` are of the units."""
-    return ratio(measured.means(weights), base.means(weights))
-
   for label in compared:
     measured = units_by_label[label]
     if ratio.is_excess:  # its denominators may be near 0, where `log_ratio` has no valid interval
-      statistic = functools.partial(ratio_in_samples, measured)
+      statistic = functools.partial(_function_in_samples, ratio, measured, base)
       (estimate,) = bootstrap(statistic, measured, confidence)
       if np.isnan(estimate.value):
         note = ratio.why_undefined(base) or estimate.note
@@ -292,31 +287,38 @@ def _functions_of_means(
     units_by_label: {label: units of the classifier}, the first classifier first.
     confidence: confidence of each interval, in (0, 1).
   """
-
-  def f_in_samples(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns f of a classifier's means in B samples, where the K units have weights [B, K].
-
-    The result is [B], or [B, G] if f has a value for each of G groups of views.
-    """
-    means = measured.means(weights)
-    # Only a `MeanRatio` uses the second argument, the means of the baseline.
-    return np.asarray(function(means, means))
-
+  # Only a `MeanRatio` uses the means of a baseline: here they are the classifier's.
+  statistics = {
+    label: functools.partial(_function_in_samples, function, measured, measured)
+    for label, measured in units_by_label.items()
+  }
   first, *compared = units_by_label
 
-  def difference_in_samples(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns f of a classifier minus f of the first classifier, as `f_in_samples`."""
-    of_first = f_in_samples(units_by_label[first], weights)
-    return np.asarray(f_in_samples(measured, weights) - of_first)
+  def difference(label: str, weights: np.ndarray) -> np.ndarray:
+    """Returns f of a classifier minus f of the first classifier, at weights of the units."""
+    return np.asarray(statistics[label](weights) - statistics[first](weights))
 
   estimates: _Estimates = {}
   for label, measured in units_by_label.items():
-    statistic = functools.partial(f_in_samples, measured)
-    estimates[label, ''] = bootstrap(statistic, measured, confidence)
+    estimates[label, ''] = bootstrap(statistics[label], measured, confidence)
   for label in compared:
-    statistic = functools.partial(difference_in_samples, units_by_label[label])
+    statistic = functools.partial(difference, label)
     estimates[label, first] = bootstrap(statistic, units_by_label[label], confidence)
   return estimates
+
+
+def _function_in_samples(
+  function: Function, measured: Units, base: Units, weights: np.ndarray
+) -> np.ndarray:
+  """Returns a function of means in B bootstrap samples, [B], or [B, G] by group of views.
+
+  Args:
+    function: f(means, baseline's means).
+    measured: the units of the classifier.
+    base: the units of the baseline.
+    weights: [B, K], the weights of the units.
+  """
+  return np.asarray(function(measured.means(weights), base.means(weights)))
 
 
 def _relative_to_published(

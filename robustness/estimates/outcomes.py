@@ -299,7 +299,7 @@ class Outcomes:
     is_counted = self._is_counted(label, group.views)
     total, weight = self.weighted_totals(label, group)
     has_values = weight > 0
-    n = int(is_counted.any(1).sum()) if self.clusters is None else int(is_counted.sum())
+    n = self.observations(label, group.views)
     # Unequal weights of the views reduce the effective number of values in proportion.
     trials = is_counted.sum() * group.trials / len(group.views)
     return Sums(total[has_values], weight[has_values], n, float(trials))

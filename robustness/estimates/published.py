@@ -131,15 +131,15 @@ class PublishedTable:
 
 
 def _read(name: str, images: int) -> PublishedTable:
-  """Returns a table of accuracies, averaged over the five severities.
+  """Returns a published table of accuracies, which are averages over the five severities.
 
   Classifiers have the labels of `configs/fourier_table.py`.
 
   Args:
     name: name of the table in published.toml and in the paper.
-    images: number of images of the set.
+    images: number of images of the test set.
   """
-  columns = _TABLES[name.replace(' ', '_')]  # {label: {row: number}}
+  columns = _TABLES[name.replace(' ', '_')]  # {label of the classifier: {row: number}}
   summary_rows = ('clean', 'average', 'mCE')
   corrupted = {
     label: {row: number for row, number in column.items() if row not in summary_rows}

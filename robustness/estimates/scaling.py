@@ -196,27 +196,7 @@ def _minimise_loss(
   classes = z.shape[1]
   target = np.eye(classes)[y]  # one-hot, [N, K]
   num_weights = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
-
-  def scaling(parameters: np.ndarray) -> Scaling:
-    """Returns the scaling with `parameters`, its weights followed by its biases."""
-    weight, bias = parameters[:num_weights], parameters[num_weights:]
-    if kind == TEMPERATURE:
-      return Scaling(float(weight[0]))
-    return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
-
-  def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the penalised loss and its gradient; for `parameters` see `scaling`."""
-    current = scaling(parameters)
-    log_p = special.log_softmax(current(z), 1)
-    value = -(log_p * target).sum() / len(z)
-    # Derivatives of the loss by the rescaled logits, and by the weights.
-    by_logits = (np.exp(log_p) - target) / len(z)
-    by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
-    if kind == TEMPERATURE:  # all logits share one weight
-      return float(value), by_weight.sum(keepdims=True)
-    value, by_weight, by_bias = _with_penalty(value, by_weight, by_logits.sum(0), current, penalty)
-    return float(value), np.concatenate([by_weight.ravel(), by_bias])
-
+  # The parameters, weights followed by biases, at which the search starts, and their scales.
   if kind == TEMPERATURE:
     start, scale = np.ones(1), np.ones(1)
   else:
@@ -227,18 +207,33 @@ def _minimise_loss(
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
     scale = _scales_of_parameters(identity > 0, z, penalty)
 
-  def loss_of_scaled(scaled_parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the loss and its gradient at parameters that were divided by `scale`."""
-    value, gradient = loss(scaled_parameters * scale)
-    return value, gradient * scale
+  def scaling(scaled_parameters: np.ndarray) -> Scaling:
+    """Returns the scaling with the parameters `scaled_parameters` * `scale`."""
+    weight, bias = np.split(scaled_parameters * scale, [num_weights])
+    if kind == TEMPERATURE:
+      return Scaling(float(weight[0]))
+    return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
+
+  def loss(scaled_parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns the penalised loss and its gradient by `scaled_parameters`."""
+    current = scaling(scaled_parameters)
+    log_p = special.log_softmax(current(z), 1)
+    value = -(log_p * target).sum() / len(z)
+    # Derivatives of the loss by the rescaled logits, and by the weights.
+    by_logits = (np.exp(log_p) - target) / len(z)
+    by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
+    if kind == TEMPERATURE:  # all logits share one weight
+      return float(value), by_weight.sum(keepdims=True)
+    value, by_weight, by_bias = _with_penalty(value, by_weight, by_logits.sum(0), current, penalty)
+    return float(value), np.concatenate([by_weight.ravel(), by_bias]) * scale
 
   smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST  # a temperature is above 0
   bounds = [(smallest, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(
-    loss_of_scaled, start / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
+    loss, start / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
-  return scaling(minimum.x * scale)
+  return scaling(minimum.x)
 
 
 def _with_penalty(

@@ -160,8 +160,8 @@ class StratifiedMeans:
   def estimate(self, confidence: float) -> Estimate:
     """Returns the average of the Q means with Korn and Graubard's interval.
 
-    `n` is the number of images that count in at least one mean. If a mean has no images, the value
-    and its interval are NaN.
+    The estimate states the number `n` of images that count in at least one mean. If a mean has no
+    images, the value and its interval are NaN.
     """
     averaged, n = self.averaged(), int(self.weight.any(1).sum())
     (value,) = averaged.value
@@ -452,17 +452,12 @@ class EnvironmentShares:
       s, u = by_kind[S], by_kind[U]
       if baseline is None:
         return np.stack([s, u, 0 * s, 0 * u])
-      b, b_unseen = by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]
-      return np.stack([s, u, b, b_unseen])
+      return np.stack([s, u, *by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]])
 
     def rho_by_environment(means: np.ndarray) -> np.ndarray:
       """Returns ρ in each environment, [..., E]; `means` are as in `arguments_of_rho`."""
       s, u, b, b_unseen = arguments_of_rho(means)
       return np.asarray(rho(s, u, b, formula, b_unseen))
-
-    def mean_rho(means: np.ndarray) -> np.ndarray:
-      """Returns ρ averaged over environments, [...]; `means` are as in `arguments_of_rho`."""
-      return known_mean(rho_by_environment(means))
 
     cases = [rho_case(*arguments) for arguments in arguments_of_rho(accuracies.value).T]
     can_leave_out = degenerate == 'left_out' and formula == 'clipped' and len(cases) > 1
@@ -471,9 +466,10 @@ class EnvironmentShares:
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
     if leaves_out and useful:
       environments, accuracies = useful, self._accuracies_for_rho(useful, baseline)
-    value = float(mean_rho(accuracies.value)) if useful or not leaves_out else np.nan
+    rhos = rho_by_environment(accuracies.value)
+    value = float(known_mean(rhos)) if useful or not leaves_out else np.nan
     # The images of the environments in the mean; of all if ρ is undefined.
-    is_averaged = ~np.isnan(rho_by_environment(accuracies.value)) | np.isnan(value)
+    is_averaged = ~np.isnan(rhos) | np.isnan(value)
     weight = accuracies.weight[:, np.repeat(is_averaged, num_kinds)]
     n, method = int(weight.any(1).sum()), JOINT[self.balance]
     if np.isnan(value):
@@ -484,8 +480,8 @@ class EnvironmentShares:
     # ρ rises with u, and with the baseline's accuracy on seen classes; it falls as others rise. Its
     # lower end needs the draws for the upper ends of the accuracies with which it falls.
     raises_rho = np.isin(kind, [U, B_SEEN])
-    drawn_for_low = mean_rho(np.where(raises_rho, lower, upper))
-    drawn_for_high = mean_rho(np.where(raises_rho, upper, lower))
+    drawn_for_low = known_mean(rho_by_environment(np.where(raises_rho, lower, upper)))
+    drawn_for_high = known_mean(rho_by_environment(np.where(raises_rho, upper, lower)))
     tail = (1 - self.confidence) / 2
     low = min(_quantile_of_defined(drawn_for_low, tail, value), value)
     high = max(_quantile_of_defined(drawn_for_high, 1 - tail, value), value)
@@ -526,10 +522,12 @@ class EnvironmentShares:
     return StratifiedMeans.from_shares(weights, np.nan_to_num(shares), stratum, num_views)
 
   def _weight(self, environment: int, classes: str) -> np.ndarray:
-    """Returns each image's weight in the accuracy in one environment on `classes`, [N].
+    """Returns each image's weight in an accuracy, [N]; 0 if the image does not count.
 
-    `classes` is `ALL`, `SEEN` or `UNSEEN`; images of other classes, and images that the environment
-    does not show, have the weight 0.
+    Args:
+      environment: the environment, an index of a column of `share`; images that it lacks do not
+        count.
+      classes: `ALL`, `SEEN` or `UNSEEN`; images of other classes do not count.
     """
     is_counted = ~np.isnan(self.share[:, environment])
     if classes != ALL:

@@ -166,9 +166,9 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
   """Returns {name: value} for logs, from the estimates by at most one facet.
 
-  A name is for example 'results/gaussian minus natural/error/corruption=fog', of the difference of
-  the classifier 'gaussian' from 'natural'. The columns `task` and `seed` may be there in addition
-  to the facet; their values are then part of the name.
+  For example, the error under fog of the classifier 'gaussian' minus the error of 'natural' has the
+  name 'results/gaussian minus natural/error/corruption=fog'. If estimates also have the facets
+  `task` and `seed`, their values are part of the name.
 
   Args:
     table: table of results.

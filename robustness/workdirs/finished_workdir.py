@@ -80,7 +80,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
   """
   path = expanded(directory)
   file = path / CONFIG
-  if path.name.startswith('seed') and not file.exists():  # the config is in the workdir
+  if path.name.startswith('seed') and not file.exists():  # a seed's folder has no config
     file = path.parent / CONFIG
   if not file.exists():
     raise InputError(
@@ -126,9 +126,8 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
   battery = config['battery']
   for name in battery['tasks']:
     check_name(f'{file}, battery.tasks', name)
-  json_files.check(
-    battery, f'{file}, battery', {name: {'study': dict} for name in battery['tasks']}
-  )
+  form: json_files.Form = {name: {'study': dict} for name in battery['tasks']}
+  json_files.check(battery, f'{file}, battery', form)
   return {name: battery[name]['study'] for name in battery['tasks']}
 
 
@@ -319,10 +318,8 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
   missing = [str(file.relative_to(path)) for file in files if not file.is_file()]
   if not missing:
     return
-  lines = [*training_lines(path), *record_lines(path)] or [
-    'nothing was trained or recorded to its end'
-  ]
-  progress = '\n  '.join(lines)
+  progress = '\n  '.join([*training_lines(path), *record_lines(path)])
+  progress = progress or 'nothing was trained or recorded to its end'
   raise InputError(
     f'the run in {path} is not finished: it has no {", ".join(missing)}.\n  {progress}\n'
     f'The same command resumes it:\n  {command}'
