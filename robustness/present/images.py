@@ -20,14 +20,14 @@ _TITLE_LINE = 0.1  # inches, of a line of titles between rows
 
 @style.in_style
 def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure:
-  """Draws pictures in rows; values outside [0, 1] are clipped.
+  """Draws pictures in rows, with a title above each and the name of the row on the left.
 
   The figure is no wider than a page and, except for very many rows, no higher.
 
   Args:
     rows: {name of a row: {title: picture}}; the name '' draws none. Pictures are [height, width,
-      1 or 3], all of one height and width; 0 is black and 1 white. Titles of all rows, if equal,
-      are drawn above the first only.
+      1 or 3], all of one height and width; 0 is black and 1 white, and values outside are clipped.
+      If all rows have the same titles, these are drawn above the first row only.
     label: text below all rows.
   """
   first_picture, *_ = (image for line in rows.values() for image in line.values())
@@ -40,35 +40,37 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   text_height = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
   width_for_page_height = (style.PAGE_HEIGHT - text_height) / (len(rows) * ratio)
   width_for_page_width = (style.PAGE_WIDTH - margin) / columns
-  pitch = max(_MIN_WIDTH, min(_MAX_WIDTH, width_for_page_width, width_for_page_height))
-  size = (margin + columns * pitch, text_height + len(rows) * pitch * ratio)
+  # A column is a picture and the gap to its right.
+  column_width = max(_MIN_WIDTH, min(_MAX_WIDTH, width_for_page_width, width_for_page_height))
+  size = (margin + columns * column_width, text_height + len(rows) * column_width * ratio)
   figure = Figure(figsize=size, layout='compressed')
   # One plot with an image for each row, in inches: a plot for each picture takes far longer.
   axes = figure.subplots()
-  gap = max(1, round(0.1 * width))  # pixels of white to the right of each picture
-  side = pitch * width / (width + gap)
+  gap_in_pixels = max(1, round(0.1 * width))
+  picture_width = column_width * width / (width + gap_in_pixels)
+  gap = column_width - picture_width
   frames: list[Rectangle] = []
-  bottom = side - pitch  # of the row before; the vertical coordinate grows downwards
+  bottom = -gap  # of the row before; the vertical coordinate grows downwards, from 0
   for name, row in rows.items():
     is_first = not frames
-    has_titles = is_first or not is_shared
-    titles = [
-      style.wrapped(title, max(6, int(pitch / 0.05))) if has_titles else '' for title in row
-    ]
+    titles = [''] * len(row)
+    if is_first or not is_shared:
+      titles = [style.wrapped(title, max(6, int(column_width / 0.05))) for title in row]
     # Titles of the first row are above the plot, where the layout makes room for them.
-    num_lines = max(text.count('\n') + 1 for text in titles) if has_titles and not is_first else 0
-    top = bottom + (pitch - side) + _TITLE_LINE * num_lines
-    bottom = top + side * ratio
+    num_lines = 0 if is_first or is_shared else max(text.count('\n') + 1 for text in titles)
+    top = bottom + gap + _TITLE_LINE * num_lines
+    bottom = top + picture_width * ratio
     for column, text in enumerate(titles):
-      start = column * pitch
-      frames.append(Rectangle((start, top), side, side * ratio))
-      axes.text(start + side / 2, top - 0.03, text, ha='center', va='bottom', fontsize=6)
+      left_edge = column * column_width
+      frames.append(Rectangle((left_edge, top), picture_width, picture_width * ratio))
+      centre = left_edge + picture_width / 2
+      axes.text(centre, top - 0.03, text, ha='center', va='bottom', fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
     axes.text(-0.05, (top + bottom) / 2, words, ha='right', va='center', fontsize=6)
-    pixels = _side_by_side([np.asarray(image, float) for image in row.values()], gap)
-    axes.imshow(pixels, extent=(0, len(row) * pitch, bottom, top), interpolation='nearest')
+    pixels = _side_by_side([np.asarray(image, float) for image in row.values()], gap_in_pixels)
+    axes.imshow(pixels, extent=(0, len(row) * column_width, bottom, top), interpolation='nearest')
   axes.add_collection(PatchCollection(frames, facecolor='none', edgecolor='black', linewidth=0.6))
-  axes.set(xlim=(0, (columns - 1) * pitch + side), ylim=(bottom, 0))
+  axes.set(xlim=(0, (columns - 1) * column_width + picture_width), ylim=(bottom, 0))
   axes.set_axis_off()
   if label:
     figure.supxlabel(label)
@@ -89,13 +91,9 @@ def _side_by_side(pictures: Sequence[np.ndarray], gap: int) -> np.ndarray:
 
 def show(axes: Axes, image: np.ndarray) -> None:
   """Draws an image [H, W, 1 or 3], uint8 or in [0, 1], without ticks."""
-  axes.imshow(
-    image[..., 0] if image.shape[-1] == 1 else image,
-    cmap='gray',
-    vmin=0,
-    vmax=255 if image.dtype == np.uint8 else 1,
-    interpolation='nearest',
-  )
+  pixels = image[..., 0] if image.shape[-1] == 1 else image
+  white = 255 if image.dtype == np.uint8 else 1
+  axes.imshow(pixels, cmap='gray', vmin=0, vmax=white, interpolation='nearest')
   axes.set_xticks([])
   axes.set_yticks([])
 

@@ -4,6 +4,7 @@ Each function takes rows of the table of results with a boolean column `marked`,
 significant differences. A cell shows one estimate.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -67,50 +68,47 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     x: facet of the horizontal axis.
     scaled: further heatmaps, not drawn; the colour scales include their values.
   """
-  parts = sorted(parts, key=lambda panel: panel.notation.difference)  # values come first
   quantity = parts[0].notation.quantity
-  num_differences = sum(panel.notation.difference for panel in parts)
-  counts = [count for count in (len(parts) - num_differences, num_differences) if count]
-  # A place is the index of a plot, counted line by line; some places stay empty.
-  columns, places = _arrange_maps(counts)
-  lines = places[-1] // columns + 1
+  values = [panel for panel in parts if not panel.notation.difference]
+  differences = [panel for panel in parts if panel.notation.difference]
+  groups = [group for group in (values, differences) if group]  # each has a colour bar
+  columns, positions_of_groups = _arrange_maps(list(map(len, groups)))
+  positions = list(itertools.chain(*positions_of_groups))
+  lines = positions[-1] // columns + 1
   # Sizes in inches. Cells of a Fourier heatmap are square; other maps are not too low or high.
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
-  map_width = (width - _LEFT - _BAR * (len(counts) if lines == 1 else 1)) / columns
-  first_table = cells_of(parts[0].rows, y, x)
+  bars_in_line = len(groups) if lines == 1 else 1
+  map_width = (width - _LEFT - _BAR * bars_in_line) / columns
+  first_table = cells_of(groups[0][0].rows, y, x)
   ratio = len(first_table) / len(first_table.columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
   map_height = map_width * ratio
-  titles = [style.wrapped(panel.title, int(map_width / style.LETTER)) for panel in parts]
-  above = _TITLE + _LINE * max(title.count('\n') for title in titles)
-  height = _BELOW + lines * (map_height + above)
+  titles = [style.wrapped(p.title, int(map_width / style.LETTER)) for p in (*values, *differences)]
+  height_of_title = _TITLE + _LINE * max(title.count('\n') for title in titles)
+  height = _BELOW + lines * (map_height + height_of_title)
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
-  for place in set(range(len(grid))) - set(places):
-    grid[place].set_axis_off()
+  for empty in set(range(len(grid))) - set(positions):
+    grid[empty].set_axis_off()
   # Titles, and names of the axes at the outer maps.
-  for place, title in zip(places, titles, strict=True):
-    axes = grid[place]
+  for position, title in zip(positions, titles, strict=True):
+    axes = grid[position]
     axes.set_title(title, fontsize=7)
-    if place // columns == lines - 1:  # in the last line
+    if position // columns == lines - 1:  # in the last line
       axes.set_xlabel(_wrap_to_width(quantity.facet(x).axis, map_width), fontsize=7)
-    if place + columns not in places:  # no map is below
+    if position + columns not in positions:  # no map is below
       axes.tick_params(labelbottom=True)
-    if place % columns == 0:  # in the first column
+    if position % columns == 0:  # in the first column
       axes.set_ylabel(_wrap_to_width(quantity.facet(y).axis, map_height), fontsize=7)
-  # The maps of values, and then of differences, each with a colour bar.
-  for is_difference in dict.fromkeys(panel.notation.difference for panel in parts):
-    same_kind = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
-    limits = limits_of(same_kind)
-    beside_bar = []  # places of the maps that share a colour bar
-    for place, panel in zip(places, parts, strict=True):
-      if panel.notation.difference == is_difference:
-        image = _draw_map(grid[place], panel, y, x, limits, map_width)
-        beside_bar.append(place)
-    if lines > 1:  # complete lines with their empty places, so that maps are aligned
-      first_line, last_line = beside_bar[0] // columns, beside_bar[-1] // columns
-      beside_bar = [*range(first_line * columns, (last_line + 1) * columns)]
-    bar = figure.colorbar(image, ax=[grid[place] for place in beside_bar], shrink=0.9, aspect=18)
-    bar.set_label(_wrap_to_width(same_kind[0].notation.head, 0.9 * map_height), fontsize=7)
+  for group, places in zip(groups, positions_of_groups, strict=True):
+    notation = group[0].notation
+    same_kind = [panel for panel in scaled if panel.notation.difference == notation.difference]
+    limits = limits_of([*group, *same_kind])
+    for axes, panel in zip(grid[places.start : places.stop], group, strict=True):
+      image = _draw_map(axes, panel, y, x, limits, map_width)
+    # The bar is at complete lines, with their empty plots, so that maps are aligned.
+    end = math.ceil(places.stop / columns) * columns if lines > 1 else places.stop
+    bar = figure.colorbar(image, ax=grid[places.start : end], shrink=0.9, aspect=18)
+    bar.set_label(_wrap_to_width(notation.head, 0.9 * map_height), fontsize=7)
   return figure
 
 
@@ -124,29 +122,33 @@ def _draw_map(
   """
   image = cell_image(axes, cells_of(panel.rows, y, x), panel.notation, limits)
   if panel.notation.difference:
-    is_marked = cells_of(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
+    marks = panel.rows.assign(value=panel.rows.marked.astype(float))  # 0 or 1 for each cell
+    is_marked = cells_of(marks, y, x) > 0
     rows, columns = np.nonzero(is_marked.to_numpy())
     size = min(2.0, 14 * width / max(len(is_marked.columns), 1))  # points
     style.mark_significant(axes, is_marked.columns[columns], is_marked.index[rows], size)
   return image
 
 
-def _arrange_maps(counts: Sequence[int]) -> tuple[int, list[int]]:
-  """Returns the number of maps in a line, and each map's index in the grid of maps, line by line.
+def _arrange_maps(counts: Sequence[int]) -> tuple[int, list[range]]:
+  """Arranges groups of maps in lines; a group begins a new line unless all fit into one.
 
-  `counts` has the numbers of maps of values and of differences, or only one of them. If all
-  maps need more than one line, each kind begins a new line.
+  Args:
+    counts: number of maps in each group.
+
+  Returns:
+    The number of maps in a line, and for each group the positions of its maps: 0, 1, … from left to
+    right, line by line. Positions at the end of a line may stay empty.
   """
-  if sum(counts) <= MAX_MAPS:
-    return sum(counts), [*range(sum(counts))]
-  lines = math.ceil(max(counts) / MAX_MAPS)
-  columns = math.ceil(max(counts) / lines)  # lines of equal length
-  places: list[int] = []
-  begin = 0
+  has_one_line = sum(counts) <= MAX_MAPS
+  columns = sum(counts)
+  if not has_one_line:
+    columns = math.ceil(max(counts) / math.ceil(max(counts) / MAX_MAPS))  # lines of equal length
+  positions, begin = [], 0
   for count in counts:
-    places += range(begin, begin + count)
-    begin = math.ceil((places[-1] + 1) / columns) * columns  # the beginning of the next line
-  return columns, places
+    positions.append(range(begin, begin + count))
+    begin += count if has_one_line else math.ceil(count / columns) * columns
+  return columns, positions
 
 
 def _wrap_to_width(text: str, inches: float) -> str:
@@ -162,10 +164,10 @@ def _wrap_to_width(text: str, inches: float) -> str:
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-  """Returns the values as a table with the values of the facet `y` down and of `x` across.
+  """Returns estimates as a table, with the values of the facet `y` down and of `x` across.
 
   Missing cells are NaN. A row of a Fourier heatmap fills two cells: its frequency (y, x) and the
-  mirror image (−y, −x), which has the same value.
+  mirror image (−y, −x), which is the same plane wave and has the same value.
   """
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
@@ -176,24 +178,24 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
   down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
-  # A window of even side has frequencies from −n to n − 1, such as −2, …, 1. Mirroring adds n; its
-  # line and column are incomplete and are left out. Only a window of odd side, such as −2, …, 2,
-  # has the corner (−n, n).
+  # Frequencies −2, …, 1 of a window of even side are mirrored to −1, …, 2. The line and the column
+  # of 2 have only some of the cells and are left out. In a window of odd side, −2, …, 2, they are
+  # complete, with the corner (−2, 2).
   has_corner = ((cells[y] == down[0]) & (cells[x] == across[-1])).any()
   return table if has_corner else table.iloc[:-1, :-1]
 
 
 def _mirror_frequencies(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
-  """Returns the frequencies of an axis at the mirror images (−y, −x) of the cells (y, x).
+  """Returns one axis of the mirror images (−y, −x) of frequencies (y, x): −y, or −x.
 
-  All frequencies are negated, except the Nyquist frequency −N/2 of images with N pixels, which is
-  its own negative. Only one of (−N/2, x) and its mirror image (−N/2, −x) is measured. The lowest
-  frequency f is therefore taken for Nyquist if no cell has the frequency −f and cells with f have
-  no positive frequency on the other axis.
+  The Nyquist frequency −N/2 of images with N pixels is not negated, because it is the same as N/2.
+  The rows do not state N. The lowest frequency is taken for the Nyquist frequency if it looks like
+  it: no row has its negative, and its rows have no positive frequency on the other axis, because of
+  (−N/2, x) and its mirror image (−N/2, −x) only one is measured.
 
   Args:
-    frequencies: frequency of each cell on this axis, signed integers.
-    other_axis: frequency of each cell on the other axis.
+    frequencies: frequency of each row on this axis, signed integers.
+    other_axis: frequency of each row on the other axis.
   """
   lowest = frequencies.min()
   is_lowest = frequencies == lowest
@@ -203,12 +205,12 @@ def _mirror_frequencies(frequencies: pd.Series, other_axis: pd.Series) -> pd.Ser
 
 
 def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
-  """Returns the smallest and largest value on the colour scale of heatmaps.
+  """Returns the two ends of the colour scale of heatmaps, in the printed unit, such as percent.
 
-  Scales of differences are symmetric about 0. Others begin at 0 if the smallest value is less than
-  half of the largest, and not negative. If all values v are equal, the limits are the range of the
-  quantity, or (v, v + 1) if this is infinite; without any value they are (0, 1). Limits are in the
-  unit of the text, such as percent.
+  Scales of differences are symmetric about 0. Scales of values are from the smallest to the largest
+  value, or from 0 if no value is negative and the smallest is less than half of the largest. If all
+  values equal v, the ends are the range of the quantity, or (v, v + 1) if this is infinite. Without
+  any value they are (0, 1).
 
   Args:
     panels: the heatmaps, all of values or all of differences.
@@ -221,18 +223,18 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
     largest = float(np.abs(values).max()) or 1.0
     return -largest, largest
   low, high = float(values.min()), float(values.max())
-  if high > low:
-    begins_near_zero = 0 <= low < high / 2  # then the scale begins at zero
-    return (0.0 if begins_near_zero else low), high
+  if 0 <= low < high / 2:
+    return 0.0, high
+  if low < high:
+    return low, high
   bottom, top = (panels[0].notation.scale * end for end in panels[0].notation.quantity.range)
   return (bottom, top) if math.isfinite(top - bottom) else (low, low + 1.0)
 
 
 def _colours(notation: Notation) -> Colormap:
-  """Returns the colour map for values, or for differences the one from red to blue.
+  """Returns the colour map for values, or for differences the one from red, worse, to blue, better.
 
-  Positive differences are blue if higher values are better. Negative differences are blue if lower
-  values are better, and also if no direction is better.
+  If neither direction is better, negative differences are blue.
   """
   if not notation.difference:
     return colormaps[style.MAGNITUDE]
@@ -247,8 +249,8 @@ def cell_image(
 
   Args:
     axes: the plot.
-    table: the values, [y, x]; its index and columns are the increasing positions of the cells along
-      the axes, and its names the facets.
+    table: the values, [y, x], as fractions. The index and the columns are the increasing positions
+      of the cells along the axes; the names of both are the facets.
     notation: scale of the values (100 for percent), and whether the colours are for differences.
     limits: the smallest and largest value of the colour scale, after scaling.
 
@@ -289,7 +291,7 @@ def _cell_edges(values: pd.Index) -> np.ndarray:
 
 
 def pages(parts: Sequence[Panel], y: str, x: str) -> list[Sequence[Panel]]:
-  """Returns grids divided among figures, each as high as `_MAX_PAGES` pages of legible numbers.
+  """Divides grids among figures, so that the numbers in each are legible on `_MAX_PAGES` pages.
 
   A figure has at least one line of grids. For the arguments see `grids`.
   """
@@ -332,14 +334,16 @@ def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) 
   # Sizes in inches: 0.35 for a title, 0.9 for the axes and their names.
   is_wide = columns > 1 or len(x_values) > 5 or style.longest_line(y_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
-  above = 0.35 + _LINE * max(title.count('\n') for title in titles)
-  grid_height = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
-  slanted = 0.03 * max(0, style.longest_line(x_names) - 12)  # inches of long names below the grid
-  # of one page, or of as many as cells of the least height need
-  room = max(style.PAGE_HEIGHT - 0.9 - slanted, lines * (above + _MIN_CELL * len(y_values)))
-  height = max(1.9, 0.9 + slanted + min(room, lines * (above + grid_height)))
+  height_of_title = 0.35 + _LINE * max(title.count('\n') for title in titles)
+  height_of_axes = 0.9 + 0.03 * max(0, style.longest_line(x_names) - 12)  # with slanted long names
+  preferred_grid = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
+  smallest_grid = _MIN_CELL * len(y_values)
+  # The grids fill at most a page, unless their cells need more for the least height.
+  page = max(style.PAGE_HEIGHT - height_of_axes, lines * (height_of_title + smallest_grid))
+  height_of_grids = min(page, lines * (height_of_title + preferred_grid))
+  height = max(1.9, height_of_axes + height_of_grids)
   figure, grid = panels(len(parts), columns, (width, height))
-  cell_height = (height - 0.9 - slanted - above * lines) / (lines * len(y_values))
+  cell_height = (height - height_of_axes - height_of_title * lines) / (lines * len(y_values))
   max_font_size = max(1.0, 0.8 * 72 * cell_height)  # in points; an inch has 72
   is_small = len(x_values) <= 6 and len(y_values) <= 20
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
@@ -404,7 +408,10 @@ def _write_numbers(
 
 
 def cell_notes(rows: pd.DataFrame) -> pd.Series:
-  """Returns the notes that outline cells: all except the note that all seeds are equal."""
+  """Returns the note of each row for which `grids` outline its cell; '' for no outline.
+
+  The note that all seeds have equal values is left out.
+  """
   return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
 
 
@@ -430,33 +437,31 @@ def spectrum_panels(
   rows = math.ceil(len(maps) / columns)
   map_width = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
   width = style.PAGE_WIDTH if columns > 2 else style.COLUMN_WIDTH * columns
-  letter = 0.054  # inches, in the small font of these titles
-  wrapped_titles = [style.wrapped(title, int(map_width / letter)) for title in titles]
+  # 0.054 inches is the width of a letter in the small font of these titles.
+  wrapped_titles = [style.wrapped(title, int(map_width / 0.054)) for title in titles]
   further_lines = max(title.count('\n') for title in wrapped_titles)
   # Inches: 0.8 for the axis names; per row the map, 0.25 for a title, 0.1 per further title line.
   height = 0.8 + rows * (map_width * y.size / x.size + 0.25 + 0.1 * further_lines)
   size = width, min(style.PAGE_HEIGHT, height)
   figure, grid = panels(len(maps), columns, size, 'compressed', sharex=True, sharey=True)
-  lowest, top = float(np.nanmin(magnitudes)), float(np.nanmax(magnitudes))
-  bottom = top / 10**decades if decades else max(lowest, top / 10**DECADES)
+  smallest, largest = float(np.nanmin(magnitudes)), float(np.nanmax(magnitudes))
+  bottom = largest / 10**decades if decades else max(smallest, largest / 10**DECADES)
+  top = largest if largest > bottom else 10 * bottom  # equal values do not determine a scale
+  colours = colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING)
+  look: dict[str, Any] = {'cmap': colours, 'norm': LogNorm(bottom, top), 'interpolation': 'nearest'}
+  extent = x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5
   for axes, title, values in zip(grid, wrapped_titles, magnitudes, strict=True):
-    image = axes.imshow(
-      values,
-      cmap=colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING),
-      norm=LogNorm(bottom, top if top > bottom else 10 * bottom),
-      extent=(x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5),
-      interpolation='nearest',
-    )
+    image = axes.imshow(values, extent=extent, **look)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.set_title(title, fontsize=6.5)
-  spans_two_decades = top > 100 * bottom  # then powers of ten alone are enough ticks
+  spans_two_decades = largest > 100 * bottom  # then powers of ten alone are enough ticks
   bar = figure.colorbar(
     image,
     ax=grid,
     shrink=min(1.0, 1.6 / rows),
     label=quantity,
-    extend='min' if bottom > lowest else 'neither',
+    extend='min' if bottom > smallest else 'neither',
     ticks=LogLocator(subs=(1,) if spans_two_decades else (1, 2, 5)),
     format=FuncFormatter(
       lambda tick, _: (

@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -149,29 +149,28 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   gallery = [_figure(folder, path, captions[path]) for path in paths_of_whole_run]
   # The first figure, if there is any, is shown above the sections.
   main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
-  # figures as link targets
-  anchors = {(_task_of_figure(folder, path), path.stem) for path in captions}
-  titled = {table.name: table for table in tables.tables(results)}
-  config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
-  block = f'<pre><code>{config}</code></pre>'
-  # Tables named 'TASK: name' are in the section of the task.
+  # (task, name) of each figure, which findings link to
+  figure_names = {(_task_of_figure(folder, path), path.stem) for path in captions}
+  tables_of_estimates = {table.name: table for table in tables.tables(results)}
+  # Other tables, except those named 'TASK: name', which are in the section of the task.
   tables_of_whole_run = {
-    words(name).capitalize(): _table(entry, words)
-    for name, entry in results.tables.items()
+    words(name).capitalize(): _table(table, words)
+    for name, table in results.tables.items()
     if name.partition(': ')[0] not in results.tasks
   }
+  config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
-    'Findings': _findings(results, context.findings, anchors, set(titled)),
+    'Findings': _findings(results, context.findings, figure_names, tables_of_estimates),
     'Figures': other_figures,
     **_task_sections(folder, results, captions),
     'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
-    'Tables': _estimates(results, titled),
+    'Tables': _estimates(results, tables_of_estimates),
     **tables_of_whole_run,
     CLASSIFIERS: _terms(flattened({'classifiers': results.classifiers, 'data': results.data})),
     SETTINGS: _terms(flattened(results.settings)),
-    'How to repeat': f'{_copied(context.environment.get("command", ""))}'
-    f'<details><summary>Whole configuration</summary>{block}</details>',
+    'How to repeat': f'{_copied(context.environment.get("command", ""))}<details><summary>Whole '
+    f'configuration</summary><pre><code>{config}</code></pre></details>',
     'How to cite': _copied(bibtex(context.papers)),
     VERSIONS: _terms(flattened(context.environment)),
     FILES: _files(folder, results),
@@ -267,24 +266,29 @@ def _terms(lines: Iterable[tuple[str, str]], attribute: str = '') -> str:
 
 
 def _findings(
-  results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]], tables: set[str]
+  results: Results,
+  findings: Sequence[Finding],
+  figure_names: Iterable[tuple[str, str]],
+  tables: Container[str],
 ) -> str:
-  """Returns the findings as HTML, and an explanation of the intervals in brackets.
+  """Returns the findings as an HTML list, and an explanation of the intervals in brackets.
 
-  Findings from the seventh on are hidden until the reader opens them. Each finding links to its
-  figure, or else to a figure of the same quantity by more facets, and to the table of its rows.
+  Findings from the seventh on are hidden until the reader opens them. Each finding links to a
+  figure, if there is one of its quantity, and to the table of its rows, or else to results.csv.
 
   Args:
     results: the results.
     findings: the findings.
-    figures: (task, name) of each figure on the page.
+    figure_names: (task, name) of each figure on the page; the task is '' for the whole run.
     tables: names of the tables on the page.
   """
   items = []
   for finding in findings:
-    name = _figure_of(finding, results, figures)
+    names_in_task = {name for task, name in figure_names if task == finding.task}
+    name = _figure_of(finding, results, names_in_task)
     anchor = quote('-'.join(filter(None, (finding.task, name))))
     figure_link = f'<a href="#figure-{anchor}">figure</a> ' if name else ''
+    # A table has the name of the figure of the same rows.
     rows = f'#rows-{quote(finding.figure)}' if finding.figure in tables else FILE_NAME
     links = f'<span class="rows">{figure_link}<a href="{rows}">rows</a></span>'
     items.append(f'<li>{escape(finding.text)} {links}</li>')
@@ -301,32 +305,28 @@ def _findings(
   return f'{text}<p class="soft">{escape(_about_brackets(results))}</p>'
 
 
-def _figure_of(finding: Finding, results: Results, figures: set[tuple[str, str]]) -> str:
-  """Returns the name of the figure that a finding links to; '' if there is none.
+def _figure_of(finding: Finding, results: Results, names: Collection[str]) -> str:
+  """Returns the one of the figures `names` that a finding links to; '' if there is none.
 
   It is the finding's figure, such as 'error', or else one of the same quantity by more facets, such
-  as 'error_corruption'. A figure of another quantity, such as one called 'error_rate', has a name
-  with the same beginning and is not returned.
-
-  Args:
-    finding: the finding.
-    results: the results with all quantities.
-    figures: (task, name) of each figure on the page.
+  as 'error_corruption'. A figure of another quantity, such as 'error_rate', is not returned,
+  although its name begins in the same way. `results` have all quantities.
   """
-  names = {name for task, name in figures if task == finding.task}
   if finding.figure in names:
     return finding.figure
-  prefix = f'{finding.figure}_'
-  # Names that begin like this are of other quantities: 'error_rate_' for the prefix 'error_'.
-  longer = tuple(f'{q.name}_' for q in results.quantities if q.name.startswith(prefix))
+  prefix = f'{finding.figure}_'  # 'error_'
+  # The beginnings of names of figures of other quantities, such as 'error_rate_'.
+  prefixes_of_others = tuple(f'{q.name}_' for q in results.quantities if q.name.startswith(prefix))
   by_more_facets = [
-    name for name in names if name.startswith(prefix) and not f'{name}_'.startswith(longer)
+    name
+    for name in names
+    if name.startswith(prefix) and not f'{name}_'.startswith(prefixes_of_others)
   ]
   return min(by_more_facets, default='')
 
 
 def _about_brackets(results: Results) -> str:
-  """Returns a paragraph that says which uncertainty the intervals in brackets include."""
+  """Returns a paragraph on which variation the intervals in brackets include and leave out."""
   levels = sorted(set(results.table.confidence[results.table.low.notna()]))
   shares = ' and '.join(f'{100 * level:g}{NO_BREAK}%' for level in levels)
   exceptions = []
@@ -360,11 +360,11 @@ def _task_sections(
     if task := _task_of_figure(folder, path):
       contents.setdefault(task, []).append(_figure(folder, path, caption, task))
   num_figures = {task: len(figures) for task, figures in contents.items()}
-  for name, entry in results.tables.items():
+  for name, table in results.tables.items():
     task, _, title = name.partition(': ')  # tables of a task are named 'TASK: title'
-    if task in results.tasks and entry.rows:
-      table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry, words)}'
-      contents.setdefault(task, []).append(table)
+    if task in results.tasks and table.rows:
+      heading = f'<h3>{escape(words(title).capitalize())}</h3>'
+      contents.setdefault(task, []).append(f'{heading}{_table(table, words)}')
   sections = {}
   for task, content in contents.items():
     summary = f'<summary>{plural(num_figures.get(task, 0), "figure")} and tables</summary>'
@@ -383,10 +383,10 @@ def _task_of_figure(folder: pathlib.Path, path: pathlib.Path) -> str:
 
 
 def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
-  """Returns the tables of estimates as HTML, then a line on the estimates without a table.
+  """Returns the tables of estimates as HTML, and a line that names the estimates that are too many
+  for a table and stand in results.csv alone.
 
-  `titled` is {name of a table: the table and its title}. The line names sets of estimates that are
-  in results.csv alone.
+  `titled` is {name of a table: the table and its title}.
   """
   parts = [
     f'<h3 id="rows-{quote(name)}">{escape(table.title)}</h3>{_table(table.table)}'

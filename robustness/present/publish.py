@@ -33,9 +33,8 @@ _DRAWN = 'drawn.json'
 
 
 class Presented(Protocol):
-  """Interface of the objects that state title, papers, figures and findings of a report.
-
-  They are studies, and `Presentation` for a report on several tasks or seeds.
+  """The title, papers, figures and findings of a report: a study, or for a report on several tasks
+  or seeds a `Presentation`.
   """
 
   @property
@@ -60,8 +59,8 @@ class Presentation:
   Attributes:
     title: the title of the report; '' uses the name of the study.
     papers: keys of `robustness.present.page.PAPERS` to cite.
-    figures: returns {file name without suffix: (figure, caption)} of results.
-    findings: returns the findings of results.
+    figures: called with the results; returns {file name without suffix: (figure, caption)}.
+    findings: called with the results; returns the findings.
   """
 
   title: str
@@ -86,7 +85,7 @@ class Presentation:
     """Returns the report as one HTML file, without links to the files that a run would keep."""
     with tempfile.TemporaryDirectory() as name:
       folder = pathlib.Path(name)
-      illustrate(folder, results, self, {}, results.settings)
+      illustrate(folder, results, self, environment={}, config=results.settings)
       text = (folder / NAME).read_text('utf-8')
     links = r'<span class="links">.*?</span>| ?<a href="(results\.csv|figures/)">.*?</a>\.?'
     return re.sub(links, '', text).encode()
@@ -129,7 +128,7 @@ def publish(
   """Writes results, figures and the report to a folder, and returns the PNG files with captions.
 
   The files are `results.json`, `results.npz`, `results.csv`, `figures/` and `report.html`. Figures
-  that the same code has drawn of the same results stay.
+  that the same code has drawn of the same results are not drawn again.
 
   Args:
     folder: the folder.
@@ -140,7 +139,7 @@ def publish(
     appended: PNG files and captions of further figures, which the report shows last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
   """
-  # `reduced_by` has the versions that computed these results, if they differ from the run's.
+  # `reduced_by` has the versions that computed these results, if others computed the records.
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)
@@ -198,10 +197,10 @@ def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: boo
 
 
 def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
-  """Returns the figures that this code has drawn of the results in a folder.
+  """Returns the figures in a folder, with captions, if they need not be drawn again.
 
-  It is () if the code, the results or a figure has changed since, or if code outside this package
-  draws the figures.
+  The result is () if the code, the results or a figure has changed since they were drawn, or if
+  code outside this package draws them.
   """
   with contextlib.suppress(InputError):
     drawn = json_files.read(folder / 'figures' / _DRAWN, {'sha256': str, 'captions': {str: str}})
@@ -216,10 +215,10 @@ def _files(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
 
 
 def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) -> str:
-  """Returns a SHA-256 that stays equal as long as figures need not be drawn again.
+  """Returns a SHA-256 of what figures depend on: this package's code, the results, and the files.
 
-  It is of this package's code and of the results and figures in a folder. The result is '' if code
-  outside this package draws the figures, because its changes would not be noticed.
+  As long as it stays equal, the figures need not be drawn again. It is '' if code outside this
+  package draws the figures, because its changes would not be noticed.
 
   Args:
     folder: folder with results.json, results.npz, results.csv and `figures/`.

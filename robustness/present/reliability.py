@@ -4,6 +4,7 @@ The first view is usually the clean images, and the others are corrupted.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,13 +31,13 @@ def draw(results: Results) -> tuple[Figure, str]:
   """Returns (figure, caption): each classifier's accuracy by confidence in the first view.
 
   If there are more views, each classifier has a second diagram for all other views together. The
-  results need the quantities `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`,
-  with the bin of the highest confidence first.
+  results need the quantities `bin_size`, `bin_confidence` and `bin_accuracy` for each view and bin,
+  view by view, with the bin of the highest confidence first.
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
-  # With a single view, each bin has one row for each quantity and classifier.
-  has_other_views = rows.bin.value_counts().max() > len(_QUANTITIES) * len(labels)
+  rows_per_view = len(_QUANTITIES) * len(labels)  # with the same bin
+  has_other_views = rows.bin.value_counts().max() > rows_per_view
   diagrams_per_label = 2 if has_other_views else 1
   count = len(labels) * diagrams_per_label
   # Diagrams side by side: all of one classifier, or the number that fits.
@@ -65,16 +66,16 @@ def draw(results: Results) -> tuple[Figure, str]:
 def _diagram(
   axes: Axes, rows: pd.DataFrame, is_first_view: bool, confidence: float, colour: str
 ) -> str:
-  """Draws the accuracy in each bin of confidence, and returns the name of the views.
+  """Draws a classifier's accuracy in each bin of confidence, and returns the name of the views.
 
   Args:
     axes: the plot.
-    rows: rows of a classifier.
+    rows: rows of a classifier, in the order that `draw` describes.
     is_first_view: whether the first view is drawn; otherwise all other views are drawn together.
     confidence: confidence of the intervals, in (0, 1).
     colour: colour of the classifier.
   """
-  # Each [views, bins]: the rows come view by view, and each view has all bins.
+  # Each [views, bins]; the largest number of a bin is the number of bins.
   size, mean_confidence, accuracy = (
     rows[rows.quantity == name].value.to_numpy().reshape(-1, rows.bin.max()) for name in _QUANTITIES
   )
@@ -89,18 +90,13 @@ def _diagram(
   axes.plot([0, 100], [0, 100], color='0.3', linewidth=0.8, linestyle=':')  # calibrated
   is_drawn = total >= _MIN_COUNT
   total, right = total[is_drawn], right[is_drawn]
-  percent = 100 * right / total
+  percent_confidence = 100 * confidences[is_drawn] / total
+  percent_right = 100 * right / total
   low, high = (100 * end for end in clopper_pearson(np.round(right), total, confidence))
-  axes.errorbar(
-    100 * confidences[is_drawn] / total,
-    percent,
-    np.abs(np.stack([percent - low, high - percent])),  # rounding can make a length negative
-    color=colour,
-    marker='o',
-    markersize=3,
-    linewidth=1,
-    elinewidth=0.8,
-  )
+  # rounding can make a length negative
+  lengths = np.abs(np.stack([percent_right - low, high - percent_right]))
+  look: dict[str, Any] = {'color': colour, 'marker': 'o', 'markersize': 3, 'linewidth': 1}
+  axes.errorbar(percent_confidence, percent_right, lengths, elinewidth=0.8, **look)
   axes.set_xlim(0, 100)
   axes.set_ylim(0, 100)
   axes.set_aspect('equal')

@@ -96,7 +96,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
     clauses = [
       f'{_estimate(quantity, row)} {selection.condition}'
       for selection, rows in zip(selections, estimates, strict=True)
-      for row in _rows(rows)
+      for _, row in rows.iterrows()
     ]
     text = _join_clauses(f'{quantity.words}, {labels[0]}:', clauses)
     yield Finding(text, pd.concat(estimates), selections[0].facets)
@@ -106,7 +106,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
       continue
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
     widened = {}  # {classifier: its difference, with an interval that holds for all together}
-    for row in _rows(differences):
+    for _, row in differences.iterrows():
       joint = widen_for_family(row, len(differences), quantity)
       if joint is not None:
         widened[row.classifier] = joint
@@ -131,7 +131,7 @@ def _overall_clauses(
       classifier minus the value of the first one.
     quantity: the quantity of all rows.
   """
-  values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
+  values = {row.classifier: f' {_estimate(quantity, row)}' for _, row in rows.iterrows()}
   for label in dict.fromkeys([*values, *differences]):
     clause = f'{label}{values.get(label, "")}'
     if label not in differences:
@@ -264,11 +264,6 @@ def _comparatives(quantity: Quantity) -> tuple[str, str]:
   """
   better = {'lower': ('better', 'worse'), 'higher': ('worse', 'better')}
   return better.get(quantity.better, ('lower', 'higher'))
-
-
-def _rows(table: pd.DataFrame) -> list[pd.Series]:
-  """Returns the rows of a table as a list."""
-  return [row for _, row in table.iterrows()]
 
 
 def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:

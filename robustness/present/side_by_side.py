@@ -16,7 +16,7 @@ from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR,
 from robustness.estimates.table import facets_of, select
 from robustness.present.notation import MINUS, Notation, span, value_text
 from robustness.present.selection import Selection, headlines, headlines_of_quantity
-from robustness.present.tables import Cell
+from robustness.present.tables import Cell, in_order
 from robustness.results import SINGLE, TASK, Results, Table
 
 CLASSIFIER, QUANTITY = 'classifier', 'quantity'
@@ -389,12 +389,7 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
     # {label: its number, or 0 for all labels that are no numbers}
     numbers = {entry.labels[name]: entry.numbers.get(name, 0) for entry in entries}
     ordered_labels.append(sorted(numbers, key=numbers.__getitem__))
-  return sorted(
-    {entry.key(names) for entry in entries},
-    key=lambda key: [
-      labels.index(label) for labels, label in zip(ordered_labels, key, strict=True)
-    ],
-  )
+  return in_order({entry.key(names) for entry in entries}, ordered_labels)
 
 
 def _best_cells(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:

@@ -75,7 +75,8 @@ def _find_in_tasks(results: Results) -> list[Finding]:
 
 
 def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
-  """Returns the tasks in which each classifier errs most, then the findings of each task.
+  """Returns a sentence on the tasks in which each classifier errs most, then the findings of each
+  task.
 
   Findings about single classes come last. The intervals of the first findings hold for the errors
   of all tasks together.
@@ -184,16 +185,12 @@ def _draw_headlines(
     seeds = seeds[seeds.classifier == mean.classifier]
     # Without an interval the error bar has no length.
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
-    axes.errorbar(
-      [scale * mean.value],
-      [position],
-      xerr=[[scale * (mean.value - low)], [scale * (high - mean.value)]],
-      fmt='D',
-      color=style.colour(results.labels.index(mean.classifier)),
-      capsize=3,
-      markersize=4,
-      label='mean over seeds, with its interval' if is_labelled and position == 0 else None,
-    )
+    lengths = [[scale * (mean.value - low)], [scale * (high - mean.value)]]
+    look: dict[str, Any] = {'fmt': 'D', 'capsize': 3, 'markersize': 4}
+    look['color'] = style.colour(results.labels.index(mean.classifier))
+    if is_labelled and position == 0:
+      look['label'] = 'mean over seeds, with its interval'
+    axes.errorbar([scale * mean.value], [position], xerr=lengths, **look)
     label = 'a seed' if is_labelled and position == 0 else None
     dots = scale * seeds.value
     axes.plot(dots, [position] * len(dots), 'o', color='0.5', markersize=3, label=label)

@@ -6,7 +6,7 @@ import io
 import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -42,25 +42,19 @@ _LATEX = str.maketrans(
   | {c: f'${c}$' for c in '<>|'}
   | {'\\': '\\textbackslash{}', '^': '\\textasciicircum{}', '~': '\\textasciitilde{}'}
   | {'−': '$-$', '×': '$\\times$', '°': '$^\\circ$', '\n': ' '}
-  | {
-    '↓': '$\\downarrow$',
-    '↑': '$\\uparrow$',
-    'ε': '$\\varepsilon$',
-    'ℓ': '$\\ell$',
-    '∞': '$\\infty$',
-    '≤': '$\\le$',
-    '≥': '$\\ge$',
-  }
+  | {'↓': '$\\downarrow$', '↑': '$\\uparrow$', '≤': '$\\le$', '≥': '$\\ge$'}
+  | {'ε': '$\\varepsilon$', 'ℓ': '$\\ell$', '∞': '$\\infty$'}
   | {letter: f'$\\{name}$' for letter, name in _GREEK.items()}
 )
 _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r', ' '))
+_Key = TypeVar('_Key', bound=tuple[Any, ...])
 
 
 class Titled(NamedTuple):
-  """A table with its title.
+  """A table of estimates with its title.
 
   Attributes:
-    title: the quantity with its unit.
+    title: the quantity with its unit, and the facets.
     table: the table; its cells are text.
     name: name of the table, and of the figure of the same rows.
   """
@@ -104,55 +98,50 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
 
   Facets that are numbers ascend; names keep the order in which they first occur.
   """
-  # {values of the facets: {(classifier, versus): text of the cell}}
+  # {values of the facets, () without facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
-  # The values of the facets of each row; () for values over all conditions.
-  keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
+  conditions = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
-  for key, row in zip(keys, estimates, strict=True):
-    texts.setdefault(key, {})[row.classifier, row.versus] = _estimate_text(quantity, row)
+  for condition, row in zip(conditions, estimates, strict=True):
+    texts.setdefault(condition, {})[row.classifier, row.versus] = _estimate_text(quantity, row)
   pairs = dict.fromkeys(zip(rows.classifier, rows.versus, strict=True))
   columns = sorted(pairs, key=lambda pair: pair[1] != '')  # values, then differences
-  # Without facets there is one line, which begins with the quantity.
-  heads = [quantity.facet(name).axis for name in facets] or ['quantity']
-  lines = []
-  for key in _in_order(texts, quantity, rows, facets):
-    heads_of_line = [
-      _facet_text(quantity.facet(name), value) for name, value in zip(facets, key, strict=True)
-    ] or [quantity.words]
-    lines.append([*heads_of_line, *(texts[key].get(column, '') for column in columns)])
-  return Table((*heads, *itertools.starmap(column_name, columns)), lines)
-
-
-def _estimate_text(quantity: Quantity, row: Any) -> str:
-  """Returns an estimate with its interval, or if it is NaN the note that says why."""
-  note = row.note.partition(';')[0]
-  text = Notation(quantity, difference=bool(row.versus)).bare(row)
-  if math.isnan(row.value):
-    text = note or text
-  return f'{text}, {note}' if note == DEGENERATE else text
-
-
-def _in_order(
-  keys: Iterable[tuple[Any, ...]], quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]
-) -> list[tuple[Any, ...]]:
-  """Returns the keys sorted by their first value, then the next: the lines of a table in order.
-
-  Ordered numbers ascend; other values keep the order in which they first occur in `rows`.
-
-  Args:
-    keys: values of the facets, such as ('fog', 3) for the facets corruption and severity.
-    quantity: the quantity, which declares the facets.
-    rows: rows of the table of results with all values of the facets.
-    facets: names of the facets.
-  """
   ordered_values = []  # for each facet
   for name in facets:
     values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
     ordered_values.append(list(dict.fromkeys(values)))
+  lines = []
+  for condition in in_order(texts, ordered_values):
+    named_values = zip(facets, condition, strict=True)
+    heads = [_facet_text(quantity.facet(name), value) for name, value in named_values]
+    # Without facets there is one line, which begins with the quantity.
+    heads = heads or [quantity.words]
+    lines.append([*heads, *(texts[condition].get(column, '') for column in columns)])
+  heads = [quantity.facet(name).axis for name in facets] or ['quantity']
+  return Table((*heads, *itertools.starmap(column_name, columns)), lines)
 
-  def positions_of(key: tuple[Any, ...]) -> list[int]:
-    """Returns the position of each value of a key among the ordered values of its facet."""
+
+def _estimate_text(quantity: Quantity, row: Any) -> str:
+  """Returns an estimate with its interval as text, or the reason why it is undefined (NaN).
+
+  A degenerate estimate has this word behind it.
+  """
+  reason = row.note.partition(';')[0]  # or another note
+  if math.isnan(row.value) and reason:
+    return reason
+  text = Notation(quantity, difference=bool(row.versus)).bare(row)
+  return f'{text}, {reason}' if reason == DEGENERATE else text
+
+
+def in_order(keys: Iterable[_Key], ordered_values: Sequence[Sequence[Any]]) -> list[_Key]:
+  """Returns keys, such as ('fog', 3), sorted by their first value, then by the next.
+
+  `ordered_values` has the order of the first values, then of the next ones, such as [['fog',
+  'snow'], [1, 3, 5]].
+  """
+
+  def positions_of(key: _Key) -> list[int]:
+    """Returns the position of each value of a key in its order."""
     return [values.index(value) for values, value in zip(ordered_values, key, strict=True)]
 
   return sorted(keys, key=positions_of)
@@ -173,8 +162,7 @@ def cell_text(value: Any, missing: str = '') -> str:
   """Returns a cell as text: a number with four significant digits, or `missing` for None and
   NaN.
   """
-  is_nan = value != value
-  if value is None or is_nan:
+  if value is None or value != value:  # NaN
     return missing
   return f'{value:.4g}' if isinstance(value, float) else str(value)
 
@@ -195,13 +183,9 @@ def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
 
 def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
   """Returns a table in GitHub's Markdown, with the cells `bold` in bold."""
-
-  def line(cells: Iterable[str]) -> str:
-    """Returns cells as a line of a table."""
-    return f'| {" | ".join(cells)} |\n'
-
-  rows = _mark_cells(table, bold, _markdown_cell, '**{}**')
-  return ''.join(map(line, [next(rows), ['---'] * len(table.columns), *rows]))
+  head, *rows = _mark_cells(table, bold, _markdown_cell, '**{}**')
+  lines = [head, ['---'] * len(table.columns), *rows]
+  return ''.join(f'| {" | ".join(cells)} |\n' for cells in lines)
 
 
 def markdown_text(text: str) -> str:
@@ -236,7 +220,7 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
 def _mark_cells(
   table: Table, bold: Container[Cell], escape: Callable[[str], str], mark: str
 ) -> Iterator[list[str]]:
-  """Yields the cells of the head and of each row as text.
+  """Yields the cells of the head and then of each row as text, with marks around those in `bold`.
 
   Args:
     table: the table.
