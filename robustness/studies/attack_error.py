@@ -214,8 +214,8 @@ class AttackError(AttackStudy):
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs
-    # Attacks that draw at random can be restarted, except ensembles: these are the attacks with
-    # `stages`, and set the restarts of their stages themselves.
+    # An attack can be restarted if it draws at random, and is no ensemble, which has `stages` with
+    # restarts of their own.
     has_attacks_to_restart = any(run.draws and not run.stages for run in runs.values())
     only_valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
     self.require(self.restarts == 1 or has_attacks_to_restart, 'restarts', only_valid)

@@ -134,5 +134,8 @@ class FeatureSpectrum(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The name, and the settings that decide what is recorded; equal values share records."""
+    """The name, and the settings that decide what is recorded.
+
+    Studies of one run in which all of these are equal share records.
+    """
     return {'name': self.name, 'of_layers': list(self.of_layers), 'tokens': self.first_tokens}

@@ -11,8 +11,8 @@ Reference:
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -108,19 +108,19 @@ class FlipRate(Study):
     """
     # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones in `between`.
     numbers, between = catalog.number_severities(self.severities)
-    settings: dict[str, Any] = {
-      'names': self.references,
-      'side': self.constants or None,
-      'options': {name: x for name, x in SMOOTH_OPTIONS.items() if name in self.names},
-      'between': between,
-    }
-    # Raises InputError for settings that are not valid and for images that are too small.
-    catalog.checked_table(image_shape[:2], quantize=None, **settings)
+    side = self.constants or None
+    options = {name: x for name, x in SMOOTH_OPTIONS.items() if name in self.names}
+    # Raises InputError for settings that are not valid and for images that are too small. Images
+    # are not rounded to 8 bits (None).
+    catalog.checked_table(image_shape[:2], self.references, None, side, options, between)
+    corrupt = functools.partial(
+      catalog.apply, names=self.references, side=side, options=options, between=between
+    )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns the image of a row with the corruption and severity of a frame, [H, W, C]."""
       catalog.refuse_stored(row)
-      return catalog.apply(key, row['image'], view['corruption'], view['severity'], **settings)
+      return corrupt(key, row['image'], view['corruption'], view['severity'])
 
     ids_of_first = [view_id(name, min(self.severities)) for name in self.names]
     return Views(

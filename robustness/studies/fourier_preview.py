@@ -22,7 +22,7 @@ from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
-from robustness.evaluation.outcomes import Evaluation, Recorded
+from robustness.evaluation.outcomes import ONE_VIEW, Evaluation, Recorded
 from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
 from robustness.evaluation.views import Arrays, Views, stored_view
 from robustness.fourier import spectrum
@@ -189,8 +189,7 @@ class FourierPreview(BeginsWithMap):
     error = self._map.error(label, f)
     is_defined = min(np.ptp(values), np.ptp(error)) > 0  # neither is constant
     rho = scipy.stats.spearmanr(values, error).statistic if is_defined else np.nan
-    no_facets = pd.DataFrame(index=range(1))
-    return [*tables, self.arrays(RANK_CORRELATION, label, no_facets, np.array([rho]), n=len(f))]
+    return [*tables, self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=len(f))]
 
 
 def _squared_sensitivity(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:

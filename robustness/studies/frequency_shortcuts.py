@@ -261,10 +261,10 @@ def _one_class() -> InputError:
 
 
 def _chooses_set(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
-  """Returns whether the frequencies of its class are chosen by each row, bool [N].
+  """Returns which rows choose the set of frequencies of their class, bool [N].
 
-  The set of frequencies of a class is chosen by every second image of the class, with all corrupted
-  versions of the image, and measured on the others. `labels` has the class of each row, [N].
+  They are every second image of each class, with all its corrupted versions. The set is measured on
+  the other images. `labels` has the class of each row, [N].
   """
   image = image_numbers(records)
   chooses_set = np.zeros(len(labels), bool)

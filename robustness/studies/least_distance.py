@@ -181,19 +181,17 @@ class LeastDistance(AttackStudy):
     """
     distances = recorded.outcomes(MEDIAN)  # [N, attacks] of each classifier
     nearest = distances.combined((), lambda values: values.min(1))  # [N, 1], over all attacks
-    yield from self._distances_and_accuracies(nearest, ())
+    yield from self._medians_and_curves(nearest, ())
     if len(self.runs) > 1:
-      yield from self._distances_and_accuracies(distances, ('attack',))
+      yield from self._medians_and_curves(distances, ('attack',))
       fields = {label: (d, nearest.values[label]) for label, d in distances.values.items()}
       views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})  # the columns of `_areas`
       areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)
       shares = self.means(OPTIMALITY, areas, ('attack',), by_group=True)
       yield shares[shares.attack.isin(list(self.runs))]  # without `BEST` and `UNCHANGED`
 
-  def _distances_and_accuracies(
-    self, distances: Outcomes, by: Sequence[str]
-  ) -> Iterator[pd.DataFrame]:
-    """Yields median distances, and accuracies at each of the radii `epsilons`.
+  def _medians_and_curves(self, distances: Outcomes, by: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yields median distances, and the curve of accuracy over the radii `epsilons`.
 
     Args:
       distances: least distances of each image, [N, A], in A views.

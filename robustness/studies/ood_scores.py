@@ -232,12 +232,11 @@ class OodScores(ScoresPredictions):
     # single run is both the bank and the held-out images.
     recordings = [_recording(bank, label) for bank in [*banks.values()] or runs[:1]]
     bank, held_out = recordings[0], recordings[-1]
-    scored = [*runs, *unknown.values()]
 
     @functools.cache
     def last_layer() -> LastLayer:
       """Returns the last layer of the network, which only 'vim', 'react' and 'ash' need."""
-      return LastLayer.solved(bank, (_recording(run, label) for run in scored))
+      return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown.values()]))
 
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
     names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}

@@ -206,9 +206,8 @@ class Recalibration(StoredOrMade):
       is_in_set = np.stack([fitted.is_in_set[name] for fitted in fits.values()])
       fields_at_ends = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
       yield from self._coverage_and_size(name, fields_at_ends, views, is_in_set.astype(float))
-      at_threshold, *_ = fields_at_ends
       facets = views.drop(columns='view').assign(score=name)
-      yield from self._coverage_gaps(at_threshold, labels, facets)
+      yield from self._coverage_gaps(fields_at_ends[0], labels, facets)  # at the threshold
 
   def _likelihoods(
     self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]
@@ -267,7 +266,7 @@ class Recalibration(StoredOrMade):
       is_in_set: float [M, n], for M classifiers, 1 if the true class of a held-out image is in its
         prediction set, else 0, for the n images that decide q.
     """
-    # The intervals of differences from the first classifier need how both vary together.
+    # With the first classifier, which the intervals of differences from it need.
     correlations = [_correlation(is_in_set[0], of_classifier) for of_classifier in is_in_set]
     for by in GROUPS:
       for quantity in (COVERED, SIZE):

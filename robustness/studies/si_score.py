@@ -316,11 +316,8 @@ class SiScore(Study):
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])  # `:--` writes a key as a flag
       )
     designs.tabulate(columns, self.design.name, self.design.side)  # refuses invalid numbers
-    varying = {  # the factors with several values in the sample
-      factor
-      for factor, names in designs.FACTOR_COLUMNS.items()
-      if any(np.ptp(columns[name]) for name in names)
-    }
+    levels = pd.DataFrame({name: columns[name] for name in designs.LEVEL})
+    varying = designs.varying_factors(levels)  # those with several values in the sample
     is_one_factor = self.factor in designs.FACTOR_COLUMNS  # not a grid or a cross
     if is_one_factor and varying and self.factor not in varying:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'

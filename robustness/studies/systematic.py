@@ -564,7 +564,7 @@ class Systematic(Study):
     A share is the mean over the levels of the environment. With `by_level`, there is a column for
     each level instead, without the clean images.
     """
-    records, noun = evaluation.records, 'levels' if by_level else 'environments'
+    records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
     environment_of_view = np.array([0, *(k for k, _ in self._levels)])
     # Of each column of `share`: the number k of its environment, which is also the number of the
@@ -585,6 +585,7 @@ class Systematic(Study):
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in environments], 1)
     label, group = records.column('label'), records.column(COLUMN)
     trained, trials = environments.tolist(), num_views.tolist()
+    noun = 'levels' if by_level else 'environments'
     return EnvironmentShares(
       share, label, group, trained, trials, self.balance, self.confidence, noun
     )

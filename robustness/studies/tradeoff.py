@@ -111,7 +111,7 @@ def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) ->
   line = of_label[of_label['quantity'] == LINE.name]
   fitted = []
   for quantity, unit in ((SLOPE, ''), (RESIDUAL, ' points')):
-    for row in of_label[of_label['quantity'] == quantity.name].itertuples():
+    for row in of_label[of_label['quantity'] == quantity.name].itertuples():  # one, or none
       fitted.append(f'{quantity.name} {Notation(quantity).bare(row)}{unit}')
   if len(line):  # no line is fitted to few corruptions
     line = line.set_index('high_frequency_share')

@@ -532,11 +532,10 @@ class VideoPmK(study.ScoresPredictions):
       pm_k = self._all_right_within_k(right).mean(1)
       fit = linear_fit(anchor_accuracies, pm_k, grid=[], confidence=self.confidence)
       at_k = {'k': self.k}
-      slope = estimate_row(EVERY_CLASSIFIER, '', SLOPE, at_k, fit.slope, self.confidence)
-      intercept = estimate_row(
-        EVERY_CLASSIFIER, '', INTERCEPT, at_k, fit.intercept, self.confidence
-      )
-      yield table_of_rows([slope, intercept])
+      rows = []
+      for quantity, estimate in ((SLOPE, fit.slope), (INTERCEPT, fit.intercept)):
+        rows.append(estimate_row(EVERY_CLASSIFIER, '', quantity, at_k, estimate, self.confidence))
+      yield table_of_rows(rows)
 
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
