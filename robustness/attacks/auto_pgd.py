@@ -96,7 +96,7 @@ class AutoPGD(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the iterates of largest margin of run `number`, [B, H, W, C] (see `in_turn`).
+    """Returns the points of largest margin in run `number`, [B, H, W, C] (see `in_turn`).
 
     The margin is the largest logit of another class minus the label's. With `targets`, the run
     maximises the loss for one target class of each image: the class with the second largest logit
@@ -107,7 +107,7 @@ class AutoPGD(Attack):
     return self._ascend(Arguments(keys, logits, images, labels, scale), targets, can_stop=True)
 
   def _ascend(self, arguments: Arguments, targets: Array | None, can_stop: bool) -> Array:
-    """Returns the iterates of largest margin, [B, H, W, C].
+    """Returns the point of largest margin that each image's ascent has reached, [B, H, W, C].
 
     Args:
       arguments: the arguments of the attack.
@@ -165,7 +165,7 @@ class AutoPGD(Attack):
     They are Π(x + α(z − x) + (1 − α)(x − x_previous)), where z are the points after a step of η
     without momentum, and Π projects onto the ball. α is 1 in the first step, and then .75.
     """
-    x, size = state.current['x'], balls.as_image_factors(state.size)
+    x, size = state.current['x'], balls.as_image_factors(state.step_size)
     direction = jax.vmap(lambda g: balls.steepest_direction(g, self.norm))(
       state.current['gradient']
     )
@@ -185,7 +185,7 @@ class _State:
   previous: Array  # the points before the current ones, [B, H, W, C]
   highest_loss: Iterate  # the iterate of highest loss
   largest_margin: Iterate  # the iterate of largest margin
-  size: Array  # η
+  step_size: Array  # η
   was_halved: Array  # whether η was halved at the last checkpoint
   checkpoint_loss: Array  # the highest loss at the last checkpoint
   last_loss: Array  # the loss of the last step, 0 at first
@@ -195,11 +195,11 @@ class _State:
   def first(cls, start: Iterate, epsilon: Scalar) -> _State:
     """Returns the state before the first step, from the starting points."""
     zeros = jnp.zeros(len(start['x']))
-    size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
+    step_size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
     was_halved = zeros == 0  # True, so that the first checkpoint does not count as stalled
     # the current one, the previous points, and the ones of highest loss and of largest margin
     iterates = start, start['x'], start, start
-    return cls(jnp.int32(0), *iterates, size, was_halved, start['loss'], zeros, rises)
+    return cls(jnp.int32(0), *iterates, step_size, was_halved, start['loss'], zeros, rises)
 
   def after(self, iterate: Iterate, steps_since_checkpoint: Array, is_final: Array) -> _State:
     """Returns the state after a step.
@@ -225,7 +225,7 @@ class _State:
       previous=self.current['x'],
       highest_loss=highest_loss,
       largest_margin=_select(is_larger, iterate, self.largest_margin),
-      size=jnp.where(is_halved, self.size / 2, self.size),
+      step_size=jnp.where(is_halved, self.step_size / 2, self.step_size),
       was_halved=jnp.where(is_checkpoint, is_halved, self.was_halved),
       checkpoint_loss=jnp.where(is_checkpoint, highest_loss['loss'], self.checkpoint_loss),
       last_loss=iterate['loss'],
@@ -240,7 +240,7 @@ class _SparseState(NamedTuple):
   current: Iterate
   highest_loss: Iterate  # the iterate of highest loss
   largest_margin: Iterate  # the iterate of largest margin
-  size: Array  # η, [B]
+  step_size: Array  # η, [B]
   support: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
 
 
@@ -270,9 +270,9 @@ def _ascend_sparsely(
   def ascend(x: Array, ascent: tuple[Array, Array, Array]) -> tuple[Array, Array]:
     """Returns the points of highest loss and the points of largest margin of one ascent.
 
-    The next ascent starts at the first of these, and the second ones of the last ascent are the
-    result. The ascent starts at the points `x`, projected onto its ball. `ascent` is its radius,
-    its number of steps and whether it may end early.
+    The next ascent starts at the points of highest loss; the points of largest margin of the last
+    ascent are the result of the attack. The ascent starts at the points `x`, projected onto its
+    ball. `ascent` is its radius, its number of steps and whether it may end early.
     """
     radius, count, may_end = ascent
     start = evaluated(balls.clipped(images, x - images, 'l1', radius))
@@ -280,7 +280,7 @@ def _ascend_sparsely(
     def step(state: _SparseState) -> _SparseState:
       """Returns the state after a step."""
       direction = jax.vmap(sparse_direction)(state.current['gradient'], state.support / DIVISOR)
-      change = state.current['x'] + balls.as_image_factors(state.size) * direction - images
+      change = state.current['x'] + balls.as_image_factors(state.step_size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
       is_higher = iterate['loss'] > state.highest_loss['loss']
       highest_loss = _select(is_higher, iterate, state.highest_loss)
@@ -290,14 +290,14 @@ def _ascend_sparsely(
       period = jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int)
       is_checkpoint, support = (state.number + 1) % period == 0, num_changed(highest_loss['x'])
       is_sparser = is_checkpoint & (support < SPARSER_BELOW * state.support)
-      reduced = jnp.maximum(state.size / DIVISOR, radius / MAX_REDUCTION)
+      reduced = jnp.maximum(state.step_size / DIVISOR, radius / MAX_REDUCTION)
       return _SparseState(
         number=state.number + 1,
         current=_select(is_sparser, highest_loss, iterate),  # continues from this point
         highest_loss=highest_loss,
         largest_margin=_select(is_larger, iterate, state.largest_margin),
         # a checkpoint resets η if the image became sparser, and reduces it otherwise
-        size=jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, state.size)),
+        step_size=jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, state.step_size)),
         support=jnp.where(is_checkpoint, support, state.support),
       )
 

@@ -48,12 +48,12 @@ def warp_matrix(
   return jnp.stack(stacked)[index]
 
 
-def warp_nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+def warp_nearest(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Warps an image with nearest-neighbour interpolation.
 
   Args:
     levels: uint8 [H, W, C] with C ≤ 4.
-    data: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
+    matrix: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
       (a x + b y + c, d x + e y + f) of the input.
 
   Returns:
@@ -61,7 +61,7 @@ def warp_nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Arr
     a place inside it, bool [H, W].
   """
   height, width, channels = levels.shape
-  a, b, c, d, e, f = data
+  a, b, c, d, e, f = matrix
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
   # As in Pillow, coordinates count steps of 1 / 2**16 pixel. They are those of the source point of
   # the first pixel, with the centre (½, ½), plus the way to the source point of pixel (x, y).
@@ -74,7 +74,7 @@ def warp_nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Arr
   return _unpacked(warped, channels).astype(levels.dtype), is_inside
 
 
-def warp_bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+def warp_bilinear(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Warps an image with bilinear interpolation; results are truncated to integers from 0 to 255.
 
   Neighbours just beyond the border repeat the edge pixels. Coordinates are float32 and Pillow's are
@@ -82,7 +82,7 @@ def warp_bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Ar
 
   Args:
     levels: uint8 [H, W, C] with C ≤ 4.
-    data: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
+    matrix: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
       (a x + b y + c, d x + e y + f) of the input, its source point.
 
   Returns:
@@ -90,7 +90,7 @@ def warp_bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Ar
     whether the source point of each pixel is inside the input, bool [H, W].
   """
   height, width, channels = levels.shape
-  a, b, c, d, e, f = data
+  a, b, c, d, e, f = matrix
   # the centres of the pixels of the result, and their source points
   x, y = jnp.arange(width)[None, :] + 0.5, jnp.arange(height)[:, None] + 0.5
   column, row = a * x + b * y + c, d * x + e * y + f

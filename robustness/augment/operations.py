@@ -199,15 +199,15 @@ class Operations:
     """
     levels, mask = image
     # the six numbers of the affine map; `mask.shape` is the image's height and width
-    data = pillow.warp_matrix(drawn.index, names, drawn.magnitude, *mask.shape)
+    matrix = pillow.warp_matrix(drawn.index, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
-      warped, is_inside = warp(levels, data)
+      warped, is_inside = warp(levels, matrix)
       return fill_outside_mask(warped, is_inside, self.warp_fill), mask
     # The mask is warped as a further channel: 255, or 0 at pixels that show nothing of the image.
     # Of the warped mask all pixels above 0 count as showing the image.
     with_mask = jnp.concatenate([levels, 255 * mask[..., None].astype(levels.dtype)], -1)
-    warped, _ = warp(with_mask, data)
+    warped, _ = warp(with_mask, matrix)
     warped_mask = warped[..., -1] > 0
     return fill_outside_mask(warped[..., :-1], warped_mask, self.warp_fill), warped_mask
 

@@ -220,14 +220,13 @@ def glass_blur(
   one_pass = copy_moves if exchange == 'copy' else swap_moves
   smooth = to_levels(filters.gaussian_filter(image, sigma, max_sigma), 'floor')
   channels = image.shape[-1]
-  # The flat index, int32 [H·W], of the pixel from which each pixel gets its value. A pass takes
-  # values from the pixels of the previous pass, so that its sources index the previous sources.
-  source = jax.lax.fori_loop(
-    1,
-    strength['iterations'],
-    lambda number, source: source[one_pass(moves(number, delta), delta)],
-    one_pass(moves(0, delta), delta),
-  )
+
+  def after_pass(number: jax.Array, source: jax.Array) -> jax.Array:
+    """Returns the flat index of the pixel that each value is from, after one more pass."""
+    return source[one_pass(moves(number, delta), delta)]
+
+  first = one_pass(moves(0, delta), delta)  # int32 [H·W]
+  source = jax.lax.fori_loop(1, strength['iterations'], after_pass, first)
   moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
   return jnp.clip(filters.gaussian_filter(moved, sigma, max_sigma), 0, 1)
 

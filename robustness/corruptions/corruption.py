@@ -227,7 +227,7 @@ def c_bar(
     'magnitude',
     by_side,
     family,
-    draw=draw and draw_for_shape,  # None stays None
+    draw=draw_for_shape if draw else None,
     square=True,
     least_side=lambda constants: 8,
     reason='or its shapes are smaller than a pixel',

@@ -295,12 +295,12 @@ class CorruptionViews(Study):
     A corruption of a user's file counts as the same only if the file is equal too. The study is
     returned unchanged for stored images, and if no corruption is common to all.
     """
-    makers = [study for study in studies if isinstance(study, CorruptionViews)]
+    others = [study for study in studies if isinstance(study, CorruptionViews)]
     names_and_files = zip(self.references, self._file_by_name.items(), strict=True)
     common = tuple(
       reference
       for reference, pair in names_and_files
-      if all(pair in study._file_by_name.items() for study in makers)
+      if all(pair in study._file_by_name.items() for study in others)
     )
     if self.is_stored or not common or len(common) == len(self.names):
       return self

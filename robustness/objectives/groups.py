@@ -45,9 +45,7 @@ class GroupObjective(Objective):
     return (self.column,)
 
 
-def group_rows(
-  column: jax.Array, groups: int, total: Total
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def group_rows(column: jax.Array, groups: int, total: Total) -> tuple[jax.Array, jax.Array]:
   """Returns the membership of rows in groups, and weights that make groups equally important.
 
   Args:
@@ -56,14 +54,14 @@ def group_rows(
     total: function that sums an array over the devices that share the batch.
 
   Returns:
-    The membership, float32 [B, groups] of 0 and 1; the number of rows in each group, [groups]; and
-    weights [B] with equal sums over each group that has rows.
+    The membership, float32 [B, groups] of 0 and 1; and weights [B] with equal sums over each group
+    that has rows.
   """
   member = jax.nn.one_hot(column.astype(jnp.int32), groups, dtype=jnp.float32)
   count = total(member.sum(0))
   num_present = (count > 0).sum()
   weight_in_group = 1 / (jnp.maximum(count, 1) * jnp.maximum(num_present, 1))  # [groups]
-  return member, count, member @ weight_in_group
+  return member, member @ weight_in_group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Coral(GroupObjective):
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
     """Returns the losses with the distance of features added, weights, the state and metrics."""
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
-    member, _, weights = group_rows(batch[self.column], self.environments, total)
+    member, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
     # whether both sets of a pair have two rows, which a covariance needs, [P]
     has_rows = (total(sets.sum(0))[pairs] >= 2).all(1)
@@ -237,7 +235,7 @@ class IRM(GroupObjective):
     logits = outputs['logits'].astype(jnp.float32)
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)
-    member, _, weights = group_rows(batch[self.column], self.environments, total)
+    member, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))  # [B, 1, K] for V images
     # the derivative of each loss by a factor w of the logits, at w = 1, [B] or [B, V]
     slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)

@@ -22,7 +22,7 @@ _ARRAYS = {'scale', 'bias', 'mean', 'var'}
 """Arrays of normalisation layers; a layer without other arrays is one."""
 
 
-def with_second(variables: Variables) -> Variables:
+def with_second_norms(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` with a second set of all arrays of normalisation layers.
 
   The second set is a copy of the first, under the key `auxiliary_norms` of `params` and of
@@ -31,7 +31,7 @@ def with_second(variables: Variables) -> Variables:
   Raises:
     InputError: the network has no normalisation layers.
   """
-  flat = flatten_dict(dict(without_second(variables)), keep_empty_nodes=True)
+  flat = flatten_dict(dict(without_second_norms(variables)), keep_empty_nodes=True)
   # a path is (collection, *layer, array), such as ('params', 'stem', 'bn', 'scale')
   arrays_of_layer = collections.defaultdict(set)  # {path of a layer: names of its arrays}
   for path in flat:
@@ -51,10 +51,10 @@ def with_second(variables: Variables) -> Variables:
   return unflatten_dict({**flat, **second})
 
 
-def without_second(variables: Variables) -> Variables:
+def without_second_norms(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` without the second set of normalisation layers.
 
-  Variables without a second set (`with_second` adds it) are unchanged.
+  Variables without a second set (`with_second_norms` adds it) are unchanged.
   """
   return {
     name: {key: value for key, value in tree.items() if key != AUXILIARY}
@@ -65,7 +65,7 @@ def without_second(variables: Variables) -> Variables:
 def swap_norms(variables: Variables) -> Variables:
   """Returns `params`, `batch_stats` or both with the two sets of normalisation arrays exchanged.
 
-  The network then uses the second set, which `with_second` added.
+  The network then uses the second set, which `with_second_norms` added.
   """
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
   # a path of the second set is (collection, AUXILIARY, *layer, array)

@@ -123,9 +123,9 @@ class Checkpoints:
     return json.loads(from_first)
 
   def _check_or_write(self, facts: Facts) -> None:
-    """Compares the facts with those in `classifier.json`, or writes them to this file.
+    """Raises InputError if there are checkpoints and `classifier.json` has other facts.
 
-    They are compared if there are checkpoints, and InputError is raised if they differ.
+    Without checkpoints the facts are written to this file.
     """
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():

@@ -13,7 +13,7 @@ from flax.traverse_util import flatten_dict, path_aware_map, unflatten_dict
 
 from robustness.core.typing import PyTree, Variables
 from robustness.models.layers import DROP_PATH
-from robustness.training.auxiliary_norms import AUXILIARY, without_second
+from robustness.training.auxiliary_norms import AUXILIARY, without_second_norms
 
 BEFORE_BLOCKS = ('stem', 'patches', 'embedding', 'pre_norm')
 """The names of the layers before the blocks."""
@@ -89,7 +89,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     Huang et al. (2016), Deep Networks with Stochastic Depth, section 3; Liu et al. (2022) multiply
     in training, where Huang et al. do so in evaluations.
   """
-  params = without_second({'params': params})['params']  # without norms of auxiliary images
+  params = without_second_norms({'params': params})['params']  # without norms of auxiliary images
   # all beginnings of the parameters' paths, among which are the paths of all modules
   paths = {path[:end] for path in flatten_dict(params) for end in range(1, len(path) + 1)}
   blocks = [path for path in paths if path[-1].startswith('block')]

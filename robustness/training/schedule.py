@@ -74,7 +74,8 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     return optax.join_schedules([rise, fall], [peak_step])
   if settings.schedule == COSINE:
     return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
-  per_epoch = num_examples / settings.batch_size  # the schedule 'step'
+  # the schedule 'step'
+  per_epoch = num_examples / settings.batch_size
   fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
   are_inside = all(warmup < step < total for step in fall_steps)
   are_distinct = len(set(fall_steps)) == len(fall_steps)
@@ -84,13 +85,13 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   )
   key = 'config.training.step_epochs'
   require(are_inside and are_distinct, key, settings.step_epochs, valid)
-  rise = optax.linear_schedule(0.0, settings.learning_rate, max(1, warmup))
-  fall = optax.piecewise_constant_schedule(
-    # `join_schedules` counts the steps of `fall` from the end of the warm-up
-    settings.learning_rate,
-    {step - warmup: settings.step_factor for step in fall_steps},
-  )
-  return optax.join_schedules([rise, fall], [warmup]) if warmup else fall
+  # its steps are counted from the end of the warm-up
+  factors = {step - warmup: settings.step_factor for step in fall_steps}
+  fall = optax.piecewise_constant_schedule(settings.learning_rate, factors)
+  if not warmup:
+    return fall
+  rise = optax.linear_schedule(0.0, settings.learning_rate, warmup)
+  return optax.join_schedules([rise, fall], [warmup])
 
 
 def stem_steps(settings: TrainingSettings, num_examples: int) -> int:

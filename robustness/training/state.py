@@ -52,12 +52,12 @@ class TrainState(struct.PyTreeNode):
 
     They have only the first of two sets of normalisation layers.
     """
-    return auxiliary_norms.without_second(self.trained)
+    return auxiliary_norms.without_second_norms(self.trained)
 
   @property
   def variables(self) -> Variables:
     """The variables that are evaluated: the averaged `ema` if there are any, else the raw ones."""
-    return auxiliary_norms.without_second(self.ema or self.trained)
+    return auxiliary_norms.without_second_norms(self.ema or self.trained)
 
   def averaged(self, decay: float) -> Self:
     """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ after step t.
@@ -126,7 +126,7 @@ def final_variables(state: Mapping[str, PyTree]) -> Variables:
   """
   weights = state.get('best') or state.get('ema') or state
   collections = 'params', 'batch_stats'
-  return auxiliary_norms.without_second({name: weights.get(name, {}) for name in collections})
+  return auxiliary_norms.without_second_norms({name: weights.get(name, {}) for name in collections})
 
 
 def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variables:

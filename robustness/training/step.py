@@ -324,8 +324,8 @@ class TrainStep:
   def _attack(self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array) -> Batch:
     """Returns the batch with adversarial examples in place of its images.
 
-    It is unchanged if the training has no attack. `state` has the attacked weights; `seed` is that
-    of the random keys.
+    It is unchanged if the training has no attack. `state` has the attacked weights, and `seed` is
+    the seed of the attack's random numbers.
     """
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:

@@ -181,7 +181,7 @@ class Training:
     """Returns the state before the first step, given the network's `params` and `batch_stats`."""
     settings = self.settings
     if settings.auxiliary_norms:
-      variables = auxiliary_norms.with_second(variables)
+      variables = auxiliary_norms.with_second_norms(variables)
     opt_state = jax.jit(optimizer.create(settings).init)(variables['params'])
     objective = self.pipeline.objective.initial_state(self.num_classes)
     step = jnp.zeros((), jnp.int32)
