@@ -89,7 +89,8 @@ def hashes(images: np.ndarray) -> np.ndarray:
   pictures = in_8_bits[..., 0] if in_8_bits.shape[-1] == 1 else in_8_bits
   bits = [package.phash(Image.fromarray(picture)).hash.ravel() for picture in pictures]
   packed = np.packbits(np.array(bits, bool).reshape(len(images), BITS), axis=1)
-  return packed.view(np.dtype('>u8')).astype(np.uint64)[:, 0]  # 8 bytes, the first bit highest
+  # the 8 bytes of a hash are read as one number, big-endian: its first bit is the highest
+  return packed.view(np.dtype('>u8')).astype(np.uint64)[:, 0]
 
 
 def hash_rows(rows: Rows) -> Hashed:

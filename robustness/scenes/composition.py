@@ -326,20 +326,10 @@ def _interpolate(
     v, h: Vertical and horizontal positions in the cutout, of any shape; .5 is the centre of the
       first pixel.
   """
-
-  def weights(d: jax.Array) -> jax.Array:
-    """Returns Keys's weights (a = −1) of the 4 neighbours along one axis, in their order, [4, ...].
-
-    `d` [...], in [0, 1), is how far the position is beyond the second neighbour, in pixels.
-    """
-    square, cube = d * d, d * d * d
-    second, third = 1 - 2 * square + cube, d + square - cube
-    return jnp.stack([-d + 2 * square - cube, second, third, cube - square])
-
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   # The second row and column of the 4 × 4 neighbours: the last ones that are not beyond (v, h).
   v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
-  row_weights, column_weights = weights(v - 0.5 - v0), weights(h - 0.5 - h0)
+  row_weights, column_weights = _cubic_weights(v - 0.5 - v0), _cubic_weights(h - 0.5 - h0)
   # The index of the first of the 16 neighbours among the pixels of all windows.
   _, height, width = packed.shape
   row_in_window = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
@@ -352,13 +342,12 @@ def _interpolate(
     """Adds the weighted pixels of row `number` of the neighbours to `total`, a sum per channel."""
     start = first + number * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
-
-    def row_sum(channel: int) -> jax.Array:
-      """Returns the weighted sum of a channel over the 4 pixels of the row."""
+    new_total = []
+    for channel in range(4):
       terms = (column_weights[column] * _channel(words[column], channel) for column in range(4))
-      return functools.reduce(operator.add, terms)
-
-    return [total[channel] + row_weights[number] * row_sum(channel) for channel in range(4)]
+      row_sum = functools.reduce(operator.add, terms)
+      new_total.append(total[channel] + row_weights[number] * row_sum)
+    return new_total
 
   total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
   red, green, blue, alpha = (x[..., None] for x in total)
@@ -366,3 +355,13 @@ def _interpolate(
   channel = _colour_channels(v.shape)
   colours = jnp.where(channel == 0, red, jnp.where(channel == 1, green, blue))
   return jnp.clip(colours, 0.0, alpha) / 255, alpha / 255
+
+
+def _cubic_weights(distance: jax.Array) -> jax.Array:
+  """Returns Keys's weights (a = −1) of the 4 neighbours along one axis, in their order, [4, ...].
+
+  `distance` [...], in [0, 1), is how far the position is beyond the second neighbour, in pixels.
+  """
+  square, cube = distance * distance, distance * distance * distance
+  second, third = 1 - 2 * square + cube, distance + square - cube
+  return jnp.stack([-distance + 2 * square - cube, second, third, cube - square])

@@ -170,16 +170,17 @@ def _weighted_average_precision(
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
-  hits, num_detections = np.cumsum(weight * right), np.cumsum(weight)  # down to each score
-  recall = hits / total
+  # the numbers of true positives and of all detections with at least the score of each detection
+  num_right, num_detections = np.cumsum(weight * right), np.cumsum(weight)
+  recall = num_right / total
   zeros = np.zeros(len(num_detections))
-  precision = np.divide(hits, num_detections, out=zeros, where=num_detections > 0)
+  precision = np.divide(num_right, num_detections, out=zeros, where=num_detections > 0)
   precision = np.maximum.accumulate(precision[::-1])[::-1]  # the largest at this recall or above
   if not recall_points:
     return float(np.diff(recall, prepend=0) @ precision)
   thresholds = np.linspace(0, 1, recall_points)
-  # index of the first detection at which each recall is reached; D if it is never reached, for
-  # which the appended precision 0 counts
+  # index of the first detection at which each threshold is reached; D, the index of the appended
+  # precision 0, if it is never reached
   reached_at = np.searchsorted(recall, thresholds, side='left')
   return float(np.append(precision, 0)[reached_at].mean())
 

@@ -210,7 +210,8 @@ def _in_display_orientation(frame: VideoFrame) -> Image.Image:
   """
   pixels = frame.to_ndarray(format='rgb24')
   matrix: Any = frame.side_data.get(_import_av().sidedata.sidedata.Type.DISPLAYMATRIX)
-  if matrix is not None:  # x' = a x + c y and y' = b x + d y; the third column is not needed
+  if matrix is not None:
+    # of the matrix 3 × 3, row by row; the pixel x, y is displayed at a x + c y, b x + d y
     a, b, _, c, d, *_ = np.frombuffer(matrix, np.int32).tolist()
     is_quarter_turn = abs(b) > abs(a)
     if is_quarter_turn:
@@ -236,10 +237,11 @@ def frame_rate(times: Sequence[float | None], header_rate: float | None) -> floa
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
     return header_rate
-  expected = (len(times) - 1) / header_rate if header_rate else 0.0
-  if abs(last - first - expected) <= max(TIME_TOLERANCE, RATE_TOLERANCE * expected):
+  duration, num_intervals = last - first, len(times) - 1
+  expected = num_intervals / header_rate if header_rate else 0.0  # duration at the header's rate
+  if abs(duration - expected) <= max(TIME_TOLERANCE, RATE_TOLERANCE * expected):
     return header_rate
-  return (len(times) - 1) / (last - first)
+  return num_intervals / duration
 
 
 def _import_av() -> ModuleType:

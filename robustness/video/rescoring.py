@@ -111,32 +111,41 @@ class Rescoring:
     Raises:
       InputError: classifiers have predictions for different frames.
     """
-    sets = metadata.read(self.metadata) if self.metadata else None
-    evaluations = []
-    for label, path in self.paths.items():
-      if sets is None:
-        valid = f'the folder that holds {metadata.SETS}'
+    if self.metadata:
+      evaluations = self._evaluations_on(metadata.read(self.metadata), directory)
+    else:
+      valid = f'the folder that holds {metadata.SETS}'
+      for path in self.paths.values():
         require(_is_records(path), 'config.metadata', self.metadata, valid)
-        records = Records.open(path)
-      else:
-        records = self.write_records(label, path, sets, directory)
-      evaluations.append(Evaluation(label, records))
+      evaluations = [Evaluation(label, Records.open(path)) for label, path in self.paths.items()]
     _check_same_frames(evaluations)
     return evaluations
 
-  def write_records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
-    """Writes a classifier's predictions for the frames of neighbor sets as records.
+  def _evaluations_on(self, sets: NeighborSets, directory: Path) -> list[Evaluation]:
+    """Writes the predictions of all classifiers for the frames of neighbor sets as records.
 
     Args:
-      label: label of the classifier, and name of the folder of its records in `directory`.
-      path: JSON file of scores, or folder of records on other sets that have these frames too.
       sets: the neighbor sets.
-      directory: folder of the records of all classifiers.
+      directory: folder of the records, with a folder for each classifier.
 
     Returns:
-      The new records.
+      The label and the new records of each classifier.
     """
     logging.info('%s', sets.title)
+    return [
+      Evaluation(label, self._write_records(label, path, sets, directory / label))
+      for label, path in self.paths.items()
+    ]
+
+  def _write_records(self, label: str, path: Path, sets: NeighborSets, folder: Path) -> Records:
+    """Writes a classifier's predictions for the frames of neighbor sets as records; returns them.
+
+    Args:
+      label: label of the classifier.
+      path: JSON file of scores, or folder of records on other sets that have these frames too.
+      sets: the neighbor sets.
+      folder: folder of the new records.
+    """
     # Scores of a finer label space, such as ImageNet's, are projected onto `space`. It is None for
     # sets that name classes of no known label space: their scores must be of these classes.
     if sets.class_names:
@@ -145,7 +154,7 @@ class Rescoring:
       space = label_space.get(self.label_space)
       classes = space.class_names
     if _is_records(path):
-      return _write(directory / label, *transfer_to(Records.open(path), sets, classes))
+      return _write(folder, *transfer_to(Records.open(path), sets, classes))
     sets.check_labels(self.label_space, len(classes), 'config.label_space')
     num_scores = [len(classes)]  # the numbers of scores that a frame may have
     if space is not None and space.source:
@@ -166,7 +175,7 @@ class Rescoring:
       'sets': sets.digest,
     }
     # scores [F, 1, classes], with an axis for the only view
-    return _write(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
+    return _write(folder, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
   def _describe(self, scores: np.ndarray, path: Path, sets: NeighborSets) -> dict[str, object]:
     """Returns what records state about the scores [F, C] of a file: their kind and their digest.
@@ -200,7 +209,7 @@ class Rescoring:
     unknown_shape = 0, 0, 0  # (H, W, C) of the images, which predictions do not state
     findings = study.reduce(evaluations, unknown_shape)
     records = evaluations[0].records  # all records are on the same frames
-    # The study's own table describes images too, which predictions do not state.
+    # the table that the study computes itself describes images, which predictions do not state
     comparable = provenance.comparability_in_words(study.differences(records, unknown_shape))
     lines = {**study.shown_as, provenance.COMPARABLE: comparable}
     findings.tables[WHICH_NUMBERS] = provenance.table(lines)
@@ -211,12 +220,7 @@ class Rescoring:
           f'config.unreviewed, {self.unreviewed}, holds the sets that are scored: give the sets '
           'before the review. `robustness neighbor_sets import --unreviewed` writes YTBB-Robust’s.'
         )
-      before = [
-        Evaluation(
-          label, self.write_records(label, path, unreviewed_sets, directory / 'unreviewed')
-        )
-        for label, path in self.paths.items()
-      ]
+      before = self._evaluations_on(unreviewed_sets, directory / 'unreviewed')
       findings.estimates.extend(review(before, evaluations))
     return Scored(evaluations, findings, {**study.describe(), **dataclasses.asdict(self)})
 

@@ -137,7 +137,7 @@ class ReviewRounds:
         raise InputError(f'{item} is not in the joint round: {reason}')
       write(answer)
       ballot = self.ballots.setdefault(item, Ballot())
-      # an answer counts as done only if its item still awaited one
+      # `_done` counts only answers that their item still needs, and no corrected answer twice
       awaited_before = self._num_awaited(item)
       ballot.add(answer)
       self._done += awaited_before - self._num_awaited(item)
