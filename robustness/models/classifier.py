@@ -266,7 +266,7 @@ class Classifier:
     logits, outputs = result
     check_logits(self.name, logits, len(images), self.num_classes)
     if LOGITS in layers:
-      outputs = {LOGITS: logits, **outputs}
+      outputs = {**outputs, LOGITS: logits}
     missing = [name for name in layers if name not in outputs]
     if missing:
       raise InputError(

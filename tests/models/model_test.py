@@ -23,11 +23,12 @@ def linear(images):
 
 
 class NnxNetwork(nnx.Module):
-  def __init__(self, rngs):
+  def __init__(self, rngs, last=lambda logits: logits):
     self.head, self.drop = nnx.Linear(192, 4, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+    self.last = last
 
   def __call__(self, images):
-    return self.head(self.drop(images.reshape(len(images), -1)))
+    return self.last(self.head(self.drop(images.reshape(len(images), -1))))
 
 
 def test_a_module_of_linen_keeps_layers_and_the_digest_of_its_weights():
@@ -76,6 +77,14 @@ def test_probabilities_become_logarithms():
   np.testing.assert_allclose(made.predict(IMAGES), expected, rtol=1e-5, atol=1e-5)
   refused("give outputs='probabilities'", Model(probabilities).classifier, IMAGES)
   refused("give outputs='logits'", Model(linear, outputs='probabilities').classifier, IMAGES)
+
+
+def test_the_layer_logits_of_a_network_with_probabilities_has_their_logarithms():
+  network = NnxNetwork(nnx.Rngs(0), last=jax.nn.softmax)
+  made = Model(network, outputs='probabilities').classifier(IMAGES)
+  logits, layers = made.apply(made.variables, jnp.asarray(IMAGES), ('logits',))
+  assert logits.max() < 0
+  np.testing.assert_array_equal(layers['logits'], logits)
 
 
 def test_channels_come_first_and_have_a_mean_and_std_each_if_set():
