@@ -172,7 +172,7 @@ def unmeasured():
     names = label_space.get(label_space.IMAGENET).class_names
     is_published = entry or (side > 32 and kind.weights != 'CHECKPOINT')
     names = names if is_published else images.class_names
-    variables, scaling = architecture.variables(len(names), shape), entry or architecture
+    variables, scaling = architecture.abstract_variables(len(names), shape), entry or architecture
     weights = NetworkWeights('', variables, names, scaling.mean, scaling.std, shape)
     return kind.traced_classifier(label, weights, precision)
 

@@ -120,15 +120,14 @@ class ClassifierSettings:
       """Raises InputError for the value of `key` unless `is_valid`; `valid` says what is valid."""
       require(is_valid, f'config.classifier.{key}', getattr(self, key), valid)
 
-    can_begin_with_weights = self.is_trained_here or not self.initial_weights
-    trained = f'{KEYS.classifier.train}=True, no config.classifier.weights'
-    valid = f"'' unless the network is trained here ({trained})"
-    require_key('initial_weights', can_begin_with_weights, valid)
+    trained = f'the network is trained here ({KEYS.classifier.train}=True, no '
+    valid = f"'' unless {trained}config.classifier.weights)"
+    require_key('initial_weights', self.is_trained_here or not self.initial_weights, valid)
     valid = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
     require_key('std', len(self.mean) == len(self.std), valid)
-    is_coarser = self.label_space not in ('', DATA)  # otherwise no classes are merged
     valid = f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the weights"
-    require_key('merge', is_coarser or self.merge == 'max', valid)
+    # without a label space, and with the classes of the data, no classes are merged
+    require_key('merge', self.merge == 'max' or self.label_space not in ('', DATA), valid)
 
   @property
   def architecture(self) -> Architecture | None:

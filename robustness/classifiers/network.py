@@ -112,8 +112,7 @@ class Network(ClassifierKind):
 
   def classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
     """Returns the network with the weights `loaded` as a classifier of images in [0, 1]."""
-    traced = self.traced_classifier(label, loaded, precision)
-    return self.with_weights(traced, loaded, precision)
+    return self.with_weights(self.traced_classifier(label, loaded, precision), loaded, precision)
 
   def traced_classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
     """Returns a classifier of this network without provenance, before it can be evaluated.

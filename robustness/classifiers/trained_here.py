@@ -99,7 +99,7 @@ class TrainedHere(Network):
     initial = self.read_initial_weights(images.shape)
     if self.initial_network and initial:
       self.initial_network.warn(label, initial)
-    shapes = self.architecture.variables(len(images.class_names), images.shape)
+    shapes = self.architecture.abstract_variables(len(images.class_names), images.shape)
     planned = self.weights_of_training(shapes, images, initial, facts={})
     return self.traced_classifier(label, planned, precision)
 

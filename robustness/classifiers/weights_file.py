@@ -75,7 +75,9 @@ class WeightsFile(StoredNetwork):
     """
     candidates = self._possible_classes(images.class_names)
     names = candidates[0]
-    shape = images.shape if images.has_set_size else self._input_shape
+    shape = images.shape if images.has_set_size else self.architecture.input_shape
+    if self.record and not images.has_set_size:  # the size that the weights are for
+      shape = (self.record.input_size, self.record.input_size, shape[2])
     # `_read` checks the number of outputs if only one is possible
     is_known = self.probe is None and len(candidates) == 1 and bool(names)
     loaded = self._read(shape, len(names) if is_known else None)
@@ -95,14 +97,6 @@ class WeightsFile(StoredNetwork):
     self.warn(label, loaded)
     named = dataclasses.replace(loaded, variables=variables, class_names=names)
     return self.classifier(label, named, precision)
-
-  @property
-  def _input_shape(self) -> tuple[int, int, int]:
-    """Height, width and channels of the images that the weights are for."""
-    height, width, channels = self.architecture.input_shape
-    if self.record:
-      height = width = self.record.input_size
-    return height, width, channels
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Returns the lists of class names that the outputs may have, the most likely list first.

@@ -246,16 +246,18 @@ class Architecture:
       raise InputError(f'{self.name} with {num_classes} classes: num_classes is 1 or more')
     return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)
 
-  def variables(self, num_classes: int, input_shape: Shape | None = None) -> Variables:
-    """Returns the shapes of the variables for images of a shape [H, W, C], without computing any.
+  def abstract_variables(self, num_classes: int, input_shape: Shape | None = None) -> Variables:
+    """Returns a `jax.ShapeDtypeStruct` for each variable of the network; nothing is computed.
 
-    None stands for the architecture's `input_shape`.
+    Args:
+      num_classes: number of logits.
+      input_shape: height, width and channels of the images; None takes the architecture's.
     """
-    return _variables(self, num_classes, input_shape or self.input_shape)
+    return _traced(self, num_classes, input_shape or self.input_shape)
 
   def shapes(self, num_classes: int, input_shape: Shape | None = None) -> dict[Path, Shape]:
-    """Returns the shapes of `variables` by path."""
-    flat = flax.traverse_util.flatten_dict(self.variables(num_classes, input_shape))
+    """Returns {path: shape} of the variables, with the arguments of `abstract_variables`."""
+    flat = flax.traverse_util.flatten_dict(self.abstract_variables(num_classes, input_shape))
     return {path: leaf.shape for path, leaf in flat.items()}
 
   def scheme(self, name: str) -> Scheme:
@@ -269,8 +271,8 @@ class Architecture:
 
 
 @functools.lru_cache(maxsize=256)  # more than the number of architectures
-def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
-  """Returns the shapes of the variables of an architecture, computed once and cached.
+def _traced(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
+  """Returns what `Architecture.abstract_variables` returns, traced once and cached.
 
   InputError is raised if the network of a user cannot be called as `module(images, train=False)`.
   """

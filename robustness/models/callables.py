@@ -55,8 +55,8 @@ class CheckedFunction:
     NaN is not refused here, because the evaluation can name the example and the view.
 
     Raises:
-      InputError: the function returns another shape or type, or probabilities where `outputs` is
-        'logits', or no probabilities where it is 'probabilities'.
+      InputError: the function does not return floats [B, classes], or it returns probabilities and
+        `outputs` is 'logits', or the other way round.
     """
     size = self.batch_size or len(images)
     batches = [images[start : start + size] for start in range(0, len(images), size)]

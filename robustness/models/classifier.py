@@ -111,11 +111,17 @@ class Classifier:
     """
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
-    facts = {'kind': 'callable', 'outputs': outputs, **(provenance or {})}
-    checked = CheckedFunction(function, len(class_names), outputs, batch_size)
-    names, layers, stages = tuple(class_names), (), ()  # a function on the host shows no layers
-    # `_host_only` raises an error in place of `forward`; None stands for no variables
-    return cls(name, _host_only, None, input_shape, names, layers, stages, facts, checked)
+    return cls(
+      name,
+      _host_only,  # raises InputError, because the function cannot be compiled
+      None,  # the function holds its weights, if it has any
+      input_shape,
+      tuple(class_names),
+      layers=(),
+      stages=(),
+      provenance={'kind': 'callable', 'outputs': outputs, **(provenance or {})},
+      host_function=CheckedFunction(function, len(class_names), outputs, batch_size),
+    )
 
   @classmethod
   def from_nnx(
@@ -286,7 +292,7 @@ class Classifier:
     except jax.errors.JaxRuntimeError as error:
       if self.calls_host and str(error).rstrip(': \n').endswith(KeyboardInterrupt.__name__):
         raise KeyboardInterrupt from error
-      # the text after 'InputError: '; the entire text if the error is another one
+      # the text after the last 'InputError: ', or all of it if this is another error
       message = str(error).rpartition(f'{InputError.__name__}: ')[2]
       if not self.calls_host or message == str(error):
         raise
@@ -321,8 +327,8 @@ class Classifier:
     """
     if adaptation is None:
       return self
-    # A function on the host has no layers. If the adaptation needs none, `linen_layers` raises the
-    # error, which says that such a function cannot be adapted.
+    # `linen_layers` raises InputError for a function on the host. If the adaptation needs certain
+    # layers, the error below is raised instead, because it names them.
     layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
     has_adapted = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
     if adaptation.kinds and not has_adapted:
@@ -336,10 +342,10 @@ class Classifier:
       has_statistics = adaptation.batch_size > 1 or adaptation.source_weight > 0
       valid = 'at least 2 where batch normalisation takes the statistics of the batch alone'
       adaptation.require(has_statistics, 'batch_size', f'{valid} (source_weight=0)')
-    facts = {'adaptation': adaptation.describe()}
-    # provenance stays empty until the weights are loaded
-    provenance = {**self.provenance, **facts} if self.provenance else {}
-    return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
+    # A network that is still to be trained has an empty provenance, which identifies no weights. It
+    # stays empty; this method is called again after the training.
+    facts = {**self.provenance, 'adaptation': adaptation.describe()} if self.provenance else {}
+    return dataclasses.replace(self, adaptation=adaptation, provenance=facts)
 
   def linen_layers(self) -> LinenLayers:
     """Returns {path: class} of the layers of Flax Linen; InputError for a callable on the host."""
@@ -359,12 +365,14 @@ class Classifier:
     """
     projects_logits = UNPROJECTED in self.layers
     names = [LOGITS if x == UNPROJECTED and not projects_logits else x for x in requested]
-    if self.host_function and set(names) > {LOGITS}:  # 'logits' and others
+    if all(name == LOGITS for name in names):  # a callable has logits too, but no layers
+      return tuple(names)
+    if self.host_function and LOGITS in names:
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen, and the study records '
         f'{", ".join(names)}: give the network itself ({KEYS.classifier.name}), or another study.'
       )
-    return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
+    return self.select_layers(names)
 
 
 def from_linen(
@@ -415,7 +423,7 @@ def from_linen(
     outputs = first_calls(state['intermediates'])
     sown = sown_features(state['intermediates'])
     if FEATURES in layers and sown is not None:
-      outputs.setdefault(FEATURES, sown)
+      outputs.setdefault(FEATURES, sown)  # a submodule with the name 'features' takes precedence
     return logits, outputs
 
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
@@ -463,10 +471,11 @@ def without_gradient(name: str) -> InputError:
 
 
 def without_finite_gradient(name: str, place: str) -> InputError:
-  """Returns the error for attacked images of NaN; `name` is the classifier's label.
+  """Returns the error for an attacked image with pixels of NaN or infinity.
 
-  The cause is a gradient of NaN, or an attack in a user's file that makes them of a finite one.
-  `place` says for which images, such as 'example 3, clean'.
+  Either the gradient of the classifier called `name` is not finite, or the gradient is finite and
+  an attack in a user's file divides by zero, for example. `place` describes the image, such as
+  'example 3, clean'.
   """
   return InputError(
     f'the attacked image is not finite for {place}: {name} has a gradient there that is not '
@@ -482,9 +491,10 @@ def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) ->
 
 
 def _forward(network: Network, inputs: Inputs) -> Forward:
-  """Returns (variables, images in [0, 1], layers) -> (logits, outputs), a `Classifier.forward`.
+  """Returns the function `Classifier.forward` of a network.
 
-  It filters and normalises images by `inputs` before it applies the network.
+  The function converts images in [0, 1] by `inputs`, which filter and normalise them, and applies
+  `network` to the result.
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
@@ -492,6 +502,6 @@ def _forward(network: Network, inputs: Inputs) -> Forward:
     inner_layers = frozenset(layers) - {LOGITS}
     logits, outputs = network(variables, inputs(images), inner_layers)
     logits = logits.astype(jnp.float32)
-    return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
+    return logits, {**outputs, LOGITS: logits} if LOGITS in layers else outputs
 
   return forward

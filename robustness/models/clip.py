@@ -191,10 +191,10 @@ class TextTower(layers.Layer):
 
 
 def blocks(tower: str) -> Names:
-  """Returns {pattern of our names: template of open_clip's name} of the arrays in a tower's blocks.
+  """Returns open_clip's names of the arrays in the blocks of an image or text tower.
 
-  `tower` is the prefix of open_clip's names: 'visual.' for images, '' or 'text.' for texts. For
-  'visual.', 'block3/norm1' becomes 'visual.transformer.resblocks.3.ln_1'.
+  For example, 'block3/norm1' is 'visual.transformer.resblocks.3.ln_1' in open_clip's files. `tower`
+  is the beginning of these names: 'visual.' for images, '' or 'text.' for texts.
   """
   block = rf'{tower}transformer.resblocks.\1'
   return {

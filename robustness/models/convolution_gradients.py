@@ -96,7 +96,7 @@ class _Convolution:
     """Returns the outputs as XLA computes them."""
     return _convolve(inputs, kernel, self.strides, self.pads, precision=self.precision)
 
-  def patches_pay(self, inputs: jax.Array, kernel: jax.Array) -> bool:
+  def are_patches_faster(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether the kernel's gradient is computed faster from patches than by XLA.
 
     The limits were measured (docs/records/benchmarks.md). With few input channels, the runs of
@@ -121,8 +121,8 @@ class _Convolution:
 
     Images are divided into shares, one for each device, and each share is computed in chunks.
 
-    `summed` is 1 to sum over the kernel's input channels, or 2 to sum over its output channels,
-    which convolves gradients of the outputs.
+    `summed` is 1 in the forward pass. With 2 the kernel's input and output channels are exchanged,
+    as the gradient by the inputs needs.
     """
     num_shares, chunk = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
@@ -177,13 +177,11 @@ class _Convolution:
 
       `x` are the inputs and `dy` the gradients by the outputs, [shares, images, H, W, channels].
       """
-      product = lax.dot_general(  # [shares, O, U · V · I], summed over images and positions
-        dy.reshape(num_shares, -1, dy.shape[-1]),
-        self.patches(x, size, sides).reshape(num_shares, -1, patch_length),
-        (((1,), (1,)), ((0,), (0,))),  # sum over axis 1, for each index of axis 0
-        precision=self.precision,
-        preferred_element_type=dtype,
-      )
+      # [shares, images · positions, O] and [shares, images · positions, U · V · I]
+      changes = dy.reshape(num_shares, -1, dy.shape[-1])
+      patches = self.patches(x, size, sides).reshape(num_shares, -1, patch_length)
+      axes = ((1,), (1,)), ((0,), (0,))  # a sum over images and positions for each share
+      product = lax.dot_general(changes, patches, axes, self.precision, dtype)
       return total + product, None
 
     zeros = jnp.zeros((num_shares, change.shape[-1], patch_length), dtype)
@@ -297,7 +295,7 @@ def _scan(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _convolution(inputs: jax.Array, kernel: jax.Array, convolve: _Convolution) -> jax.Array:
-  """Returns the outputs as XLA computes them; `_backward` computes their gradients."""
+  """Returns `convolve(inputs, kernel)`, with `_backward` in place of XLA's gradients."""
   return convolve(inputs, kernel)
 
 
@@ -327,7 +325,7 @@ def _backward(
     by_inputs = convolve.by_winograd(change, jnp.flip(kernel, (0, 1)), summed=2)
     return by_inputs, convolve.winograd_filter_gradient(inputs, change, kernel)
   by_inputs = convolve.input_gradient(change, kernel, inputs.shape[1:3])
-  if convolve.patches_pay(inputs, kernel):
+  if convolve.are_patches_faster(inputs, kernel):
     by_kernel = convolve.filter_gradient(inputs, change, kernel.shape[:2])
   else:  # XLA's gradient
     [by_kernel] = jax.linear_transpose(lambda k: convolve(inputs, k), kernel)(change)

@@ -262,11 +262,11 @@ def _package(member: int) -> Scheme:
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
-  r"""Returns the scheme that maps our names of arrays to timm's, for a network with these stages.
+  r"""Returns timm's names of arrays for a network with these stages.
 
-  In a block, timm numbers the batch norms from 1, and names a convolution by its part in the kind
-  of block: `conv_pw` is the first, pointwise one of the usual blocks, but the last one of a block
-  without expansion. A name is r'blocks.0.\1.conv_pw' for our r'stage1/block(\d+)/expand/conv'.
+  For example, r'stage1/block(\d+)/expand/conv' is timm's r'blocks.0.\1.conv_pw'. timm numbers the
+  batch norms of a block from 1. The name `conv_pw` is of the first, pointwise convolution of usual
+  blocks, but of the last convolution of blocks without expansion.
   """
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
@@ -289,7 +289,10 @@ def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
 
 
 def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
-  """Returns torchvision's names of arrays for stages of `sizes`; it numbers a block's layers."""
+  """Returns torchvision's names of arrays for a network with these stages.
+
+  torchvision numbers stem, stages and top in one list, and the layers of a block in another.
+  """
   table: Names = {'head/dense': 'classifier.1'}
   for number, part in ((0, 'stem'), (len(sizes) + 1, 'top')):
     table |= {f'{part}/conv': f'features.{number}.0', f'{part}/bn': f'features.{number}.1'}

@@ -211,10 +211,11 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
 
   `names` are the data's class names, and `class_names` the classifier's class names.
   """
-  # data of ImageNet for a classifier with coarser classes: the data's classes can be joined
+  # the data have classes of ImageNet, and the classifier has coarser classes: the data's are joined
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):
     return f'set {KEYS.data.folder.label_space}={coarse.name}'
+  # the other way round: predictions are projected onto coarser classes
   if tuple(class_names) == get(IMAGENET).class_names:
     for space in coarse_spaces():
       spellings = {*map(comparable_spelling, (*space.class_names, *space.aliases))}

@@ -60,11 +60,12 @@ class Layer(nn.Module, kw_only=True):
     return {'dtype': self.dtype, 'axis_name': self.axis_name}
 
   def drop_path(self, x: jax.Array, branch: int = 0) -> jax.Array:
-    """Returns a residual branch `x` [B, ...] of this block after stochastic depth.
+    """Returns the output `x` [B, ...] of a residual branch of this block after stochastic depth.
 
-    Each sample is multiplied by a factor, 0 or 1 / (probability of keeping the branch). A training
-    passes `factors` [B, branches] of each block in the collection `DROP_PATH`; without it `x` is
-    unchanged. `branch` is the number of the branch, 0 or 1 in blocks with two.
+    A training stores a variable `factors` [B, branches] for each block in the collection
+    `DROP_PATH`. Each sample of `x` is multiplied by its factor, which is 0 or 1 / (probability of
+    keeping the branch). Without the variable, as in evaluation, `x` is unchanged. `branch` is the
+    number of the branch, 0 or 1 in blocks with two.
     """
     if not self.has_variable(DROP_PATH, 'factors'):
       return x
@@ -257,7 +258,8 @@ class Stage(Layer):
   """A stage of a network: blocks `block0`, `block1`, ..., one after another.
 
   Attributes:
-    block: function that returns a block, given `stride`, `name` and the arguments in `common`.
+    block: function that returns a block; its arguments are `stride`, `name`, `dtype` and
+      `axis_name`.
     num_blocks: number of blocks.
     stride: stride of the first block; the others have stride 1.
   """

@@ -110,13 +110,14 @@ class Model:
     return 'classifier' if name == '<lambda>' else name
 
   def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:
-    """Returns the classifier for images of a shape, after checks by calls on two images.
+    """Returns the classifier for images of the size of `images`, after calls that check the module.
 
-    They are the first image and its negative, then the first image twice. The first row of the
-    outputs must be the same, so that batch normalisation by the images of a batch is refused.
+    It is called with the first image and its negative, twice, and then with two copies of the first
+    image. The outputs for this image must be equal in all calls, so that batch normalisation by the
+    images of a batch is refused.
 
     Args:
-      images: float32 [N, H, W, C] in [0, 1], with N at least 1.
+      images: float32 [N, H, W, C] in [0, 1], with N at least 1; only the first is used.
       class_names: names of the data's classes; () numbers the outputs from 0.
 
     Raises:
@@ -129,7 +130,7 @@ class Model:
     inputs.check(channels)
     if self.library == 'torch' and self.mean is None and self.std is None:
       logging.info('%s gets images in [0, 1]: no mean and std are applied', self.label)
-    function = self._function()
+    apply = self._normalised_function()
 
     def call(variables: PyTree, batch: Any) -> Any:
       """Returns the module's outputs for images [B, H, W, C] in [0, 1]."""
@@ -137,7 +138,7 @@ class Model:
       normalised = inputs(batch) if isinstance(batch, jax.Array) else np.array(inputs(batch))
       if self.takes_channels_first:
         normalised = normalised.transpose(0, 3, 1, 2)
-      return function(variables, normalised)
+      return apply(variables, normalised)
 
     image = images[:1]
     pair = np.concatenate([image, 1 - image])
@@ -152,7 +153,7 @@ class Model:
       )
     self._check(outputs)
     made = self._make_classifier(call, inputs, (height, width, channels), names)
-    if _outputs_differ(outputs, self._as_announced(made.predict(pair))):
+    if _outputs_differ(outputs, self._from_logits(made.predict(pair))):
       raise InputError(
         f'{self.label} gives other outputs when it is called again: switch off dropout.'
       )
@@ -167,10 +168,13 @@ class Model:
     scaling = {'mean': [*map(float, inputs.mean)], 'std': [*map(float, inputs.std)]}
     return dataclasses.replace(made, provenance={**made.provenance, 'preprocessing': scaling})
 
-  def _function(self) -> Callable[[PyTree, Any], Any]:
-    """Returns the function (variables, normalised batch) -> outputs that calls the module.
+  def _normalised_function(self) -> Callable[[PyTree, Any], Any]:
+    """Returns the function (variables, batch) -> outputs that calls the module.
 
-    The batch has the order of axes that the module takes.
+    The batch is normalised, and has the order of axes that the module takes.
+
+    Raises:
+      InputError: a module of PyTorch, Equinox or NNX cannot be called in evaluation mode.
     """
     module = self.module
     if self.library == 'maite':
@@ -180,7 +184,7 @@ class Model:
 
       from robustness.models import torch_module
 
-      torch_module.checked(module, self.label)
+      torch_module.check_module(module, self.label)  # raises InputError in training mode
 
       def run(_: PyTree, batch: np.ndarray) -> np.ndarray:
         """Returns the outputs, computed on the module's device; the variables are not used."""
@@ -260,8 +264,8 @@ class Model:
         f'which is not what outputs={self.outputs!r} says: give outputs={other!r}.'
       )
 
-  def _as_announced(self, logits: np.ndarray) -> np.ndarray:
-    """Returns logits [B, classes] as what the module returns: unchanged, or as probabilities."""
+  def _from_logits(self, logits: np.ndarray) -> np.ndarray:
+    """Converts logits [B, classes] to what the module returns: probabilities, or logits as well."""
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
   def _make_classifier(

@@ -27,8 +27,8 @@ of a user's network."""
 
 
 @dataclasses.dataclass(frozen=True)
-class AxisOrder:
-  """The order of an array's axes in a file, compared with Linen's order.
+class Layout:
+  """How a file stores an array: the order of its axes and its shape, compared with Linen's.
 
   Attributes:
     stored: function from the shape in Linen to the shape in the file.
@@ -39,12 +39,12 @@ class AxisOrder:
   restored: Callable[[np.ndarray, Shape], np.ndarray]
 
 
-def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
+def reshaped(stored: Callable[[Shape], Shape]) -> Layout:
   """Returns the layout of arrays that files store in another shape, with values in Linen's order.
 
   `stored` maps the shape in Linen to the shape in the file.
   """
-  return AxisOrder(stored, lambda array, shape: array.reshape(shape))
+  return Layout(stored, lambda array, shape: array.reshape(shape))
 
 
 def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
@@ -53,20 +53,20 @@ def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
   return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0)
 
 
-# Functions of a shape s, and of an array a, see `AxisOrder`.
+# Functions of a shape s, and of an array a, see `Layout`.
 # [...] is stored unchanged.
 AS_IS = reshaped(lambda shape: shape)
 # [in, out] or [height, width, in, out] is stored as [out, in] or [out, in, height, width].
-OUTPUT_FIRST = AxisOrder(
+OUTPUT_FIRST = Layout(
   lambda s: (s[-1], s[-2], *s[:-2]), lambda array, _: np.moveaxis(array, (1, 0), (-2, -1))
 )
 # A dense layer's [in, out] is stored as a 1×1 convolution: [out, in, 1, 1] or [1, 1, in, out].
-OUTPUT_FIRST_POINTWISE = AxisOrder(lambda s: (*s[::-1], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
+OUTPUT_FIRST_POINTWISE = Layout(lambda s: (*s[::-1], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
 POINTWISE = reshaped(lambda shape: (1, 1, *shape))
 # [height, width, in, out] is stored as [out, in × height × width].
-FLAT_IMAGE = AxisOrder(lambda shape: (shape[3], math.prod(shape[:3])), _from_flat_image)
+FLAT_IMAGE = Layout(lambda shape: (shape[3], math.prod(shape[:3])), _from_flat_image)
 # [1, 1 + N, D] is stored as [1, N, D]; the first entry is zero.
-WITHOUT_FIRST = AxisOrder(
+WITHOUT_FIRST = Layout(
   lambda s: (s[0], s[1] - 1, *s[2:]), lambda array, _: np.pad(array, ((0, 0), (1, 0), (0, 0)))
 )
 
@@ -82,20 +82,23 @@ class Stored:
   """
 
   names: tuple[str, ...]
-  layout: AxisOrder = AS_IS
+  layout: Layout = AS_IS
 
   def shapes(self, linen_shape: Shape) -> dict[str, Shape]:
     """Returns {name: shape in the file} of the arrays, given the shape of the variable in Linen."""
-    return dict.fromkeys(self.names, self.layout.stored(self._part_shape(linen_shape)))
+    return dict.fromkeys(self.names, self.layout.stored(self._shape_of_part(linen_shape)))
 
   def restore(self, arrays: Mapping[str, np.ndarray], linen_shape: Shape) -> np.ndarray:
     """Returns the variable, an array of shape `linen_shape`, from a file's arrays by name."""
-    part = self._part_shape(linen_shape)
-    parts = [self.layout.restored(arrays[name], part) for name in self.names]
+    shape = self._shape_of_part(linen_shape)
+    parts = [self.layout.restored(arrays[name], shape) for name in self.names]
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
-  def _part_shape(self, linen_shape: Shape) -> Shape:
-    """Returns the shape, in Linen's order, of the part of the variable that each array holds."""
+  def _shape_of_part(self, linen_shape: Shape) -> Shape:
+    """Returns the shape in Linen of the part of a variable that is stored under each name.
+
+    The parts of a variable of shape `linen_shape` divide its last axis equally.
+    """
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
 
@@ -112,11 +115,11 @@ class Scheme:
 
   Attributes:
     name: the project, for messages.
-    table: {regular expression of our names: template of the project's names}. An expression matches
-      the complete path of a layer, such as r'stage(\d)/block(\d+)/conv1', or of an array, such as
-      r'embedding/position'; the first match counts. A template, such as r'layer\1.\2.conv1', is
-      expanded by `re.Match.expand`. `Stored` in its place has several templates, or another layout
-      than `kernel`: of the array, or of the layer's kernel.
+    table: {regular expression of our paths: the project's name}. An expression must match the whole
+      path of a variable, such as r'embedding/position', or of a layer, such as
+      r'stage(\d)/block(\d+)/conv1'; the first match counts. The project's name is a template for
+      `re.Match.expand`, such as r'layer\1.\2.conv1'. A `Stored` in place of the name is for a
+      variable, or the kernel of a layer, that is stored as several arrays or in another layout.
     ignored: patterns for `fnmatch` of the project's names of arrays that the network lacks.
     headless: for projects with no last layer in their files, the beginning of a name that
       identifies such a file; '' if files have a last layer.
@@ -124,7 +127,7 @@ class Scheme:
       they must be zero, which is checked.
     suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
       {'kernel': '.weight'}.
-    kernel: the layout of the kernels of layers.
+    kernel: the layout of the kernels of layers, unless a `Stored` in `table` has another one.
     prefix: beginning of names, such as 'backbone.', that is removed from them.
     mean, std: the project's normalisation of images, or () if it is the architecture's.
   """
@@ -135,7 +138,7 @@ class Scheme:
   headless: str = ''
   zeros: tuple[str, ...] = ()
   suffixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: PYTORCH, hash=False)
-  kernel: AxisOrder = OUTPUT_FIRST
+  kernel: Layout = OUTPUT_FIRST
   prefix: str = ''
   mean: tuple[float, ...] = ()
   std: tuple[float, ...] = ()
@@ -143,24 +146,23 @@ class Scheme:
   def locate(self, path: Path) -> Stored:
     """Returns where a file stores the variable at a path: the names of its arrays and their layout.
 
-    A pattern matches the path of a single variable, or of a layer: then `suffixes` gives the end of
-    the name of each of the layer's variables. The first pattern that matches counts.
+    If an expression of `table` matches the path of the variable, its template is the whole name. If
+    it matches the path of the layer, the ending of the name comes from `suffixes`.
 
     Raises:
-      InputError: no pattern of the table matches.
+      InputError: no expression of `table` matches.
     """
     variable, layer, leaf = '/'.join(path[1:]), '/'.join(path[1:-1]), path[-1]
     for pattern, entry in self.table.items():
-      templates = (entry,) if isinstance(entry, str) else entry.names
-      layout = None if isinstance(entry, str) else entry.layout
+      stored = Stored((entry,)) if isinstance(entry, str) else entry
       if match := re.fullmatch(pattern, variable):
-        names = tuple(match.expand(template) for template in templates)
-        return Stored(names, layout or AS_IS)
+        return Stored(tuple(map(match.expand, stored.names)), stored.layout)
       if match := re.fullmatch(pattern, layer):
         suffix = self.suffixes.get(leaf, '')
-        names = tuple(match.expand(template) + suffix for template in templates)
-        # the layout is the kernel's; biases and norms have one axis
-        return Stored(names, (layout or self.kernel) if leaf == 'kernel' else AS_IS)
+        names = tuple(match.expand(template) + suffix for template in stored.names)
+        if leaf != 'kernel':  # biases and norms have one axis
+          return Stored(names)
+        return Stored(names, self.kernel if isinstance(entry, str) else stored.layout)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:
@@ -171,13 +173,13 @@ class Scheme:
     return shapes
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns {name without `prefix`: array} of a file's arrays that variables of the network need.
+    """Returns {name without `prefix`: array} of a file's arrays that the network has variables for.
 
-    Names that match a pattern of `ignored` or `zeros` are left out.
+    These are all arrays but the ones with names that match a pattern of `ignored` or `zeros`.
     """
     needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     for pattern in (*self.ignored, *self.zeros):
-      needed = {k: array for k, array in needed.items() if not fnmatch.fnmatchcase(k, pattern)}
+      needed = {name: x for name, x in needed.items() if not fnmatch.fnmatchcase(name, pattern)}
     return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -46,10 +46,11 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 
 
 def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
-  """Returns the description of a weights file from its record, or None without a record.
+  """Returns the description of a weights file, with the preparation of images that it is for.
 
-  A record says how images are prepared: in the header of a file that was saved here, or in a JSON
-  file next to the weights, such as `config.json` (`_READERS`). The first one in this order is read.
+  The preparation is read from the header of a file that was saved here, or else from the first JSON
+  file next to the weights that states it, in the order of `_READERS`. Without such a record the
+  result is None.
 
   Args:
     path: a weights file, or a folder with a weights file and a record.
@@ -61,36 +62,38 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
     saved = weights.saved_facts(path)
-    if record := saved.get('preprocessing'):
+    if preparation := saved.get('preprocessing'):
       with _refusing_unreadable(f'the metadata of {path}: '):
         owner = saved.get('architecture', architecture.name)
-        fields = {**_check_fields(_fields_of_metadata(record)), 'record': 'its metadata'}
+        fields = {**_check_fields(_fields_of_metadata(preparation)), 'record': 'its metadata'}
         return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
-  records = {name: read_if_present(folder / name) for name in _READERS}
-  for name, read in _READERS.items():
-    facts = records[name]
-    is_of_transformers = name == CONFIG_FILE and 'pretrained_cfg' not in facts  # and no record
-    if not facts or is_of_transformers:
-      continue
-    with _refusing_unreadable(f'{folder / name}: '):
-      owner = _stated_owner(facts, architecture) if name == CONFIG_FILE else architecture.name
-      fields = {**_check_fields(read(facts)), 'class_names': class_names(records[CONFIG_FILE])}
-      _check_activation(architecture, records)
-    file = path if path.is_file() else only_file(path)
-    return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
-  return None
+  contents = {name: read_if_present(folder / name) for name in _READERS}
+  records = [name for name, content in contents.items() if content]
+  # without `pretrained_cfg` the file is transformers', and does not state the preparation
+  if CONFIG_FILE in records and 'pretrained_cfg' not in contents[CONFIG_FILE]:
+    records.remove(CONFIG_FILE)
+  if not records:
+    return None
+  record, config = records[0], contents[CONFIG_FILE]
+  with _refusing_unreadable(f'{folder / record}: '):
+    owner = _stated_owner(config, architecture) if record == CONFIG_FILE else architecture.name
+    stated = _check_fields(_READERS[record](contents[record]))
+    fields = {**stated, 'record': record, 'class_names': class_names(config)}
+    _check_activation(architecture, contents)
+  file = path if path.is_file() else only_file(path)
+  return Weights(file.name, owner, LOCAL, str(folder), file.name, **fields)
 
 
 def _stated_owner(config: Facts, architecture: Architecture) -> str:
-  """Returns this project's name of the network that timm's `config.json` names.
+  """Returns this project's name of the network that timm's `config.json` is for.
 
-  It is the name of `architecture` if the file names no network. The same holds if this project
-  lacks the network and timm lacks `architecture`: they cannot be compared, and may be the same.
+  If the file names no network, it is the name of `architecture`. A named network that this project
+  lacks is assumed to be `architecture` too, unless timm has `architecture` by another name.
 
   Raises:
-    InputError: this project lacks the network, and timm has `architecture` by another name. Arrays
-      of the two may have equal shapes although, for example, their padding differs.
+    InputError: timm has `architecture` by another name. Arrays of the two networks may have equal
+      shapes although, for example, their padding differs.
   """
   timm_name = config.get('architecture', '')
   our_name = catalog.of_timm_name(timm_name)
@@ -129,9 +132,8 @@ def of_timm(name: str, config: Facts) -> Weights:
   """
   with _refusing_unreadable(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
-    facts = config.get('pretrained_cfg')
-    # older files have these values at the top
-    classes = (facts or config)['num_classes']
+    # older files have the values of `pretrained_cfg` at the top
+    classes = (config.get('pretrained_cfg') or config)['num_classes']
     if not architecture:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
     if classes != 1000:
@@ -141,7 +143,7 @@ def of_timm(name: str, config: Facts) -> Weights:
 
 
 def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
-  """Returns the fields of `Weights` from a description of how images are prepared, by name.
+  """Returns {field of `Weights`: value} from a description of how images are prepared.
 
   Args:
     kind: 'timm' for timm's `pretrained_cfg`, or 'hf' for a `preprocessor_config.json`.
@@ -172,7 +174,7 @@ def _fields(
   std: Sequence[float],
   licence: str = 'see the hub',
 ) -> Facts:
-  """Returns the keyword arguments of `Weights` for the preparation of images, and the licence."""
+  """Returns these values under the names of the fields of `Weights`."""
   sizes = {'input_size': side, 'crop_fraction': crop_fraction, 'interpolation': interpolation}
   return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
 
@@ -180,61 +182,58 @@ def _fields(
 def _fields_of_timm(config: Facts) -> Facts:
   """Returns fields of `Weights` from timm's `config.json`."""
   facts = config.get('pretrained_cfg', config)
-  _, height, width = facts['input_size']
+  _, *size = facts['input_size']  # without the number of channels
   mode = facts.get('crop_mode') or 'center'
   if mode not in ('center', 'squash'):
     raise InputError(f'its crop is {mode!r}, not at the centre')
-  side, licence = _square(height, width), facts.get('license') or 'see the hub'
+  side, squash, licence = _side(size), mode == 'squash', facts.get('license') or 'see the hub'
   crop, interpolation = facts['crop_pct'], facts['interpolation']
-  return _fields(side, crop, interpolation, mode == 'squash', facts['mean'], facts['std'], licence)
+  return _fields(side, crop, interpolation, squash, facts['mean'], facts['std'], licence)
 
 
 def _fields_of_open_clip(config: Facts) -> Facts:
   """Returns fields of `Weights` from `open_clip_config.json`."""
-  facts, side = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
-  mode = facts.get('resize_mode', 'shortest')
+  facts, size = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
+  mode, interpolation = facts.get('resize_mode', 'shortest'), facts.get('interpolation', 'bicubic')
   if mode not in ('shortest', 'squash'):
     raise InputError(f'its resize_mode is {mode!r}, neither shortest nor squash')
-  side, interpolation = _square(*_height_and_width(side)), facts.get('interpolation', 'bicubic')
-  return _fields(side, 1.0, interpolation, mode == 'squash', facts['mean'], facts['std'])
+  side, squash = _side(size), mode == 'squash'
+  return _fields(side, 1.0, interpolation, squash, facts['mean'], facts['std'])
 
 
 def _fields_of_transformers(facts: Facts) -> Facts:
-  """Returns fields of `Weights` from `preprocessor_config.json`.
-
-  `resize` is the number of pixels of the shorter side before the crop, or of both sides if `squash`
-  is True; `side` is the number after the crop.
-  """
+  """Returns fields of `Weights` from `preprocessor_config.json`."""
   _check_steps(facts)
   size = facts['size']  # a number, a pair or a dict
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
+  # pixels to which the shorter side is resized; None if both sides are, which squashes the image
   if isinstance(size, dict):
-    shorter = size.get('shortest_edge')
+    shorter_side = size.get('shortest_edge')
   else:
     is_both_sides = isinstance(size, list) or _OF_SQUARES.match(kind)
-    shorter = None if is_both_sides else size
-  # without a shorter side both sides are resized, which squashes the image
-  resize = shorter or _square(*_height_and_width(size))
-  squash, side = not shorter, resize  # without a crop
+    shorter_side = None if is_both_sides else size
+  resized = shorter_side or _side(size)  # pixels before a crop
+  side, squash = resized, not shorter_side
   if facts.get('do_center_crop', False):
-    side = _square(*_height_and_width(facts['crop_size']))
-    margin = 224 / 256 if kind.startswith('Levit') else 1
-    resize = int(resize / facts.get('crop_pct', margin))  # PoolFormer states it, LeViT's is fixed
-  elif shorter and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, and crops below
-    squash = shorter >= 384
-    resize = shorter if squash else int(shorter / facts['crop_pct'])
-  elif shorter:
-    raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
+    side = _side(facts['crop_size'])
+    # PoolFormer's files state a share that the crop keeps; LeViT's do not, but it keeps 224 / 256
+    share = facts.get('crop_pct', 224 / 256 if kind.startswith('Levit') else 1)
+    resized = int(resized / share)
+  elif shorter_side and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, else crops
+    squash = shorter_side >= 384
+    resized = shorter_side if squash else int(shorter_side / facts['crop_pct'])
+  elif shorter_side:
+    raise InputError(f'it resizes the shorter side to {shorter_side} and crops nothing: not square')
   number = facts.get('resample', 2)  # Pillow's number of a filter
   interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_check_fields`
   mean, std = facts['image_mean'], facts['image_std']
-  return _fields(side, side / resize, interpolation, squash, mean, std)
+  return _fields(side, side / resized, interpolation, squash, mean, std)
 
 
 def _check_steps(facts: Facts) -> None:
-  """Raises InputError if a `preprocessor_config.json` has other steps than images go through here.
+  """Raises InputError if a `preprocessor_config.json` asks for steps that do not exist here.
 
-  They are resized, divided by 255 and normalised, and cropped if the file states it.
+  Here images are resized, cropped if the file says so, divided by 255, and normalised.
   """
   for step in ('do_resize', 'do_rescale', 'do_normalize'):
     if not facts.get(step, True):
@@ -246,15 +245,14 @@ def _check_steps(facts: Facts) -> None:
     raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
 
 
-def _height_and_width(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
-  """Returns (height, width) of a size as transformers states it: a number, a pair or a dict."""
-  if isinstance(size, dict):
-    return size['height'], size['width']
-  return (size, size) if isinstance(size, int) else (size[0], size[1])
+def _side(size: int | list[int] | dict[str, int]) -> int:
+  """Returns the side of square images in pixels; raises InputError for others.
 
-
-def _square(height: int, width: int) -> int:
-  """Returns the side of square images; raises InputError for others."""
+  `size` is this number, [height, width], or a dict with these keys.
+  """
+  if isinstance(size, int):
+    return size
+  height, width = (size['height'], size['width']) if isinstance(size, dict) else size[:2]
   if height != width:
     raise InputError(f'its images are {height}x{width}, not square')
   return height
@@ -294,18 +292,19 @@ def _check_fields(fields: Facts) -> Facts:
 
 
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
-  """Raises InputError if the network has another activation than is stated for its weights.
+  """Raises InputError if the files next to weights are for a network with another activation.
 
   `records` are {name of a JSON file: its content}, with {} for a file that is missing. The first of
   these states the activation, and without any of them nothing is checked:
 
   * open_clip's file, if it sets `quick_gelu`;
-  * `hidden_act` in the file of transformers;
+  * `hidden_act` in transformers' `config.json`;
   * open_clip's file, by its default 'gelu', unless it takes the network from timm.
   """
   activation = getattr(architecture.network, 'activation', '')
-  open_clip, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
-  stated = _ACTIVATIONS.get(hub.get('vision_config', hub).get('hidden_act', ''), '')
+  open_clip, config = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
+  image_tower = config.get('vision_config', config)  # a section if there is a text tower too
+  stated = _ACTIVATIONS.get(image_tower.get('hidden_act', ''), '')  # '' if not stated or unknown
   is_of_timm = 'timm_model_name' in open_clip.get('vision_cfg', {})
   if open_clip.get('quick_gelu'):
     stated = 'quick_gelu'

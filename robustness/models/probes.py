@@ -38,8 +38,8 @@ class Probe(Part):
     layer: name of the layer with the features as its output, averaged over positions; 'features' is
       the input of the network's last linear map.
     rows_per_class: number of training rows per class, drawn at random; 0 takes all.
-    held_out: share of the rows, in (0, 1), on which the accuracy decides between the values
-      `candidates()` of the hyperparameter. The probe is then fitted to all rows.
+    held_out: share of the rows, in (0, 1), that are held out to choose a value of the
+      hyperparameter from `candidates()` by accuracy. The probe is then fitted to all rows.
   """
 
   section = 'config.classifier.probe'
@@ -162,7 +162,7 @@ class Neighbors(Probe):
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the features of all training rows at unit length and their labels, for k = `option`.
+    """Returns the arrays that `empty` explains, with the features at unit length and k = `option`.
 
     Raises:
       InputError: k exceeds the number of training rows.
@@ -180,21 +180,21 @@ class Neighbors(Probe):
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """Returns log vote shares [B, classes]; a share below 1e-6 counts as 1e-6."""
-    # k is stored as the length of an array, so that it is constant when compiled
-    unit, k = _unit_on_device(features), len(arrays['ranks'])
-    cosines, neighbors = _nearest_rows(unit, arrays['rows'], k)
+    k = len(arrays['ranks'])  # a length, which is constant when compiled
+    cosines, neighbors = _nearest_rows(_unit_on_device(features), arrays['rows'], k)
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
-    else:  # ones that depend on the features, so that an attack raises the error of `_no_gradient`
+    else:  # ones; an attack takes their derivative by `cosines`, which raises InputError
       weights = _no_gradient(1 + 0 * cosines)
     votes = jax.nn.one_hot(arrays['labels'][neighbors], len(arrays['classes']))
     shares = (weights[..., None] * votes).sum(-2) / weights.sum(-1, keepdims=True)
     return jnp.log(jnp.maximum(shares, _SMALL))
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns zeros with the shapes of `fitted` for the largest k.
+    """See `Probe.empty`; k is the largest of `neighbors`.
 
-    They are `rows` [N, F], `ranks` [k], `classes` [classes] and `labels` int32 [N].
+    The arrays are the features of the training rows, `rows` [N, F], with their `labels` int32 [N];
+    and zeros `ranks` [k] and `classes` [classes], which store k and the number of classes.
     """
     k = min(max(self.neighbors), rows)
     arrays = _float32(rows=np.zeros((rows, features)), ranks=np.zeros(k), classes=np.zeros(classes))
@@ -216,7 +216,7 @@ class Prototype(Probe):
   scale: float = setting(20.0, 'above 0', lambda x: x > 0)
 
   def candidates(self) -> Sequence[float]:
-    """Returns a single value without a meaning, because there is no hyperparameter to choose."""
+    """Returns one number, which `fitted` ignores, because there is no hyperparameter."""
     return (0,)
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
@@ -295,17 +295,15 @@ def fit(
   has_choice = len(candidates) > 1
   scores: dict[float, tuple[float, float]] = {}  # accuracy and log loss by candidate
   not_held_out = np.setdiff1d(rows, held_out)
-  scored = [x for x in candidates if has_choice and probe.takes(x, len(not_held_out))]
-  for candidate in scored:
-    arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
-    scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
+  for candidate in candidates if has_choice else ():
+    if probe.takes(candidate, len(not_held_out)):  # k nearest neighbours need k rows
+      arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
+      scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
   if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
-  else:
-    # without scores, the first candidate that all rows allow (k nearest neighbours need k rows); if
-    # they allow none, `fitted` raises InputError
-    possible = [candidate for candidate in candidates if probe.takes(candidate, len(rows))]
-    best = (possible or candidates)[0]
+  else:  # the first candidate for which all rows suffice; if there is none, `fitted` raises
+    sufficient = (candidate for candidate in candidates if probe.takes(candidate, len(rows)))
+    best = next(sufficient, candidates[0])
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
     facts['chosen'] = best
@@ -465,34 +463,35 @@ def _refuse_derivative(primals: PyTree, tangents: PyTree) -> PyTree:
   )
 
 
-def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
   """Returns the k largest cosines of features with rows, and the indices of these rows, [B, k].
 
-  Features `unit` [B, F] and `rows` [N, F] have length 1. Rows are searched in blocks, so that no
-  array [B, N] is in memory. Of rows with equal products the first ones are taken.
+  `features` [B, F] and `rows` [N, F] have length 1, so that their products are cosines. Rows are
+  searched in blocks, so that no array [B, N] is in memory. Of rows with equal products the first
+  ones are taken.
   """
   size = min(len(rows), _ROWS_AT_ONCE)
 
   @jax.checkpoint  # else a gradient would keep the products of all blocks, [B, N]
-  def search(
+  def search_block(
     best: tuple[jax.Array, jax.Array], start: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns the k largest cosines [B, k] and their indices, including the block at row `start`.
+    """Returns the k largest cosines [B, k] among the rows before `start` and in the block there.
 
-    `best` are the same two arrays for the rows before the block.
+    The second array has their indices. `best` are the two arrays for the rows before `start`.
     """
     best_products, best_indices = best
     # the last block overlaps the one before: of 10 rows in blocks of 4 it has rows 6 to 9
     first = jnp.minimum(start, len(rows) - size)
-    indices = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
-    products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
+    indices = jnp.broadcast_to((first + jnp.arange(size))[None], (len(features), size))
+    products = features @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
     products = jnp.where(indices < start, -jnp.inf, products)  # without the overlap, rows 6 and 7
     values, ranks = jax.lax.top_k(jnp.concatenate([best_products, products], 1), k)
     indices = jnp.concatenate([best_indices, indices], 1)
     return (values, jnp.take_along_axis(indices, ranks, 1)), None
 
-  no_rows = jnp.full((len(unit), k), -jnp.inf), jnp.zeros((len(unit), k), jnp.int32)
-  best, _ = jax.lax.scan(search, no_rows, jnp.arange(0, len(rows), size))
+  no_rows = jnp.full((len(features), k), -jnp.inf), jnp.zeros((len(features), k), jnp.int32)
+  best, _ = jax.lax.scan(search_block, no_rows, jnp.arange(0, len(rows), size))
   return best
 
 

@@ -108,9 +108,9 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
   space = label_space.get(name)
   if tuple(classifier.class_names) == tuple(space.class_names):
     return classifier
-  # classes may be called by their names or by their WordNet identifiers
-  fine = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
-  if tuple(classifier.class_names) not in fine:
+  # the classes that the space joins, by their names or by their WordNet identifiers
+  joined = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
+  if tuple(classifier.class_names) not in joined:
     raise InputError(
       f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
       f'{name!r} is made of the classes of {space.source or "no other space"}.'
@@ -119,31 +119,33 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with its logits merged to the classes of a coarser label space."""
+  """Returns the classifier with its logits merged to the classes of a coarser label space.
+
+  The layer 'logits' then has the merged logits, and the layer 'unprojected_logits' the logits of
+  `classifier`. A function on the host shows neither layer.
+  """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the projected logits, and the outputs of `layers`.
-
-    The layer 'logits' has the projected logits, and 'unprojected_logits' the logits before.
-    """
+    """Returns the merged logits, and the outputs of `layers`."""
     inner_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
     logits, outputs = classifier.apply(variables, images, inner_layers)
-    projected = project_logits(logits, space, merge)
-    both_logits = {UNPROJECTED: logits, LOGITS: projected}
+    merged = project_logits(logits, space, merge)
+    both_logits = {UNPROJECTED: logits, LOGITS: merged}
     requested = {name: value for name, value in both_logits.items() if name in layers}
-    return projected, {**outputs, **requested}
+    return merged, {**outputs, **requested}
 
-  inner = classifier.host_function  # None if the classifier is a network
-  outer = inner and CheckedFunction(
-    lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
-    len(space.class_names),
-  )
+  unmerged, merged_on_host = classifier.host_function, None
+  if unmerged:
+    merged_on_host = CheckedFunction(
+      lambda images: np.asarray(project_logits(jnp.asarray(unmerged(images)), space, merge)),
+      len(space.class_names),
+    )
   return dataclasses.replace(
     classifier,
     forward=forward,
-    host_function=outer,
+    host_function=merged_on_host,
     class_names=space.class_names,
     aliases=space.aliases,
-    layers=(*classifier.layers, UNPROJECTED) if classifier.layers else (),  # () on the host
+    layers=() if unmerged else (*classifier.layers, UNPROJECTED),
     provenance={**classifier.provenance, 'label_space': space.name, 'merge': merge},
   )

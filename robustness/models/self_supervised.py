@@ -46,7 +46,8 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
   `registers` is the number of register tokens.
   """
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
-  # with registers timm has added the class token's position to the token, so that files lack it
+  # timm's files of networks with registers have no position of the class token: its position was
+  # added to the token before they were saved
   patch_positions: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
   prefix = 'dinov2_with_registers.' if registers else 'dinov2.'
   return (
@@ -146,14 +147,14 @@ def _dinov3(size: str, parameters: int) -> Architecture:
 
 _EVA_NAMES: Names = {**TIMM, 'norm': 'fc_norm'}
 _MLP, _ATTN = r'blocks.\1.mlp', r'blocks.\1.attn'
-# names of the linear maps to queries, keys and values: of one map, and of one map each
-_PACKED: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_bias'}
-_APART: Names = {
+# the biases of queries and values, and the kernels of separate maps to queries, keys and values
+_QV_BIASES: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_bias'}
+_SEPARATE_QKV: Names = {
   r'block(\d+)/attention/qkv': Stored(tuple(f'{_ATTN}.{part}_proj' for part in 'qkv'), OUTPUT_FIRST)
 }
 # the authors' names of perceptrons in their small network and in their base
-_SMALL: Names = {r'block(\d+)/mlp/fc1': f'{_MLP}.w12', r'block(\d+)/mlp/fc2': f'{_MLP}.w3'}
-_BASE: Names = {
+_SMALL_MLP: Names = {r'block(\d+)/mlp/fc1': f'{_MLP}.w12', r'block(\d+)/mlp/fc2': f'{_MLP}.w3'}
+_BASE_MLP: Names = {
   r'block(\d+)/mlp/fc1': Stored((f'{_MLP}.w1', f'{_MLP}.w2'), OUTPUT_FIRST),
   r'block(\d+)/mlp/norm': f'{_MLP}.ffn_ln',
   r'block(\d+)/mlp/fc2': f'{_MLP}.w3',
@@ -163,18 +164,18 @@ _BASE: Names = {
 def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
   """Returns how timm and the authors name the arrays of an EVA-02; `base` is for the base size.
 
-  Small networks store queries, keys and values in one array (`_PACKED`), the base in three
-  (`_APART`); `_SMALL` and `_BASE` are the authors' names of perceptrons. Of the patterns of a
-  scheme, narrow ones come before wide ones, because the first match counts.
+  Small networks store the kernels of queries, keys and values in one array, and the base network
+  stores them in three.
   """
   ignored = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
+  # the first pattern that matches counts: exceptions come before the patterns of `_EVA_NAMES`
   if not base:
-    in_timm, theirs = {**_PACKED, **_EVA_NAMES}, {**_PACKED, **_SMALL, **_EVA_NAMES}
+    in_timm, theirs = {**_QV_BIASES, **_EVA_NAMES}, {**_QV_BIASES, **_SMALL_MLP, **_EVA_NAMES}
   else:
-    bias: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_proj.bias'}
+    biases: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_proj.bias'}
     gates = Stored((f'{_MLP}.fc1_g', f'{_MLP}.fc1_x'), OUTPUT_FIRST)
-    in_timm = {**bias, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_APART}
-    theirs = {**_PACKED, **_BASE, **_EVA_NAMES, **_APART}
+    in_timm = {**biases, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_SEPARATE_QKV}
+    theirs = {**_QV_BIASES, **_BASE_MLP, **_EVA_NAMES, **_SEPARATE_QKV}
   return Scheme('timm', in_timm), Scheme('baaivision/EVA', theirs, ignored)
 
 

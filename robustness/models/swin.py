@@ -116,6 +116,7 @@ class Block(Layer):
     height, width = min(rows, self.window), min(columns, self.window)
     sides = height, width  # of a window
     shift = self.window // 2 if self.shifted else 0
+    # a side with a single window is not shifted
     down = shift if rows > self.window else 0
     right = shift if columns > self.window else 0
     num_offsets = (2 * height - 1) * (2 * width - 1)
@@ -223,30 +224,29 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
-  r"""Returns the names of a Swin's arrays: {pattern of our name: name in the files of a project}.
+  r"""Returns the names of a Swin's arrays in the files of the project `_PROJECTS[column]`.
 
-  An entry is `{r'stage1/block(\d+)/mlp/fc1': r'layers.0.blocks.\1.mlp.fc1'}`, in which `\1` is the
-  number of the block. The project is `_PROJECTS[column]`; its names are at the same index in the
-  entries of the tables `_OUTSIDE` and `_BLOCK`.
+  For example, r'stage1/block(\d+)/mlp/fc1' is timm's r'layers.0.blocks.\1.mlp.fc1', in which `\1`
+  is the number of the block. Entries of the tables `_OUTSIDE` and `_BLOCK` have a name for each
+  project, in the order of `_PROJECTS`.
   """
   project = _PROJECTS[column]
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if project == 'transformers' else 'layers'
   for stage in range(4):
+    # `merger` is the layer that joins 2 × 2 patches before the stage
     blocks = f'{layers}.{stage}.blocks'
-    # where a project has the layer that merges 2 × 2 patches before this stage
     if project == 'torchvision':  # features.0 is the stem; then stages and mergers alternate
       merger, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
-    elif project == 'timm':  # at the beginning of a stage
+    elif project == 'timm':  # it is the first layer of the stage
       merger = f'{layers}.{stage}.downsample'
-    else:  # at the end of the stage before
+    else:  # it is the last layer of the stage before
       merger = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
-    if stage:  # no patches are merged before the first stage
+    if stage > 0:  # no patches are joined before the first stage
       table |= {f'{ours}/join': f'{merger}.reduction', f'{ours}/join_norm': f'{merger}.norm'}
-    # a project may store one of our layers as several, with names separated by spaces: `Stored`
-    # joins their arrays
     for part, names in _BLOCK.items():
+      # several names, separated by spaces, are of layers that are one layer here
       stored = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
       entry = stored[0] if len(stored) == 1 else Stored(stored, OUTPUT_FIRST)
       table[rf'{ours}/block(\d+)/{part}'] = entry

@@ -70,7 +70,10 @@ class TorchModule:
     return logits, dict(zip(names, outputs, strict=True))
 
   def _with_gradient(self, layers: tuple[str, ...]) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
-    """Returns the differentiable function from images to (logits, outputs of the layers...)."""
+    """Returns the differentiable function from images to (logits, outputs of the layers...).
+
+    Under `vmap` all images are sent to the host in one call, with further leading axes.
+    """
     shapes = [(self.classes,), *(self.shapes[name] for name in layers)]
 
     @jax.custom_vjp
@@ -110,7 +113,7 @@ class TorchModule:
     """
     import torch
 
-    # JAX may add axes before the axes of one image, [H, W, C], which become one axis
+    # images and cotangents have the same leading axes, which are merged to one, see `_split_images`
     num_leading = np.ndim(images) - 3
     flat = [np.asarray(v).reshape(-1, *np.shape(v)[num_leading:]) for v in cotangents]
     pieces, start = [], 0  # `start` is the index of a piece's first image
@@ -138,11 +141,12 @@ class TorchModule:
   def _run(
     self, images: np.ndarray, layers: Collection[str], gradient: bool
   ) -> tuple['torch.Tensor', dict[str, 'torch.Tensor']]:
-    """Returns the module's input [B, C, H, W], and {layer: output} with the logits as 'logits'.
+    """Calls the module, and returns its input [B, C, H, W] and {layer: output with channels last}.
 
-    Images are [B, H, W, C]. Outputs of layers have channels last too.
-
-    `gradient` is whether PyTorch records the graph for a backward pass.
+    Args:
+      images: [B, H, W, C].
+      layers: names of layers; the logits are returned in any case, as 'logits'.
+      gradient: whether PyTorch records the graph for a backward pass.
 
     Raises:
       InputError: the module fails, or changes its input in place.
@@ -151,13 +155,14 @@ class TorchModule:
 
     outputs: dict[str, torch.Tensor] = {}
 
-    def keep(name: str, value: object) -> None:
-      """Stores in `outputs` what a layer returns in its first call, with channels last.
+    def keep(name: str, module: object, inputs: object, output: object) -> None:
+      """Stores the output of a layer's first call in `outputs`, with channels last.
 
-      Anything but a tensor, such as a tuple of tensors, is left out.
+      With `name` bound it is a hook for PyTorch. Anything but a tensor, such as a tuple of tensors,
+      is left out.
       """
-      if isinstance(value, torch.Tensor) and name not in outputs:
-        copy = value.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
+      if isinstance(output, torch.Tensor) and name not in outputs:
+        copy = output.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
         outputs[name] = copy.permute(0, 2, 3, 1) if copy.ndim == 4 else copy
 
     modules, handles = dict(self.module.named_modules()), []  # handles remove the hooks
@@ -168,13 +173,11 @@ class TorchModule:
       x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
       version = x._version  # PyTorch's number of changes of the tensor
       for name in layers:
-        if name == FEATURES and self.head:
-          hook = modules[self.head].register_forward_pre_hook
-          handles.append(hook(lambda module, inputs: keep(FEATURES, inputs[0])))
+        if name == FEATURES and self.head:  # the input of the head
+          hook = lambda module, inputs: keep(FEATURES, module, inputs, inputs[0])  # noqa: E731
+          handles.append(modules[self.head].register_forward_pre_hook(hook))
         else:
-          # `partial` binds the name now; a closure would see the loop's last one
-          after = functools.partial(lambda n, module, inputs, output: keep(n, output), name)
-          handles.append(modules[name].register_forward_hook(after))
+          handles.append(modules[name].register_forward_hook(functools.partial(keep, name)))
       try:
         with _errors_on(images):
           logits = self.module(x.requires_grad_(gradient))
@@ -206,18 +209,18 @@ def wrap(
   """
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
-  made = TorchModule(checked(module, name, head), {}, classes, batch_size, head)
+  made = TorchModule(check_module(module, name, head), {}, classes, batch_size, head)
   try:
     return dataclasses.replace(made, shapes=_shapes_of_layers(made, images))
   except InputError as error:
     raise InputError(f'{name}: {error}') from error
 
 
-def checked(module: object, name: str, head: str = '') -> 'torch.nn.Module':
-  """Returns the module after the checks of `wrap` that need no call.
+def check_module(module: object, name: str, head: str = '') -> 'torch.nn.Module':
+  """Returns `module` after the checks of `wrap` for which it need not be called.
 
-  They are of its class, mode, devices, float type, and that it has a submodule `head`, if that is
-  not ''. `name` is the classifier's name in messages.
+  It must be a PyTorch module in evaluation mode with float32 arrays on one device and, unless
+  `head` is '', a submodule of this name. `name` is the name of the classifier in messages.
   """
   with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
@@ -249,8 +252,8 @@ def checked(module: object, name: str, head: str = '') -> 'torch.nn.Module':
 def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]:
   """Returns {layer: shape of its output for one image}, after the checks of `wrap` by calls.
 
-  Layers are 'features' and the submodules with float arrays as outputs, with an axis for the
-  images. The calls are for all images, for all but the first, without layers, and with a gradient.
+  Layers are 'features' and the submodules that return float tensors with an axis for the images. A
+  call without the first image shows whether an output has this axis.
   """
   import torch
 
@@ -322,9 +325,9 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _join_pieces(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the outputs for consecutive images, `pieces` [n, ...], joined to one array.
+  """Returns the results for the pieces of `images` from `_split_images`, joined to one array.
 
-  For images [K, B, H, W, C] and pieces [n, ...] the result is [K, B, ...], where K and B stand for
-  any number of axes.
+  If `images` is [..., H, W, C] and the result for each image is an array of shape S, then `pieces`
+  are arrays [B, *S], and the joined array is [..., *S].
   """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

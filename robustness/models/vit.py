@@ -115,11 +115,11 @@ class VisionTransformer(Network):
       grid = x.shape[1] // self.patch, x.shape[2] // self.patch
       head_width = self.width // self.num_heads
       angles = jnp.asarray(transformer.rotary_angles(self.rotary, grid, first_patch, head_width))
-    has_bias = not self.pre_norm  # of the map of patches; CLIP's has none
+    has_bias = not self.pre_norm  # CLIP's map of patches to tokens has none
     embedding = functools.partial(
       transformer.PatchEmbedding, self.patch, self.width, has_bias, self.registers, self.positions
     )
-    x = embedding(**self.common, name='embedding')(x.astype(self.dtype))
+    x = embedding(**self.common, name='embedding')(x.astype(self.dtype))  # [B, tokens, width]
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
     gate_epsilon = self.epsilon if self.gate_norm else 0
@@ -134,17 +134,17 @@ class VisionTransformer(Network):
     )
     for index in range(self.depth):
       x = block(**self.common, name=f'block{index}')(x, angles)
-    # with 'mean' patches are averaged before the norm, with other kinds of pool after it
-    if self.pool == 'mean':
+    if self.pool == 'mean':  # before the norm; with other kinds of pool, tokens are pooled after it
       x = x[:, first_patch:].mean(1)
     x = norm(name='norm')(x)
     if self.pool == 'attention':
       pool = functools.partial(transformer.AttentionPool, self.num_heads, perceptron, self.epsilon)
       x = pool(**self.common, name='attention_pool')(x)
-    elif self.pool != 'mean':
-      patch_means = [x[:, first_patch:].mean(1)] if self.pool == 'token_and_mean' else []
-      class_token = x[:, 0]
-      x = jnp.concatenate([class_token, *patch_means], -1)
+    elif self.pool == 'token':
+      x = x[:, 0]
+    elif self.pool == 'token_and_mean':
+      mean = x[:, first_patch:].mean(1)
+      x = jnp.concatenate([x[:, 0], mean], -1)
     if self.projection:
       x = nn.Dense(self.projection, use_bias=False, dtype=self.dtype, name='projection')(x)
     if self.projection or self.pool == 'attention':

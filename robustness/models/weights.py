@@ -139,10 +139,11 @@ def for_images(
   if not position_embedding.is_resampled(flat):
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
-  # None takes the number of classes of `arrays`; the second result says what was resampled
-  return _fit_to_network(
+  # None: as many classes as the head in `arrays` has
+  resampled, _ = _fit_to_network(
     architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape
-  )[0]
+  )
+  return resampled
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
@@ -192,45 +193,42 @@ def _fit_to_network(
     stored_shape: shape of the images that the arrays are for; None if it is not known.
   """
   scheme.check_zeros(arrays)
-  arrays = scheme.needed(arrays)
+  arrays, name = scheme.needed(arrays), architecture.name
   expected = _expected_shapes(architecture, arrays, scheme, num_classes, input_shape)
   height, width, _ = input_shape or architecture.input_shape
   # Swin, with windows of another size
   if windows := _other_windows(scheme, arrays, expected):
     if height != width:
       raise InputError(
-        f'images of {height} × {width} pixels give {architecture.name} windows of another size '
-        'than its weights have, which are resampled for square images only: resize to a square, '
-        f'or to {architecture.input_shape[0]} pixels or more on both sides'
+        f'images of {height} × {width} pixels give {name} windows of another size than its weights '
+        'have, which are resampled for square images only: resize to a square, or to '
+        f'{architecture.input_shape[0]} pixels or more on both sides'
       )
-    variables = restore(architecture.name, {**expected, **windows}, scheme, arrays)
+    variables = restore(name, {**expected, **windows}, scheme, arrays)
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:  # nothing to resample
-    return restore(architecture.name, expected, scheme, arrays), {}
-  # a position embedding, restored with the file's number of positions and then resampled
+    return restore(name, expected, scheme, arrays), {}
   patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
   rows, columns = height // patch, width // patch
   shape = expected[position_embedding.PATH]
   _, num_positions, token_size = shape
   num_prefix_tokens = num_positions - rows * columns  # such as the class token
   num_stored = _num_stored_positions(scheme, arrays, shape)
-  is_square = position_embedding.stored_side(num_stored, num_prefix_tokens) > 0
-  if stored_shape or is_square:  # `restore` refuses other numbers than the network's
-    expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
-  variables = restore(architecture.name, expected, scheme, arrays)
-  flat = flax.traverse_util.flatten_dict(variables)
-  stored_positions = flat[position_embedding.PATH]
   if stored_shape:
     stored_grid = (stored_shape[0] // patch, stored_shape[1] // patch)
-  else:  # the grid of published weights is square; 0 if it is not
-    side = position_embedding.stored_side(stored_positions.shape[1], num_prefix_tokens)
+  else:  # published weights are for square images
+    side = position_embedding.stored_side(num_stored, num_prefix_tokens)
     stored_grid = (side, side)
-  if stored_grid == (rows, columns) or not all(stored_grid):
+  is_grid_known = all(stored_grid)  # sides are 0 if the number of positions is no square
+  if is_grid_known:  # otherwise `restore` refuses another number of positions than the network's
+    expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
+  variables = restore(name, expected, scheme, arrays)
+  if not is_grid_known or stored_grid == (rows, columns):
     return variables, {}
   old, new = f'{stored_grid[0]} × {stored_grid[1]}', f'{rows} × {columns}'
-  # files of this project may have rectangular grids: equally many positions fit both grids
-  is_ambiguous = scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == shape
-  if is_ambiguous:
+  # a file that was saved here may be for a rectangle of `rows` × `columns` patches, or for a square
+  # of as large an area
+  if scheme is _SAVED_HERE and not stored_shape and num_stored == num_positions:
     raise InputError(
       f'images of {height} × {width} pixels give {new} patches, as many as {old}, and the file '
       'does not say which of these its positions are for: give the folder of checkpoints, or '
@@ -238,25 +236,28 @@ def _fit_to_network(
     )
   note = f'{old} resampled to {new}, {positions}'
   _log.warning('position embedding: %s', note)
+  flat = flax.traverse_util.flatten_dict(variables)
   flat[position_embedding.PATH] = position_embedding.resample(
-    stored_positions, stored_grid, (rows, columns), positions, num_prefix_tokens
+    flat[position_embedding.PATH], stored_grid, (rows, columns), positions, num_prefix_tokens
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
 
 def _num_stored_positions(scheme: Scheme, arrays: Mapping[str, np.ndarray], shape: Shape) -> int:
-  """Returns the number of positions for which a file has embeddings.
+  """Returns the number of positions of a file's position embedding, with prefix tokens.
 
-  `shape` is the shape [1, positions, width] that the network needs. Some schemes store the
-  positions of prefix tokens, such as the class token, elsewhere; these are counted too. Without
-  the array in the file the result is the number that the network needs.
+  `shape` is the shape [1, positions, width] that the network needs. Without the array in the file
+  the result is the number that the network needs.
   """
   located = scheme.locate(position_embedding.PATH)
   name = located.names[0]
   _, num_positions, token_size = shape
-  needed_in_array = math.prod(located.shapes(shape)[name]) // token_size
-  stored_in_array = arrays[name].size // token_size if name in arrays else needed_in_array
-  return num_positions - needed_in_array + stored_in_array
+  if name not in arrays:
+    return num_positions
+  # files of some projects have no row for the class token, and thus fewer rows than positions
+  num_needed_rows = math.prod(located.shapes(shape)[name]) // token_size
+  num_missing_rows = num_positions - num_needed_rows
+  return arrays[name].size // token_size + num_missing_rows
 
 
 def _expected_shapes(
@@ -266,10 +267,9 @@ def _expected_shapes(
   num_classes: int | None,
   input_shape: Shape | None,
 ) -> Mapping[Path, Shape]:
-  """Returns {path: shape} of the network's variables for `num_classes` classes.
+  """Returns {path: shape} of the variables that a file must have for a network.
 
-  If `num_classes` is None, the number of classes is read from the head in the file, and the head is
-  omitted if the file has none.
+  If `num_classes` is None, the file decides the number of classes, and may lack the head.
 
   Raises:
     InputError: the file has another number of classes than `num_classes`, or `num_classes` is None
@@ -283,7 +283,7 @@ def _expected_shapes(
       f'some of their {stored_classes}, name these by '
       "save_variables(PATH, load(...), {'class_names': [...]})"
     )
-  # 1 is a placeholder if neither number exists: the head is then left out below
+  # if neither number is known, the head is for 1 class, and is left out below
   expected = architecture.shapes(num_classes or stored_classes or 1, input_shape)
   if num_classes is not None:
     return expected
@@ -292,19 +292,19 @@ def _expected_shapes(
       f'the number of classes of the weights of {architecture.name} is not known: the last '
       "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
     )
-  head = HEAD_BIAS[:2]  # ('params', 'head')
-  # without a head in the file, its arrays are exactly the arrays of the other layers
-  headless = {path: shape for path, shape in expected.items() if path[:2] != head}
-  return headless if arrays.keys() == scheme.shapes(headless).keys() else expected
+  without_head = {path: x for path, x in expected.items() if path[:2] != ('params', 'head')}
+  has_no_head = arrays.keys() == scheme.shapes(without_head).keys()
+  return without_head if has_no_head else expected
 
 
 def _other_windows(
   scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
 ) -> dict[Path, Shape]:
-  """Returns the stored shapes of tables of relative positions made for windows of another size.
+  """Returns {path: shape in the file} of the tables of position biases for other windows.
 
-  Such a table of a Swin Transformer has (2 w − 1)² rows for windows of w × w patches. The result
-  has the paths of tables with a stored shape that differs from `expected` and fits a square window.
+  Such a table of a Swin Transformer has a row for each offset between two patches, (2 w − 1)² rows
+  for windows of w × w patches. A table is in the result if its shape differs from `expected`, but
+  is possible for another w.
   """
   windows = {}
   for path, shape in expected.items():
@@ -314,9 +314,8 @@ def _other_windows(
     if array is None:
       continue
     has_equal_heads = array.shape[1:] == shape[1:]
-    # the side of a square table, 0 if it is not square
-    has_odd_side = position_embedding.stored_side(array.shape[0], 0) % 2  # 2 w − 1 is odd
-    if array.shape != shape and has_equal_heads and has_odd_side:
+    side = position_embedding.stored_side(array.shape[0], 0)  # 2 w − 1; 0 if there is no such w
+    if array.shape != shape and has_equal_heads and side % 2 == 1:
       windows[path] = array.shape
   return windows
 
@@ -324,7 +323,7 @@ def _other_windows(
 def _resampled_windows(
   variables: Variables, stored: Mapping[Path, Shape], expected: Mapping[Path, Shape], method: str
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables with tables of position biases resampled, and a note.
+  """Returns the variables with tables of position biases resampled, and a note for results.
 
   Args:
     variables: the variables of a file.
@@ -332,7 +331,7 @@ def _resampled_windows(
     expected: the shapes that the network needs, by path.
     method: one of `position_embedding.METHODS`.
   """
-  flat, notes = flax.traverse_util.flatten_dict(variables), set()
+  flat, notes = flax.traverse_util.flatten_dict(variables), set()  # equal notes are listed once
   for path, stored_shape in stored.items():
     old_side, new_side = math.isqrt(stored_shape[0]), math.isqrt(expected[path][0])
     flat[path] = position_embedding.resample_window(flat[path], new_side, method)
@@ -347,7 +346,7 @@ def with_head(
 ) -> Variables:
   """Returns variables unchanged if they have a head, else with a head of zeros for one class.
 
-  The network can then be applied, for the features below its head.
+  A network that is needed only for its features can then be applied like any other.
   """
   flat = flax.traverse_util.flatten_dict(variables)
   if HEAD_BIAS in flat:
@@ -408,13 +407,11 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
   if bias is not None:
     return bias.size if bias.ndim == 1 else None  # a head's bias has one axis
   kernel = scheme.locate((*HEAD_BIAS[:-1], 'kernel'))
-  # two lengths that differ, so that 3 in the stored shape shows which axis holds the classes
-  inputs, outputs = 2, 3
-  stored_shape = kernel.layout.stored((inputs, outputs))
   array = arrays.get(kernel.names[0])
-  if array is None or array.ndim != len(stored_shape):
+  example = kernel.layout.stored((2, 3))  # how a kernel with 2 inputs and 3 outputs is stored
+  if array is None or array.ndim != len(example):
     return None
-  return array.shape[stored_shape.index(outputs)]
+  return array.shape[example.index(3)]
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -451,13 +448,14 @@ def _closest_architecture(arrays: Mapping[str, np.ndarray], owner: str) -> str:
   # a network without a stated number of parameters is compared too
   similar = [x for x in catalog.ARCHITECTURES.values() if low <= (x.parameters or size) <= high]
   for architecture, scheme in ((x, scheme) for x in similar for scheme in x.schemes):
-    if scheme.headless:  # files lack the head; the number of its classes does not matter
-      classes = int(any(key.startswith(scheme.headless) for key in arrays))
-    else:
-      classes = _stored_classes(scheme, arrays) or 0
+    classes = None  # the scheme does not fit
+    if not scheme.headless:
+      classes = _stored_classes(scheme, arrays)
+    elif any(name.startswith(scheme.headless) for name in arrays):
+      classes = 1  # as good as any other number, because these files lack the head
     if classes:
       expected = scheme.shapes(architecture.shapes(classes)).items()
-      actual = {key: array.shape for key, array in scheme.needed(arrays).items()}.items()
+      actual = {name: array.shape for name, array in scheme.needed(arrays).items()}.items()
       share = len(expected & actual) / len(expected | actual)
       shares[architecture.name] = max(shares[architecture.name], share)
   best = max(shares, key=lambda name: shares[name])

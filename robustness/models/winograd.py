@@ -52,8 +52,9 @@ def convolved(
 ) -> jax.Array:
   """Returns inputs [..., H, W, I] convolved with a 3×3 kernel, [..., H, W, O].
 
-  `kernel` is the result [36, I, O] of `transformed`. `summed` is its axis that is summed over: 1
-  for I; or 2 for O, where inputs are [..., H, W, O] and the result is [..., H, W, I].
+  `kernel` is the result [36, I, O] of `transformed`. `summed` is the axis of `kernel` over which
+  products are summed. It is 1 in the forward pass. With 2, which the gradient by the inputs takes,
+  input and output channels are exchanged: inputs are [..., H, W, O], the result [..., H, W, I].
   """
   tiles = _tiles(inputs, B.T, border=1)
   # a sum over channels for each of the 36 entries, which are axis 0 of tiles and kernel
@@ -85,21 +86,28 @@ def kernel_gradient(products: jax.Array) -> jax.Array:
 
 
 def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
-  """Returns M d Mᵀ for every tile d of `x`, where M is `matrix`, [6, side of a tile in pixels].
+  """Cuts images into tiles d, and returns the matrix M d Mᵀ [6, 6] of every tile.
 
-  `x` is [..., H, W, C]; the result [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C] begins with the 6 · 6 entries of
-  M d Mᵀ. Tiles begin 4 pixels apart, the first one `border` pixels outside the image.
+  It is the factor Bᵀ d B or A ∂L/∂y Aᵀ in the formulas at the top of this file.
+
+  Args:
+    x: images [..., H, W, C].
+    matrix: M [6, side of a tile in pixels].
+    border: number of pixels outside the image at which the first tile begins. Tiles begin 4 pixels
+      apart.
+
+  Returns:
+    [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C], with the entries of M d Mᵀ as the first axis.
   """
-  # Each pass replaces the side of the tiles, down and then to the right, by 6 sums in a new first
-  # axis. In the second pass W, axis ndim − 2 of the given `x`, is therefore axis ndim − 1.
+  # M combines first the rows and then the columns of each tile. Its 6 sums are a new first axis, so
+  # that W, axis ndim − 2 of the given `x`, is axis ndim − 1 in the second pass.
   for axis in (x.ndim - 3, x.ndim - 1):
     num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
     pads[axis] = border, INNER * num_tiles + border - x.shape[axis]
-    # `span` is the distance from a pixel of the first tile to the same pixel of the last, plus 1
-    padded, span = jnp.pad(x, pads), INNER * (num_tiles - 1) + 1
+    padded, last_tile = jnp.pad(x, pads), INNER * (num_tiles - 1)  # the pixel where it begins
     pixels = [  # pixel i of every tile
-      lax.slice_in_dim(padded, i, i + span, INNER, axis) for i in range(matrix.shape[1])
+      lax.slice_in_dim(padded, i, last_tile + i + 1, INNER, axis) for i in range(matrix.shape[1])
     ]
     x = _combined(matrix, pixels)
   return x.swapaxes(0, 1).reshape(PRODUCTS, *x.shape[2:])

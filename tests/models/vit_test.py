@@ -192,7 +192,7 @@ def test_a_stored_grid_may_have_different_sides(num_tokens):
 def test_images_smaller_than_a_patch_are_refused():
   def made(side):
     arguments = {'input_shape': (side, side, 3), 'class_names': tuple('abcdefg')}
-    shapes = SHORT.variables(CLASSES, arguments['input_shape'])
+    shapes = SHORT.abstract_variables(CLASSES, arguments['input_shape'])
     drawn = jax.tree.map(lambda x: np.full(x.shape, 0.1), shapes)
     return from_linen(SHORT.build(CLASSES), drawn, name='short', mean=[0.5], std=[0.5], **arguments)
 

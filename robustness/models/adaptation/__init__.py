@@ -102,7 +102,7 @@ class Adaptation(Part):
 
   @property
   def num_clean_images(self) -> int:
-    """The number of stored images that `observe` takes before the first batch."""
+    """The number of images without a study's changes that `observe` is called with; 0 for none."""
     return 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
@@ -116,9 +116,10 @@ class Adaptation(Part):
     return ()
 
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
-    """Returns the state after a further batch of the `num_clean_images` stored images.
+    """Returns the state after a batch of images without a study's changes.
 
-    It is called after `begin` and before the images of a study. It takes the arguments of a call.
+    The evaluation calls this method after `begin`, for `num_clean_images` images in batches, before
+    it predicts the images of a study. `__call__` explains the arguments.
     """
     return state
 
@@ -136,22 +137,18 @@ class Adaptation(Part):
   def normalised(
     self, apply: Apply, variables: PyTree, images: jax.Array, mask: jax.Array
   ) -> Outputs:
-    """Returns the network's outputs, with statistics of training and test mixed in batch norms.
+    """Returns the network's outputs, with mixed statistics in layers of batch normalisation.
 
-    Means and variances are `source_weight` · training + (1 − `source_weight`) · test. The test's
-    are over the `images` at which `mask`, bool [B], is True.
+    Mean and variance are `source_weight` · (running statistics from the training) + (1 −
+    `source_weight`) · (statistics of the `images` at which `mask`, bool [B], is True).
     """
     if self.source_weight == 1:
       return apply(variables, images)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-      """Runs a batch normalisation layer with the mean of stored and batch statistics, weighted by
-      `source_weight`, and any other layer unchanged.
-
-      It takes the arguments of an interceptor of `nn.intercept_methods`.
-      """
+      """Calls a method of a layer, for `nn.intercept_methods`; BatchNorm gets mixed statistics."""
       layer = context.module
-      # the clone applied below passes through here too; it has no path, and runs unchanged
+      # the clone that is applied below is intercepted too: it has no path, and is not changed again
       if not isinstance(layer, nn.BatchNorm) or not layer.path:
         return call(*args, **kwargs)
       if layer.axis != -1:

@@ -21,18 +21,18 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 @dataclasses.dataclass(frozen=True)
 class Eata(SelectiveTent):
-  """Minimises Σ e^(E₀ − H) H / n over n kept images, plus β Σ_i F_i (θ_i − θ_i⁰)².
+  """Minimises Σ e^(E₀ − H) H / n over n selected images, plus β Σ_i F_i (θ_i − θ_i⁰)².
 
   H is the entropy of the prediction for an image, and E₀ is `margin` · ln C for C classes. An image
-  is kept if H < E₀ and if the cosine of its probabilities and p̄ is below ε; p̄ is the moving
-  average (.9) of the mean probabilities of kept images. The weight e^(E₀ − H) has no gradient. θ
-  are scales and biases, θ⁰ their trained values, and F the mean over batches of stored images of
-  the squared gradient of the cross-entropy at the predicted classes. A batch without kept images
-  causes no step.
+  is selected if H < E₀ and if the cosine of its probabilities and p̄ is below ε; p̄ is the moving
+  average (.9) of the mean probabilities of selected images. The weight e^(E₀ − H) has no gradient.
+  θ are scales and biases, θ⁰ their trained values, and F the mean over batches of stored images of
+  the squared gradient of the cross-entropy at the predicted classes. A batch without selected
+  images causes no step.
 
   Attributes:
-    redundancy: ε; above 1 keeps all reliable images. The authors take .05 for ImageNet and .4 for
-      CIFAR-10.
+    redundancy: ε; above 1 selects all images with H < E₀. The authors take .05 for ImageNet and .4
+      for CIFAR-10.
     fisher_weight: β; 0 is the method ETA, which needs no clean images.
     fisher_images: number of stored images for F, rounded up to entire batches.
 
@@ -50,10 +50,10 @@ class Eata(SelectiveTent):
     return self.fisher_images if self.fisher_weight else 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns `Tent`'s state plus what EATA adds, all zeros at first.
+    """Returns the state of `Tent` with further keys, all zeros at first.
 
-    'fisher' is F, the mean squared gradient; 'batches' the number of batches it is the mean of; and
-    'mean' is p̄, the mean probabilities [classes] of kept images.
+    'fisher' is F, the mean squared gradient, and 'batches' the number of batches in this mean.
+    'mean' is p̄, the average probabilities [classes] of selected images.
     """
     state = super().begin(variables, layers, num_classes)
     fisher = jax.tree.map(jnp.zeros_like, state['weights'])
@@ -78,10 +78,7 @@ class Eata(SelectiveTent):
     mean, has_mean = state['mean'], state['mean'].any()  # p̄, 0 before the first selected image
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-      """Returns the entropy loss, and (number of selected images, their mean p [C]).
-
-      The loss is without the Fisher penalty; the gradient of the penalty is added below.
-      """
+      """Returns the loss of the entropies H, and (number of selected images, their mean p [C])."""
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
       cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)
@@ -94,7 +91,7 @@ class Eata(SelectiveTent):
       return (share * weight * entropies).sum(), (is_selected.sum(), share @ p)
 
     gradient, outputs, (count, new_mean) = self.gradient(predict, state['weights'], batch, loss)
-    pull = 2 * self.fisher_weight  # the gradient of β F (θ − θ⁰)² is 2 β F (θ − θ⁰)
+    pull = 2 * self.fisher_weight  # the penalty β F (θ − θ⁰)² adds its gradient, 2 β F (θ − θ⁰)
     gradient = {
       path: g + pull * state['fisher'][path] * (state['weights'][path] - trained[path])
       for path, g in gradient.items()

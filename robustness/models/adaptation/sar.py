@@ -20,11 +20,10 @@ class Sar(SelectiveTent):
 
   Here g is the gradient at w of the mean entropy of the images with an entropy below E₀ at w, and
   E₀ is `margin` · ln C for C classes. An image is reliable if its entropy is below E₀ at w and at
-  w + ρ g / ‖g‖. The mean entropy of reliable images at w + ρ g / ‖g‖ has a moving average, of which
-  .9 stays at each batch.
-  After each batch that leaves this average below `recovery`, the weights return to the trained
-  ones. As in the authors' code the average is not reset, so that this may follow several batches in
-  a row.
+  w + ρ g / ‖g‖. The mean entropies of reliable images at w + ρ g / ‖g‖ have a moving average with
+  decay .9. After each batch that leaves this average below `recovery`, the weights return to the
+  trained ones. As in the authors' code the average is not reset, so that the weights may return
+  after several batches in a row.
 
   Attributes:
     radius: ρ.

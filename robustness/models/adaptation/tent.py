@@ -69,8 +69,9 @@ class Tent(Adaptation):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    has_momentum = self.optimizer == 'sgd'
-    self.require(self.nesterov or has_momentum, 'nesterov', "True unless optimizer is 'sgd'")
+    # 'adam' ignores the setting, which must therefore keep its default
+    is_used = self.optimizer == 'sgd'
+    self.require(is_used or self.nesterov, 'nesterov', "True unless optimizer is 'sgd'")
     # A step only affects later predictions, and 'episodic' returns to the trained weights after
     # each batch: a single step would have no effect.
     has_effect = self.steps > 1 or not self.is_episodic
@@ -105,12 +106,13 @@ class Tent(Adaptation):
     Raises:
       SettingError: no parameter adapts.
     """
-    # paths are (..., 'params', *layer, name), with keys such as 'network' first if a probe is added
-    weights = {
-      path: jnp.asarray(x)
-      for path, x in traverse_util.flatten_dict(variables).items()
-      if 'params' in path and self.is_learnt(path[path.index('params') + 1 : -1], layers)
-    }
+    weights = {}
+    for path, x in traverse_util.flatten_dict(variables).items():
+      if 'params' in path:
+        # (..., 'params', *layer, name of the parameter); a probe adds 'network' before 'params'
+        layer = path[path.index('params') + 1 : -1]
+        if self.is_learnt(layer, layers):
+          weights[path] = jnp.asarray(x)
     if not weights:
       raise SettingError(
         KEYS.classifier.adaptation.name,
@@ -121,9 +123,9 @@ class Tent(Adaptation):
     return {'weights': weights, 'optimizer': self._optimizer.init(weights)}
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs with the weights before the last of `self.steps` steps on a batch.
+    """Takes `self.steps` steps on a batch, and returns outputs with the state after the last step.
 
-    The second result is the state after the last step.
+    The outputs are computed with the weights before the last step.
     """
     predict, trained = self.bound(apply, variables, state, batch)
     for number in range(1, self.steps):
@@ -134,11 +136,11 @@ class Tent(Adaptation):
   def bound(
     self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch
   ) -> tuple[Predict, PyTree]:
-    """Returns the network as a function of the adapted weights, and {path: trained weight}.
+    """Returns the function `predict` of a batch's images, and {path: weight before adaptation}.
 
-    The function maps ({path: adapted weight}, images) to outputs. Its batch normalisation takes
-    statistics of the images where the batch's mask is True. The paths are those in
-    state['weights']; `variables` are all trained variables.
+    `predict(weights, images)` returns the network's outputs with `weights`, {path: array}, in place
+    of trained ones. Its batch normalisation uses `batch.mask`. The second result has the paths of
+    the weights that adapt, in state['weights'], with their values in the trained `variables`.
     """
     flat = traverse_util.flatten_dict(variables)
 
@@ -181,7 +183,7 @@ class Tent(Adaptation):
     return gradient, outputs, further_values
 
   def updated(self, state: PyTree, gradient: PyTree) -> dict[str, PyTree]:
-    """Returns the state after an optimizer step along a gradient."""
+    """Returns the state after a step of the optimizer with this gradient of the loss."""
     updates, optimizer = self._optimizer.update(gradient, state['optimizer'], state['weights'])
     weights = optax.apply_updates(state['weights'], updates)
     return {**state, 'weights': weights, 'optimizer': optimizer}

@@ -51,9 +51,9 @@ class Zero(adaptation.Adaptation):
   def __call__(
     self, apply: adaptation.Apply, variables: PyTree, state: PyTree, batch: adaptation.ImageBatch
   ) -> adaptation.Result:
-    """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state).
+    """Returns the logits [B, C] from the votes of each image's views, and the state unchanged.
 
-    The `num_voting` views of lowest entropy vote, the share `voting_share` of all views.
+    The outputs of layers are returned for the images themselves, without crops.
     """
     logits_of_images, outputs = self.normalised(apply, variables, batch.images, batch.mask)
 
@@ -85,7 +85,7 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
   # height and width of the box as shares of the image's
   share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)
   start = jax.random.uniform(key_place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
-  # the box is enlarged by 1 / share, and moved so that it begins at pixel 0
+  # axes 0 and 1 are scaled by 1 / share and shifted, so that the box fills the image
   resized = jax.image.scale_and_translate(
     image, image.shape, (0, 1), 1 / share, -start / share, 'linear', antialias=True
   )
@@ -95,10 +95,10 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 def votes(logits: jax.Array, count: int) -> jax.Array:
   """Returns the logits [classes] of an image, by a vote of its views with logits [views, classes].
 
-  The `count` views of lowest entropy vote, each for its most probable class. If several classes
-  have the most votes, the other views are asked in the order of their entropy, and the first with
-  one of these classes gives it a further vote. The logit of a class is ln((1 − F) s + F p), with
-  its share s of the votes, its mean probability p over the voting views, and F = `FLOOR`.
+  The `count` views of lowest entropy vote, each for its most probable class. A tie of several
+  classes is broken by one more vote: the vote of the view with the next lowest entropy that is for
+  one of the tied classes. The logit of a class is ln((1 − F) s + F p), with its share s of the
+  votes, its mean probability p over the voting views, and F = `FLOOR`.
   """
   size = logits.shape[-1]
   log_p = adaptation.log_probabilities(logits)
