@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.comparison.entries import Entry
-from robustness.comparison.pairing import Answers, Compared, Pairing, pair, select_records
+from robustness.comparison.pairing import Answers, ComparedClassifier, Pairing, pair, select_records
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 from robustness.estimates.comparison import effective_robustness, fewest_models
@@ -71,7 +71,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   note = '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
   first_answers = Answers.from_records(first, first.evaluation.records)
   compared = [
-    Compared.from_pairing(first, first_answers, entry, pairing, note)
+    ComparedClassifier.from_pairing(first, first_answers, entry, pairing, note)
     for entry, pairing in zip(entries, pairings, strict=True)
   ]
   groups = _common_groups(entries, compared)
@@ -121,7 +121,7 @@ def _restrict_to_shared_images(
   return reduced_entries, reduced_pairings
 
 
-def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[Row]:
+def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier]) -> list[Row]:
   """Returns the estimates of a comparison as rows of the table of results, by group of views.
 
   These are the accuracy of each classifier, its difference from the first classifier's, the
@@ -159,7 +159,7 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
   return rows
 
 
-def _difference(first: Compared, compared: Compared, group: str) -> Estimate:
+def _difference(first: ComparedClassifier, compared: ComparedClassifier, group: str) -> Estimate:
   """Returns a classifier's accuracy in a group of views minus the accuracy of the first classifier.
 
   It is of the images that both share, or of all images of each if they share none.
@@ -172,11 +172,13 @@ def _difference(first: Compared, compared: Compared, group: str) -> Estimate:
   return dataclasses.replace(difference, note=compared.note)
 
 
-def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
+def _common_groups(
+  entries: Sequence[Entry], classifiers: Sequence[ComparedClassifier]
+) -> list[str]:
   """Returns the names of the groups of views that have the same views for all classifiers.
 
-  They must have them also on the images that a classifier shares with the first: of stored versions
-  of images, not every view may be left.
+  A data set of stored versions of images may lack a version of some images. The images that a
+  classifier shares with the first must therefore have the same views in the group too.
 
   Args:
     entries: the classifiers of one task, for the message.
@@ -229,7 +231,7 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
   return Estimate(value, low, high, second.n, second.clusters, NEWCOMBE)
 
 
-def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[Estimate]:
+def _effective_robustness(classifiers: Sequence[ComparedClassifier], group: str) -> list[Estimate]:
   """Returns the effective robustness of each classifier in a group of views.
 
   It is the accuracy minus the accuracy that a line through the other classifiers predicts from the

@@ -93,10 +93,11 @@ def entries_of(
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
       restricted = _restrict_to_common_views(name, finished, [*finished_studies.values()])
-      for e in restricted.evaluations:
-        label = labels[name, e.label]
-        evaluation = Evaluation(label, e.records)
-        entries_by_task[task].append(Entry(label, e.label, restricted, evaluation, confidence))
+      for recorded in restricted.evaluations:
+        label = labels[name, recorded.label]
+        evaluation = Evaluation(label, recorded.records)
+        entry = Entry(label, recorded.label, restricted, evaluation, confidence)
+        entries_by_task[task].append(entry)
   if max(map(len, entries_by_task.values())) < 2:
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for task, entries in entries_by_task.items():

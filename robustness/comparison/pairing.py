@@ -242,7 +242,7 @@ class AnswerPair(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
+class ComparedClassifier:
   """The answers of a classifier of a comparison, also paired with the first classifier's answers.
 
   Attributes:
@@ -262,7 +262,7 @@ class Compared:
   @classmethod
   def from_pairing(
     cls, first: Entry, first_answers: Answers, entry: Entry, pairing: Pairing, note: str
-  ) -> Compared:
+  ) -> ComparedClassifier:
     """Returns the answers of `entry`, paired with the first classifier's.
 
     Args:

@@ -92,13 +92,13 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
   """
   is_value = results.table.versus == ''  # not a difference
   table = results.table[(results.table.quantity == ACCURACY.name) & is_value]
-  names = [name for name in facets_of(table) if name != 'class' and table[name].notna().any()]
+  by = [name for name in facets_of(table) if name != 'class' and table[name].notna().any()]
   table = table[table['class'].isna()] if 'class' in table else table
   accuracies = []
   # Without a facet there is one group of all rows; pandas does not group by no name.
-  groups = table.groupby(names, dropna=False, sort=False) if names else [((), table)]
+  groups = table.groupby(by, dropna=False, sort=False) if by else [((), table)]
   for facet_values, rows in groups:
-    facets = {k: v for k, v in zip(names, facet_values, strict=True) if not pd.isna(v)}
+    facets = {k: v for k, v in zip(by, facet_values, strict=True) if not pd.isna(v)}
     values = dict(zip(rows.classifier, rows.value, strict=True))
     accuracies.append(GroupAccuracies(task, facets, values, int(rows.n.min())))
   return accuracies

@@ -218,10 +218,9 @@ def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _agreements_by_chance(cells: np.ndarray) -> float:
-  """Returns the number of images on which independent classifiers would agree, added over views.
+  """Returns the number of images that independent classifiers would both have right, or both wrong.
 
-  In each view it is the smaller of two expected numbers: of images that both would have right, and
-  of images that both would have wrong.
+  In each view it is the smaller of these two expected numbers; they are added over views.
 
   Args:
     cells: numbers of images, [4, V], see `_kappa_of_cells`.

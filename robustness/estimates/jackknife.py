@@ -35,10 +35,11 @@ def too_few(units: float) -> str:
 
 
 def jackknife_deviations(without: np.ndarray) -> np.ndarray:
-  """Returns √((K − 1)/K) (θ₍ₖ₎ − mean of θ₍ₖ₎), [K, ...], where θ₍ₖ₎ is a statistic without unit k.
+  """Returns each unit's contribution to the random error of a statistic, [K, ...].
 
-  The sum of their squares over the units is the jackknife's variance of the statistic. The sum of
-  products with the deviations of another statistic is the covariance of the two statistics.
+  It is √((K − 1)/K) (θ₍ₖ₎ − mean of θ₍ₖ₎), where θ₍ₖ₎ is the statistic without unit k. The sum of
+  the squares over the units is the jackknife's variance of the statistic. The sum of the products
+  with the contributions to another statistic is the covariance of the two statistics.
 
   Args:
     without: θ₍ₖ₎ of K units, [K, ...].

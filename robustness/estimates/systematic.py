@@ -17,7 +17,7 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,6 +106,11 @@ class StratifiedMeans:
       freedom=np.maximum(is_counted.sum(0) - num_strata, 1),
     )
 
+  @property
+  def variance(self) -> np.ndarray:
+    """The variances of the means, [Q]."""
+    return np.asarray((self.deviation**2).sum(0))
+
   def averaged(self) -> StratifiedMeans:
     """Returns the average of the Q means, as `StratifiedMeans` with a single mean.
 
@@ -126,7 +131,7 @@ class StratifiedMeans:
       freedom=np.array([min(self.freedom.sum(), max(num_images - 1, 1))]),
     )
 
-  def effective_trials(self, confidence: float, joint: bool = False) -> np.ndarray:
+  def effective_trials(self, confidence: float, min_variance: np.ndarray) -> np.ndarray:
     """Returns the effective number of independent trials of each mean, [Q] (Korn and Graubard).
 
     The mean of this many independent trials has the same variance as the estimate. The number is
@@ -136,22 +141,14 @@ class StratifiedMeans:
 
     Args:
       confidence: confidence of the interval, in (0, 1), at which Student's quantiles are taken.
-      joint: whether the number is for joint draws of the Q means (`drawn`). Otherwise it is at most
-        the number of views. For joint draws it may be larger, because strata that differ in
-        accuracy vary less than independent trials at their mean accuracy. Few images may show a
-        small variance by chance: the variance is then at least its average, weighted `freedom` to
-        2, with the variance `view_variance` / `views` of independent views.
+      min_variance: [Q], lower bounds that replace smaller variances of the means, because few
+        images may show a small variance by chance.
     """
     # The effective number of images by their weights (Kish), at least 1.
     images = 1 / (self.weight**2).sum(0).clip(_ROUNDING, 1)
     trial_variance = self.value * (1 - self.value)
-    variance = (self.deviation**2).sum(0)
-    has_spread = (variance > 0) & (trial_variance > 0)
-    min_variance = trial_variance / self.views  # as if all views were independent
-    if joint:
-      of_views = self.view_variance / self.views
-      min_variance = (self.freedom * variance + 2 * of_views) / (self.freedom + 2)
-    variance = np.maximum(variance, min_variance)
+    has_spread = (self.variance > 0) & (trial_variance > 0)
+    variance = np.maximum(self.variance, min_variance)
     trials = np.divide(trial_variance, variance, out=images.copy(), where=has_spread)
     ratio = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
     trials = np.where(has_spread, trials * ratio**2, images)
@@ -167,7 +164,8 @@ class StratifiedMeans:
     (value,) = averaged.value
     if np.isnan(value):
       return Estimate(np.nan, np.nan, np.nan, n, n, STRATIFIED)
-    (trials,) = averaged.effective_trials(confidence)
+    min_variance = averaged.value * (1 - averaged.value) / averaged.views  # of independent views
+    (trials,) = averaged.effective_trials(confidence, min_variance)
     low, high = proportion_interval(value * trials, trials, confidence)
     return Estimate(float(value), float(low), float(high), n, n, STRATIFIED)
 
@@ -199,10 +197,14 @@ class StratifiedMeans:
       (2001), for the Beta distributions; Korn & Graubard (1998), see `intervals.korn_graubard`.
     """
     p = self.value
-    n = self.effective_trials(confidence, joint=True)
+    # The variance is at least its average, weighted `freedom` to 2, with the variance of
+    # independent views. Views have the accuracy of their stratum here, in `estimate` all have p.
+    of_views = self.view_variance / self.views
+    min_variance = (self.freedom * self.variance + 2 * of_views) / (self.freedom + 2)
+    n = self.effective_trials(confidence, min_variance)
     # Each mean's contributions of the images, scaled to the norm 1, so that products are
     # correlations. Means without a spread are correlated as far as they weigh the same images.
-    deviation = np.where((self.deviation**2).sum(0) > 0, self.deviation, self.weight)
+    deviation = np.where(self.variance > 0, self.deviation, self.weight)
     deviation = deviation / np.maximum(np.sqrt((deviation**2).sum(0)), _ROUNDING)
     correlation = deviation.T @ deviation
     is_same_kind = kind[:, None] == kind
@@ -476,16 +478,12 @@ class EnvironmentShares:
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
-    lower, upper = accuracies.drawn(normals, kind, self.confidence)  # for the ends of accuracies
-    # ρ rises with u, and with the baseline's accuracy on seen classes; it falls as others rise. Its
-    # lower end needs the draws for the upper ends of the accuracies with which it falls.
-    raises_rho = np.isin(kind, [U, B_SEEN])
-    drawn_for_low = known_mean(rho_by_environment(np.where(raises_rho, lower, upper)))
-    drawn_for_high = known_mean(rho_by_environment(np.where(raises_rho, upper, lower)))
+    draws = accuracies.drawn(normals, kind, self.confidence)
+    rhos_for_low, rhos_for_high = _drawn_rhos(rho_by_environment, draws, kind)
     tail = (1 - self.confidence) / 2
-    low = min(_quantile_of_defined(drawn_for_low, tail, value), value)
-    high = max(_quantile_of_defined(drawn_for_high, 1 - tail, value), value)
-    num_undefined = int(np.isnan(drawn_for_high).sum())
+    low = min(_quantile_of_defined(rhos_for_low, tail, value), value)
+    high = max(_quantile_of_defined(rhos_for_high, 1 - tail, value), value)
+    num_undefined = int(np.isnan(rhos_for_high).sum())
     if num_undefined:
       notes.append(f'undefined in {num_undefined} of {samples} draws')
     return Estimate(value, low, high, n, n, method, note='; '.join(notes))
@@ -538,6 +536,27 @@ class EnvironmentShares:
     num_classes = int(self.label.max(initial=0)) + 1
     images_of_class = np.bincount(self.label[is_counted], minlength=num_classes)
     return np.asarray(is_counted / np.maximum(images_of_class[self.label], 1))
+
+
+def _drawn_rhos(
+  rho_by_environment: Callable[[np.ndarray], np.ndarray],
+  draws: tuple[np.ndarray, np.ndarray],
+  kind: np.ndarray,
+) -> list[np.ndarray]:
+  """Returns draws of ρ averaged over environments: for its lower and for its upper end, [samples].
+
+  ρ rises with u, and with the baseline's accuracy on seen classes, and falls as other accuracies
+  rise. Its lower end therefore needs the draws for the upper ends of the other accuracies.
+
+  Args:
+    rho_by_environment: function from accuracies [samples, Q] to ρ in each environment.
+    draws: draws of the accuracies for their lower and for their upper ends, [samples, Q] each.
+    kind: the kind of each accuracy, such as `S`, [Q].
+  """
+  lower, upper = draws
+  raises_rho = np.isin(kind, [U, B_SEEN])
+  accuracies = np.where(raises_rho, lower, upper), np.where(raises_rho, upper, lower)
+  return [known_mean(rho_by_environment(drawn)) for drawn in accuracies]
 
 
 def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) -> float:

@@ -134,7 +134,7 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
 def studies_and_presentation(
   path: pathlib.Path, results: Results, config: Section, study_file: str = ''
 ) -> tuple[dict[str, Study], Presentation]:
-  """Returns {task: study} of results, and the presentation that draws and reports them.
+  """Returns {task: study} of results, and the presentation that draws figures and writes reports.
 
   Args:
     path: the workdir.
