@@ -241,11 +241,12 @@ def extract(
   Returns:
     {'kept': number of cutouts, reason such as 'too small': number of segments left out for it}.
   """
-  kept_outputs = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
-  for name, origin in kept_outputs.items():
+  # {file or folder of an earlier run, which is not overwritten: what is special about it}
+  outputs = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
+  for name, state in outputs.items():
     if (out / name).exists():
       raise InputError(
-        f'{out / name} exists already, perhaps {origin}; choose another folder with --out=DIR, or '
+        f'{out / name} exists already, perhaps {state}; choose another folder with --out=DIR, or '
         'remove it.'
       )
   entries: list[Line] = []

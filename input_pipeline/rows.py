@@ -405,8 +405,8 @@ class TfRows:
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns a decoded row: its image, resized and cropped, label, id and decoded columns.
 
-    `element` is stored as a store returns it. In training it also has the entry `DRAW`, (seed,
-    position in the sequence), which determines the random crop.
+    `element` comes from the store, where images are not decoded. In training it also has the entry
+    `DRAW`, (seed, position in the sequence), which determines the random crop.
     """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None

@@ -138,21 +138,16 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
       return reason_of(error)
     return ''
 
-  refuse_damaged(
-    damage,
-    sorted(checked),
-    num_decoded=len(decoded),
-    num_pictures=len(indices),
-    describe=images.where,
-  )
+  num_headers = len(checked) - len(decoded)
+  refuse_damaged(damage, sorted(checked), len(indices), images.where, num_headers)
 
 
 def refuse_damaged(
   damage: Callable[[int], str],
   checked: Sequence[int],
-  num_decoded: int,
   num_pictures: int,
   describe: Callable[[int], str],
+  num_headers: int = 0,
 ) -> None:
   """Raises InputError if pictures are damaged, with their number and the first names.
 
@@ -160,9 +155,9 @@ def refuse_damaged(
     damage: function of the index of a picture that returns why it cannot be read, '' if it can be;
       called in threads.
     checked: the indices of the pictures to check.
-    num_decoded: how many of the checked pictures `damage` decodes; of the rest it reads headers.
     num_pictures: the number of all pictures, checked or not.
     describe: function of the index of a picture that returns its name.
+    num_headers: how many of the checked pictures `damage` does not decode, but reads their headers.
   """
   with ThreadPoolExecutor(usable_cores()) as pool:
     reasons = zip(checked, pool.map(damage, checked), strict=True)
@@ -172,7 +167,8 @@ def refuse_damaged(
   # such as '3 of 512 pictures that were looked at of 9000 cannot be decoded, first a.jpg: it is
   # truncated; then b.jpg, c.jpg. Replace or remove them.'
   among = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
-  if num_decoded < len(checked):
+  if num_headers:
+    num_decoded = len(checked) - num_headers
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
   names = [describe(index) for index, _ in damaged]
   listed = f'; then {first_names(names[1:], 4)}' if len(names) > 1 else ''

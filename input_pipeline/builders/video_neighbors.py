@@ -136,12 +136,10 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
         f'{config.classes}: use a VideoNeighborsConfig of your own.'
       )
     # files are stored unchanged, so that a damaged one would fail, without its name, when read
-    number = len(loaded.paths)
     refuse_damaged(
       lambda index: damage(frames_root / loaded.paths[index]),
-      range(number),
-      num_decoded=number,
-      num_pictures=number,
+      checked=range(len(loaded.paths)),
+      num_pictures=len(loaded.paths),
       describe=lambda index: loaded.paths[index],
     )
     self.info.metadata.update(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
+from input_pipeline.cutouts import cut
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.scenes import SceneParts
@@ -75,12 +76,8 @@ def draw(name: str) -> np.ndarray:
     lengths = {key: round(side * options[key]) for key in ('width', 'radius') if key in options}
     getattr(pen, method)([side * x for x in coordinates], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
-  inside = pixels[..., 3] >= 128  # the alpha channel becomes 0 or 255
-  rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
-  pixels[..., :3] *= _shade()[..., None]
-  pixels[..., 3] = 255 * inside
-  cut = pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-  return np.clip(np.round(cut), 0, 255).astype(np.uint8)
+  colours = np.round(pixels[..., :3] * _shade()[..., None])
+  return cut(np.clip(colours, 0, 255).astype(np.uint8), mask=pixels[..., 3] >= 128)
 
 
 def ground(index: int, side: int) -> np.ndarray:

@@ -373,19 +373,17 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
     InputError: the document has another form, or a file does not exist.
   """
   json_files.check(document, str(path), {str: {str: [str]}}, _FORM)
-  cells = {
-    environment: {
-      name: sorted(str(path.parent / expanded(file)) for file in files)
-      for name, files in classes.items()
-    }
-    for environment, classes in document.items()
-  }
-  all_files = [file for classes in cells.values() for files in classes.values() for file in files]
-  missing = [file for file in all_files if not os.path.isfile(file)]
+  cells: CellFiles = {environment: {} for environment in document}
+  missing: list[str] = []
+  for environment, classes in document.items():
+    for name, files in classes.items():
+      paths = sorted(str(path.parent / expanded(file)) for file in files)
+      missing += [file for file in paths if not os.path.isfile(file)]
+      cells[environment][name] = paths
   if missing:
-    is_of_domainnet = path.suffix != '.json'  # released lists are text files
     released = '; of DomainNet, list and zip are of one release, cleaned or not'
-    listed, advice = first_names(missing), released if is_of_domainnet else ''
+    advice = released if path.suffix != '.json' else ''  # DomainNet's lists are text files
+    listed = first_names(missing)
     raise InputError(f'{path} names {len(missing)} files that do not exist: {listed}{advice}.')
   return cells
 

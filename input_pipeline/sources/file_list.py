@@ -151,9 +151,23 @@ class _Files(Sequence[str]):
     return len(self._names)
 
   def __getitem__(self, row: Any) -> Any:
-    """Returns the path of a row's file; raises InputError if there is no such file, or several."""
+    """Returns the path of the file that a row of the table names.
+
+    It is the name relative to the root if this file exists. Otherwise all subfolders are searched
+    for a file of this name; raises InputError if there is none or more than one.
+    """
     if row not in self._path_of_row:
-      self._path_of_row[row] = self._path(row)
+      path = self._root / self._names[row]
+      if not os.path.isfile(path):
+        matches = self._files_by_path.get(composed_unicode(self._names[row]), [])
+        if len(matches) != 1:
+          count = f'{len(matches)} files are so called' if matches else 'there is no such file'
+          raise InputError(
+            f'{self._title}: row {row} names {self._names[row]!r}, which is not in {self._root}: '
+            f'{count}. Set {KEYS.data.file_list.path} to the folder that the names begin at.'
+          )
+        [path] = matches
+      self._path_of_row[row] = str(path)
     return self._path_of_row[row]
 
   def labels(self) -> list[str]:
@@ -186,24 +200,6 @@ class _Files(Sequence[str]):
       return image_files.may_be_grey(self[row])
     except InputError:  # `check` refuses missing files, but only of the rows that are chosen
       return True
-
-  def _path(self, row: int) -> str:
-    """Returns the path of the file that a row of the table names.
-
-    It is the name relative to the root if this file exists. Otherwise all subfolders are searched
-    for a file of this name; raises InputError if there is none or more than one.
-    """
-    path = self._root / self._names[row]
-    if not os.path.isfile(path):
-      matches = self._files_by_path.get(composed_unicode(self._names[row]), [])
-      if len(matches) != 1:
-        count = f'{len(matches)} files are so called' if matches else 'there is no such file'
-        raise InputError(
-          f'{self._title}: row {row} names {self._names[row]!r}, which is not in {self._root}: '
-          f'{count}. Set {KEYS.data.file_list.path} to the folder that the names begin at.'
-        )
-      [path] = matches
-    return str(path)
 
   @functools.cached_property
   def _files_by_path(self) -> dict[str, list[Path]]:

@@ -97,7 +97,7 @@ class ImagenetC(Source):
       unread = set().union(*map(folders_in, folders.values())) - classes
       facts = {'class_folders_left_out': len(unread)} if unread else {}
     left_out = Counter[str]()
-    files_of_part = same_files([*folders.values()], classes, SUFFIXES, self.base_name, left_out)
+    files_of_part = same_files([*folders.values()], left_out, classes, base_name=self.base_name)
     files = files_of_part[0]  # of the first part, to which the labels belong
     names, labels = labels_of_folders(files)
     paths = [str(folder) for folder in folders.values()]
@@ -192,20 +192,20 @@ def labels_of_folders(files: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray
 
 def same_files(
   folders: list[Path],
+  left_out: Counter[str],
   classes: set[str] | None = None,
   extensions: Sequence[str] = SUFFIXES,
   base_name: Callable[[str], str] = lambda file: file,
-  left_out: Counter[str] | None = None,
 ) -> list[list[str]]:
   """Returns the paths <class>/<image> in each of several folders that must hold the same images.
 
   Args:
     folders: the folders, such as one for each corruption and severity.
+    left_out: counts the files that are not read, by reason.
     classes: the class folders to read; None reads all.
     extensions: suffixes of the images.
     base_name: function from a path <class>/<image> to a name that the image has in all folders,
       although its path may differ between them.
-    left_out: counts the files that are not read, by reason; None counts nothing.
 
   Returns:
     For each folder its paths, sorted by base name, so that entry i is the same image in all
@@ -214,7 +214,6 @@ def same_files(
   Raises:
     InputError: there are no images, or one folder lacks an image of another one.
   """
-  left_out = Counter() if left_out is None else left_out
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
   names_in_first = list(map(base_name, first))
   files_of_folder = [first]

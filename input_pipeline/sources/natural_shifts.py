@@ -110,8 +110,8 @@ class NaturalShifts(Source):
     root = self.folder(f'give that of {self.dataset} as released.')
     readers = {REAL: self._labels_of_real_set, OBJECTNET: _objectnet}
     left_out = Counter[str]()
-    paths, labels, facts = readers.get(self.dataset, _by_class)(root, left_out)
-    classes = np.unique(labels[labels >= 0])  # −1 is padding
+    paths, imagenet_labels, facts = readers.get(self.dataset, _by_class)(root, left_out)
+    classes, labels = _numbered_classes(imagenet_labels)
     num_classes, num_images = PUBLISHED[self.dataset]
     # for ObjectNet the number of objects is published, several of which may be one class
     num_read = facts.pop('objects', len(classes))
@@ -126,8 +126,8 @@ class NaturalShifts(Source):
       )
     return image_files.file_images(
       paths,
-      _class_positions(classes, labels),
-      [WNIDS[label] for label in classes],
+      labels,
+      classes,
       title=f'{self.dataset} in {self.path}',
       description={'name': self.dataset, 'path': self.path, 'classes': len(classes), **facts},
       channels=3,
@@ -151,17 +151,15 @@ class NaturalShifts(Source):
     from input_pipeline import tfds_sets
 
     read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
-    # `labels` are ImageNet's, of the examples at `positions` in the split
-    examples, labels, positions, facts = read_labels(split)
-    classes = np.unique(labels[labels >= 0])  # −1 is padding
+    examples, imagenet_labels, positions, facts = read_labels(split)
+    classes, labels = _numbered_classes(imagenet_labels)
     num_classes, _ = PUBLISHED[self.dataset]
     self._check_count('classes', num_classes, len(classes))
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
     name = examples.builder.info.full_name
     description = {'name': name, 'split': examples.name, 'classes': len(classes), **facts}
-    labels_of_set = _class_positions(classes, labels)
-    store = tfds_sets.SplitsStore([examples], [positions], labels_of_set)
-    return store.images([WNIDS[label] for label in classes], title, description)
+    store = tfds_sets.SplitsStore([examples], [positions], labels)
+    return store.images(classes, title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
     """Returns a split of a TFDS set, the labels and positions of all examples, and no facts."""
@@ -248,13 +246,19 @@ class NaturalShifts(Source):
     return [path_of[n] for n in labelled], _padded([labels_of[n] for n in labelled]), facts
 
 
-def _class_positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns each label's position among the `classes` of a data set, int32 of the same shape.
+def _numbered_classes(labels: np.ndarray) -> tuple[list[str], np.ndarray]:
+  """Returns the WordNet identifiers of the classes that occur, and labels that number these.
 
-  For classes [3, 8, 20], labels [20, 3] become [2, 0]. `classes` are the distinct labels, in
-  ascending order. Padding of labels, −1, stays −1.
+  Args:
+    labels: labels in ImageNet's order, [N], or [N, L] padded with −1, such as [20, 3, 20].
+
+  Returns:
+    The identifiers, in ImageNet's order; and the labels as positions among them, int32, such as
+    [1, 0, 1].
   """
-  return np.where(labels >= 0, np.searchsorted(classes, labels), -1).astype(np.int32)
+  classes = np.unique(labels[labels >= 0])
+  positions = np.where(labels >= 0, np.searchsorted(classes, labels), -1)
+  return [WNIDS[label] for label in classes], positions.astype(np.int32)
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:

@@ -62,15 +62,22 @@ class Parquet(shards.Shards):
     left_out = Counter[str]()
     files = self.shards('.parquet', settings.split, left_out)
     opened = [_opened(file) for file in files]
-    schema = _shared_schema(files, opened)
+    schema = opened[0].schema_arrow
+    shards.refuse_repeated_columns(schema.names, str(files[0]))
     shards.check_num_rows(sum(shard.metadata.num_rows for shard in opened), self.path)
     image_column = _image_column(schema, files[0])
     other_columns = [name for name in schema.names if name != image_column]
     label_column = shards.label_column(other_columns, self.label_column)
     title = f'parquet {self.path!r}, split {settings.split!r}'
-    names = self.names_of_space(_shared_class_names(files, opened, label_column), title)
+    stored_names = _class_names(schema, label_column, files[0])
+    names = self.names_of_space(stored_names, title)
     tables = []
     for file, shard in zip(files, opened, strict=True):
+      if shard.schema_arrow.names != schema.names:
+        raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
+      if _class_names(shard.schema_arrow, label_column, file) != stored_names:
+        problem = f'{file} has other names of classes than {files[0]}'
+        raise InputError(f'{problem}: give the folder of one config.')
       with _naming(file):
         tables.append(shard.read(other_columns).to_pandas())
     table = pd.concat(tables, ignore_index=True)
@@ -103,27 +110,24 @@ class ParquetStore(StreamedStore):
   labels: np.ndarray
 
   @functools.cached_property
-  def _metadata(self) -> list[Any]:
-    """The metadata of each file."""
-    return [_opened(Path(file)).metadata for file in self.files]
-
-  @functools.cached_property
-  def _row_groups(self) -> list[tuple[int, int]]:
-    """For every row group of all files, the number of its file and its number in the file."""
-    groups = [range(metadata.num_row_groups) for metadata in self._metadata]
-    return [(file, group) for file, numbers in enumerate(groups) for group in numbers]
+  def _row_groups(self) -> list[tuple[Path, int, Any]]:
+    """For every row group of all files, its file, its number in the file, and its metadata."""
+    groups = []
+    for file in map(Path, self.files):
+      metadata = _opened(file).metadata
+      groups += [(file, n, metadata.row_group(n)) for n in range(metadata.num_row_groups)]
+    return groups
 
   @functools.cached_property
   def _starts(self) -> np.ndarray:
     """The index of each row group's first row, then the number of rows, int64 [groups + 1]."""
-    counts = [self._metadata[file].row_group(group).num_rows for file, group in self._row_groups]
+    counts = [metadata.num_rows for _, _, metadata in self._row_groups]
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
   @property
   def stored_bytes(self) -> int:
     """Size of all row groups in bytes, uncompressed."""
-    groups = (self._metadata[file].row_group(group) for file, group in self._row_groups)
-    return sum(group.total_byte_size for group in groups)
+    return sum(metadata.total_byte_size for _, _, metadata in self._row_groups)
 
   def read_group(self, group: int) -> list[bytes]:
     """Returns the encoded images of row group `group`, counted over all files.
@@ -133,8 +137,7 @@ class ParquetStore(StreamedStore):
     """
     import pyarrow as pa
 
-    file_number, number = self._row_groups[group]
-    file = Path(self.files[file_number])
+    file, number, _ = self._row_groups[group]
     images, size = list[bytes](), 0
     with _naming(file):
       for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[number], columns=[self.column]):
@@ -246,28 +249,6 @@ def _opened(file: Path) -> pq.ParquetFile:
 
   with _naming(file):
     return pq.ParquetFile(file)
-
-
-def _shared_schema(files: Sequence[Path], opened: Sequence[pq.ParquetFile]) -> pa.Schema:
-  """Returns the schema of the first file; raises InputError if another has other columns."""
-  schema = opened[0].schema_arrow
-  shards.refuse_repeated_columns(schema.names, str(files[0]))
-  for file, shard in zip(files, opened, strict=True):
-    if shard.schema_arrow.names != schema.names:
-      raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
-  return schema
-
-
-def _shared_class_names(
-  files: Sequence[Path], opened: Sequence[pq.ParquetFile], column: str
-) -> Sequence[str]:
-  """Returns the class names of the column of labels; raises InputError if files differ in them."""
-  names = _class_names(opened[0].schema_arrow, column, files[0])
-  for file, shard in zip(files, opened, strict=True):
-    if _class_names(shard.schema_arrow, column, file) != names:
-      problem = f'{file} has other names of classes than {files[0]}'
-      raise InputError(f'{problem}: give the folder of one config.')
-  return names
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:

@@ -211,7 +211,7 @@ class ImagenetP(Source):
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
     left_out = Counter[str]()
-    files, *_ = same_files(list(paths.values()), extensions=VIDEOS, left_out=left_out)
+    files, *_ = same_files([*paths.values()], left_out, extensions=VIDEOS)
     names, labels = labels_of_folders(files)
     # the first video of each perturbation, which shows the size and number of frames
     first_videos = {name: read_video(str(path / files[0])) for name, path in paths.items()}

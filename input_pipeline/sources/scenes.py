@@ -317,11 +317,9 @@ class Scenes(SceneParts):
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
     files = [*(cutout.path for cutout in cutouts), *backgrounds]
-    decoded = evenly_spaced(np.arange(len(files)), MAX_DECODED)
     refuse_damaged(
       lambda index: damage(files[index]),
-      checked=decoded,
-      num_decoded=len(decoded),
+      checked=evenly_spaced(np.arange(len(files)), MAX_DECODED),
       num_pictures=len(files),
       describe=lambda index: str(files[index]),
     )

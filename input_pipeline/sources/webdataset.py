@@ -101,7 +101,8 @@ class WebDataset(shards.Shards):
     title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
-    image_of_sample = [_image_member(key, fields) for key, fields in samples]
+    # the member with the only image of each sample
+    images = [fields[name] for _, fields in samples for name in IMAGE_FIELDS if name in fields]
     names_file = files[0].parent / 'classnames.txt'
     listed = [*map(composed_unicode, _lines(names_file))] if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
@@ -109,12 +110,12 @@ class WebDataset(shards.Shards):
     names, setting = self.names_of_space(listed, title), self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, setting)
     return shards.encoded_images(
-      PartsStore(lambda part, index: image_of_sample[index].read(), labels),
+      PartsStore(lambda part, index: images[index].read(), labels),
       class_names,
       title,
       self.description(settings.split, len(files)),
       columns=shards.columns_of(table, (self.label_column,), left_out),
-      where=lambda index: f'{image_of_sample[index].shard}, sample {samples[index][0]!r}',
+      where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
       left_out=left_out,
     )
 
@@ -150,7 +151,7 @@ def _lines(file: Path) -> list[str]:
 def _samples(
   shard: Path, left_out: Counter[str], shard_of_key: dict[str, Path]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields (key, {field: member}) of the samples in a shard that have an image, in order.
+  """Yields (key, {field: member}) of the samples in a shard that have one image, in order.
 
   A member is a file in the archive, such as a/cat.jpg with the key 'a/cat' and the field 'jpg'.
   Consecutive members with the same key are a sample.
@@ -161,7 +162,8 @@ def _samples(
     shard_of_key: {key: shard} of the samples read so far, to which this shard's are added.
 
   Raises:
-    InputError: the shard is truncated or no tar file, or a key or field is repeated.
+    InputError: the shard is truncated or no tar file, a key or field is repeated, or a sample has
+      several images.
   """
   for key, members in itertools.groupby(_members(shard, left_out), operator.itemgetter(0)):
     if key in shard_of_key:
@@ -215,7 +217,7 @@ def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _M
 def _with_images(
   shard: Path, key: str, fields: dict[str, _Member], left_out: Counter[str]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields the samples with an image, (key, {field: member}), of members with one key.
+  """Yields the samples with one image, (key, {field: member}), among members with one key.
 
   Usually these members are one sample: cat.jpg and cat.cls have the key 'cat', which ends at the
   first dot, and the fields 'jpg' and 'cls'. If no field is an image, keys end at the last dot
@@ -227,6 +229,9 @@ def _with_images(
     key: path of the members up to the first dot.
     fields: {name of a member after the first dot: the member}.
     left_out: counts samples without an image, and members that are not read, by reason.
+
+  Raises:
+    InputError: a sample has several images, or a label or metadata and no image.
   """
   samples = {key: fields}
   if fields.keys().isdisjoint(IMAGE_FIELDS):
@@ -235,7 +240,10 @@ def _with_images(
       middle, dot, field = name.rpartition('.')  # middle and dot are '' in a name without a dot
       samples.setdefault(f'{key}{dot}{middle}', {})[field] = member
   for sample_key, members in samples.items():
-    if members.keys().isdisjoint(IMAGE_FIELDS):
+    num_images = len(members.keys() & {*IMAGE_FIELDS})
+    if num_images > 1:
+      raise InputError(f'{shard}: the sample {sample_key!r} has several images.')
+    if num_images == 0:
       if members.keys() & {LABEL, METADATA}:
         raise InputError(
           f'{shard}: the sample {key!r} has the fields {", ".join(sorted(fields))} and no image, a '
@@ -248,17 +256,6 @@ def _with_images(
       noun = 'members of longer names' if '.' in field else 'members'
       left_out[reason.replace('files', noun, 1)] += 1
     yield sample_key, members
-
-
-def _image_member(key: str, fields: dict[str, _Member]) -> _Member:
-  """Returns the only image of a sample; raises InputError if it has several images.
-
-  `fields` is {field: member}; at least one field is an image.
-  """
-  images = [fields[name] for name in IMAGE_FIELDS if name in fields]
-  if len(images) > 1:
-    raise InputError(f'{images[0].shard}: the sample {key!r} has several images.')
-  return images[0]
 
 
 def _sample_columns(
