@@ -20,9 +20,10 @@ def join_tasks(
   study: str = 'battery',
   findings: Findings | None = None,
 ) -> Results:
-  """Returns the results of all tasks as one, in which `task` is a facet of the estimates.
+  """Returns the results of all tasks of a battery as one.
 
-  Tables of tasks are called `<task>: <name>`; arrays are not included.
+  The table of estimates has a column `task`. Other tables are called `<task>: <name>`; arrays are
+  left out.
 
   Args:
     tasks: results by name of the task, at least one, of the same classifiers.
@@ -53,10 +54,11 @@ def join_tasks(
 
 
 def mean_over_seeds(by_seed: Mapping[int, Results]) -> Results:
-  """Returns the estimates of every seed by the facet `seed`, and their means without this facet.
+  """Returns results with the estimates of every seed, and with their means over the seeds.
 
-  Other tables are included if they are equal in all seeds; arrays are left out. A mean has
-  Student's interval at the confidence of its estimates.
+  The column `seed` of the table of estimates has the seed, and is empty for a mean. A mean has
+  Student's interval at the confidence of its estimates. Other tables are included if they are equal
+  in all seeds; arrays are left out.
 
   Args:
     by_seed: {seed: results of the run with this seed}.

@@ -295,7 +295,7 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
 def preview(
   experiment: Experiment, rows: OpenedRows, recipes: Recipes, folders: Sequence[pathlib.Path]
 ) -> None:
-  """Logs and draws what studies can show before training, such as which images will be held out.
+  """Logs tables and draws figures of studies before training, such as images to be held out.
 
   Args:
     experiment: the experiment with its studies.
@@ -373,9 +373,9 @@ class OpenedRows(dict[DataSettings, Rows]):
 def builder_for(
   experiment: Experiment, rows: OpenedRows, path: pathlib.Path, features: pathlib.Path | None = None
 ) -> ClassifierBuilder:
-  """Returns the builder of an experiment's classifiers; raises InputError if weights are missing.
+  """Returns the builder that trains or loads an experiment's classifiers.
 
-  The weights are checked before any image is read.
+  It first raises InputError if weights are missing, before any image is read.
 
   Args:
     experiment: the experiment.

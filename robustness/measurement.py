@@ -75,9 +75,9 @@ def measure(
   training: Mapping[str, Rows] | None = None,
   devices: Sequence[jax.Device] | None = None,
 ) -> Results:
-  """Records the answers of every classifier that a study needs, and returns the results.
+  """Measures a study: predicts the images with every classifier, and returns the results.
 
-  Existing records are not made again.
+  Predictions are stored as records in `folder`; existing ones are not computed again.
 
   Args:
     study: the study.
@@ -124,7 +124,7 @@ def _results(
   evaluations: Sequence[Evaluation],
   training: Mapping[str, Rows] | None,
 ) -> Results:
-  """Returns the results computed from a study's records.
+  """Returns the results of a study, computed from the records of its classifiers.
 
   Args:
     study: the study.
@@ -212,9 +212,12 @@ def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) ->
 
 
 def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -> np.ndarray:
-  """Returns the positions in the data of the N rows that all views of a sequential design show.
+  """Returns the positions in the data of the rows of the rounds that show all views, int [N].
 
-  They are int [N] in [0, num_rows), round after round; `seed` decides which rows are in a round.
+  Args:
+    records: the rounds of a sequential evaluation.
+    num_rows: number of rows in the data.
+    seed: the seed that decides which rows are in a round.
   """
   rounds = range(records.num_full_rounds)
   return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])
@@ -321,7 +324,7 @@ def _record_answers(
   parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
-  """Returns the records of one classifier, made now unless the folder has them.
+  """Predicts all images in all views with one classifier, as far as records of it are missing.
 
   Args:
     execution: seed, batch size and views per step.
@@ -330,6 +333,9 @@ def _record_answers(
     rows: the images.
     parallel: the devices.
     folder: the folder of all records, in which the classifier has a subfolder with its label.
+
+  Returns:
+    The complete records of the classifier.
   """
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {

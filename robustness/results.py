@@ -128,7 +128,7 @@ class Table:
 
 @dataclasses.dataclass
 class Findings:
-  """The output of a study for records; `Results` adds descriptions of study, classifiers and data.
+  """The estimates, tables and arrays that a study computes; `Results` adds descriptions.
 
   Attributes:
     tables: by name, tables that are no estimates.
@@ -295,7 +295,7 @@ class Results:
 
   @functools.cached_property
   def by_task(self) -> dict[str, Results]:
-    """The estimates of each task as separate results; a single study has the name `SINGLE`."""
+    """{task: results with its estimates} of a battery; {`SINGLE`: these results} of one study."""
     if not self.tasks:
       return {SINGLE: self}
     return {
@@ -318,7 +318,7 @@ class Results:
 
   @property
   def protocol(self) -> dict[str, Any]:
-    """The settings that must be equal for the numbers of two runs to be comparable."""
+    """The settings that must be equal so that numbers of two runs can be compared."""
     return {key: value for key, value in self.settings.items() if key not in MACHINE_SETTINGS}
 
   @property
@@ -351,7 +351,11 @@ class Results:
     return () if self.tasks else self.quantities
 
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
-    """Yields (quantity, facets, rows) for each presented quantity and set of facets."""
+    """Yields (quantity, names of facets, rows of the table) for reports.
+
+    There is an entry for each presented quantity and each set of facets, such as ('severity',),
+    that some of its estimates have.
+    """
     for quantity in self.presented:
       estimates_of_quantity = self.table[self.table['quantity'] == quantity.name]
       for facets, rows in estimates.by_facets(estimates_of_quantity):
@@ -359,9 +363,7 @@ class Results:
 
   @property
   def drawn(self) -> tuple[Quantity, ...]:
-    """The quantities that have figures: with `Quantity.headline` or `Quantity.drawn`, or all if no
-    quantity has either.
-    """
+    """The quantities that reports draw: those with `headline` or `drawn` set, or else all."""
     with_figures = tuple(q for q in self.presented if q.headline or q.drawn)
     return with_figures or self.presented
 
@@ -369,15 +371,13 @@ class Results:
   def classifier_labels(self) -> list[str]:
     """The labels of the classifiers.
 
-    Estimates may have other labels, if they are not of a single classifier; `labels` has these too.
+    `labels` also has labels of estimates that are not of a single classifier.
     """
     return [classifier['label'] for classifier in self.classifiers]
 
   @property
   def labels(self) -> list[str]:
-    """All labels in the column `classifier` of the table, in the order of the config, baseline
-    first.
-    """
+    """All labels in the column `classifier` of the table, in the config's order, baseline first."""
     return labels_of({SINGLE: self})
 
   def write(self, directory: str | os.PathLike[str]) -> None:
@@ -474,9 +474,11 @@ class Results:
 def _read_quantities(
   entries: Iterable[Mapping[str, Any]], facet_entries: Iterable[Mapping[str, Any]]
 ) -> tuple[Quantity, ...]:
-  """Returns the quantities of a task, from its entries in `results.json`.
+  """Returns the quantities of a task, from `results.json`.
 
-  `entries` has one for each quantity. `facet_entries` has one for each facet of all of them.
+  Args:
+    entries: the fields of each quantity.
+    facet_entries: the fields of each facet; all quantities have the same facets.
   """
   facets = tuple(Facet(**entry) for entry in facet_entries)
   return tuple(dataclasses.replace(_quantity(entry), facets=facets) for entry in entries)
@@ -509,10 +511,10 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
 
 
 def _check_table(path: pathlib.Path, results: Results) -> None:
-  """Raises InputError if the table of estimates contradicts `results.json`.
+  """Raises InputError if the table of estimates in `path` contradicts the quantities.
 
-  The table contradicts it if the table is empty although quantities are declared, or if a value is
-  outside the range of its quantity.
+  It does if it is empty although there are quantities, or if a value is outside the range of its
+  quantity.
   """
   table = results.table
   if results.quantities and table.empty:
@@ -556,10 +558,9 @@ def labels_of(tasks: Mapping[str, Results]) -> list[str]:
 
 
 def summary_name(value: object) -> str:
-  """Returns one of `SUMMARIES`, the reports on all tasks of a battery together.
+  """Returns the name in `config.battery.summary`, one of `SUMMARIES`; '' for an unknown name.
 
-  `value` is `config.battery.summary` in a workdir: the name, or a section with the name in the
-  workdirs of earlier versions. For an unknown name the result is the default, ''.
+  `value` is this key in a workdir: the name, or in workdirs of earlier versions a section with it.
   """
   name = value.get('name', '') if isinstance(value, Mapping) else value
   return name if isinstance(name, str) and name in SUMMARIES else ''
@@ -575,7 +576,7 @@ def read(workdir: str | os.PathLike[str]) -> Results:
 
 
 def _as_json(value: Any, key: str) -> Any:
-  """Returns a value in JSON's types; `key` names it in an error."""
+  """Returns a value converted to JSON's types; `key` is its name in errors."""
   if isinstance(value, (np.generic, np.ndarray)):
     value = value.tolist()
   if isinstance(value, Mapping):
@@ -596,9 +597,9 @@ def _as_json(value: Any, key: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """Returns the bytes of an uncompressed .npz file, which are equal for equal arrays.
+  """Returns the bytes of an uncompressed .npz file with the arrays; equal arrays have equal bytes.
 
-  Names are therefore sorted, and NumPy writes no time.
+  The arrays are sorted by name, and NumPy writes no time.
   """
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():

@@ -55,7 +55,7 @@ def variants(
   labelled: Callable[[tuple[str, ...]], ConfigDict] | None = None,
   added: Mapping[str, Callable[[ConfigDict], None]] | None = None,
 ) -> Callable[..., ConfigDict]:
-  """Returns the function `get_config(variant)` of a config file with variants.
+  """Returns the function `get_config(variant)` that a file in `configs/` with variants must have.
 
   The variant is the text after the colon of `--config=FILE:VARIANT`. It is the name of one of
   `functions`, and `get_config` returns the config of this function; by default the first one.
@@ -97,7 +97,7 @@ def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns a config with every key at its default, for a file in `configs/` to change.
+  """Returns the config of one study with every key at its default, for a file to change some.
 
   The config of a study of images alone has no classifiers and no training.
 
@@ -111,9 +111,10 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def predictions_config(study_name: str) -> ConfigDict:
-  """Returns the config of a study of predictions that were made before, every key at its default.
+  """Returns the config, with every key at its default, of a study of predictions in files.
 
-  It has no classifiers and no data; the study's `prediction_settings` have the other keys.
+  It has no classifiers and no data, but the keys of the study's `prediction_settings`, such as the
+  files.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   assert issubclass(study_class, study.ScoresPredictions)
@@ -158,10 +159,11 @@ def default_battery(
 
 
 def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
-  """Returns the sections that are in both kinds of config, of one study and of a battery.
+  """Returns the default sections and values that a config of one study and of a battery share.
 
-  `labels` are the names of the classifiers; without names there is one section `classifier`. If
-  `needs_classifier` is False, there are no sections of classifiers and of training.
+  Args:
+    labels: labels of several classifiers; () for a single section `classifier`.
+    needs_classifier: whether there are sections of classifiers and of training.
   """
   sections: dict[str, Any] = {'data': data_section()}
   if needs_classifier:
@@ -174,7 +176,8 @@ def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[st
 def classifier_section() -> dict[str, Any]:
   """Returns a classifier's section with the default settings of every augmentation, attack etc.
 
-  Its sections `training` and `data` and its seed are None, which stands for the values of the run.
+  Its seed and the keys of its sections `training` and `data` are None: the classifier then has the
+  values of the run, such as `config.training.epochs`.
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
@@ -299,9 +302,10 @@ def inherited_data() -> dict[str, Any]:
 
 
 def inherited_section(settings: type) -> dict[str, Any]:
-  """Returns a section with the fields of a dataclass as keys, each None: it has the run's value.
+  """Returns a section with the fields of a dataclass as keys, all None.
 
-  None is a placeholder of the field's type, so that the config refuses values of other types.
+  None in a classifier or task stands for the run's value of the key. It is a placeholder of the
+  field's type, so that the config refuses values of other types.
   """
   section, types = {}, field_types(settings)
   for field in dataclasses.fields(settings):

@@ -123,10 +123,10 @@ class Experiment:
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
-    """Returns the name of the section of the config that `data` was read from, for messages.
+    """Returns the name of the config's section that has the settings `data`, for messages.
 
-    It is the first section with equal settings: 'config.data', or the section `data` of a task or
-    of a classifier.
+    It is the first one with equal settings: 'config.data', or the section `data` of a task or of a
+    classifier.
     """
     if data != self.data:
       for name, task in self.measurements.items():
@@ -153,9 +153,9 @@ class Experiment:
     return f'{section}.training.{key}'
 
   def preparation(self) -> Preparation | None:
-    """Returns the size and crop of images that published weights expect.
+    """Returns how images are resized and cropped, as published weights of the classifiers expect.
 
-    It is None if the config sets them, if no published weights are used, or if images are resized
+    It is None if the config sets this, if no published weights are used, or if images are resized
     for each classifier on the device.
 
     Raises:
@@ -246,7 +246,7 @@ def from_config(config: Section) -> Experiment:
 
 
 def _parse_measurement(section: Section, data: Section, path: str) -> Measurement:
-  """Returns a checked study with its rows.
+  """Returns a checked study with the settings of the rows that it is measured on.
 
   Args:
     section: the section `study`.
@@ -288,7 +288,7 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
 
 
 def _parse_task(path: str, section: Any, data: Section) -> Measurement:
-  """Returns a task of a battery.
+  """Returns a task of a battery: its study, with the settings of its rows.
 
   Its section `data` may replace values of `config.data`. If it has another `source`, it inherits
   nothing, because the values of `config.data` are for other images.
@@ -332,7 +332,7 @@ def check_precision(
 def _parse_classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
-  """Returns the recipes of a config's classifiers by label; {} if no study needs one.
+  """Returns {label: recipe} of a config's classifiers, in their order; {} if no study needs one.
 
   Args:
     sections: the sections of the config.
@@ -431,8 +431,9 @@ def _check_adaptations(experiment: Experiment) -> None:
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:
-  """Raises InputError for several seeds if a classifier is not trained or its section sets a
-  seed.
+  """Raises InputError if `config.seeds` has several seeds that would not change every classifier.
+
+  A seed changes nothing if a classifier is not trained, or if its section sets a seed.
   """
   if not experiment.execution.seeds:
     return

@@ -50,16 +50,16 @@ def recorded(config: Section) -> dict[str, Any]:
 
 
 def _section(values: Section, name: str) -> dict[str, Any]:
-  """Returns the section with this name; {} if there is none."""
+  """Returns the section `name` of a config or section; {} if there is none."""
   section: Any = values.get(name)
   return section if isinstance(section, dict) else {}
 
 
 def _part_names(value: object) -> list[str]:
-  """Returns the names of the parts that the value of a config key chooses, such as `attacks`.
+  """Returns the names of parts in the value of a key such as `attacks`: a name or several.
 
-  The value is one name or a tuple of names. FILE.py:NAME becomes NAME, under which the config has
-  the settings of the part; '' and values that are no text are left out.
+  FILE.py:NAME becomes NAME, under which the config has the settings of the part. '' and values that
+  are no text are left out.
   """
   words = value if isinstance(value, tuple | list) else [value]
   return [part_name(word) for word in words if word and isinstance(word, str)]
@@ -71,9 +71,7 @@ def _is_trained(classifier: Section) -> bool:
 
 
 def _needs_rows(classifier: Section) -> bool:
-  """Returns whether something is fitted to training images: a network, or a probe on its
-  features.
-  """
+  """Returns whether a classifier needs training images, to train it or to fit a linear probe."""
   return _is_trained(classifier) or bool(_section(classifier, 'probe').get('name'))
 
 

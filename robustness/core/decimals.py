@@ -10,10 +10,10 @@ ROUNDING = 1e-9
 
 
 def floor(number: float) -> int:
-  """Returns the largest whole number up to a number; 28.999999999999996 counts as 29."""
+  """Returns a number rounded down to an integer; 28.999999999999996 counts as 29."""
   return math.floor(number + ROUNDING)
 
 
 def ceil(number: float) -> int:
-  """Returns the smallest whole number from a number on; 29.000000000000004 counts as 29."""
+  """Returns a number rounded up to an integer; 29.000000000000004 counts as 29."""
   return math.ceil(number - ROUNDING)

@@ -122,14 +122,17 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
 
 
 def for_caller(command: str, python: str) -> str:
-  """Returns the fix for the caller: `python` within `naming_arguments`, and `command` otherwise."""
+  """Returns the words for a caller of the Python functions, or those for the command line.
+
+  They are `python` within `naming_arguments`, and `command` otherwise.
+  """
   # only `naming_arguments` renames the whole config, to ''
   return python if _sections.get({}).get('config') == '' else command
 
 
 @contextlib.contextmanager
 def importing(message: str) -> Iterator[None]:
-  """Raises InputError with this message if an optional package cannot be imported inside."""
+  """A context that raises InputError with `message` if an optional package cannot be imported."""
   try:
     yield
   except (ImportError, RuntimeError) as error:  # torchvision raises RuntimeError for another torch
@@ -166,11 +169,11 @@ def users_errors_refused() -> Iterator[None]:
 
 
 def error_of_user(error: BaseException) -> InputError | None:
-  """Returns an InputError that names the line of the user's code that raised an error.
+  """Returns an InputError that names the line of the user's code in which an error was raised.
 
-  Errors of JAX in a function that it traces have a traceback of many frames, of which one matters.
-  The result is None for an InputError, for an error that no code of a user was running in, and for
-  errors of memory and of compiled programs, which may come at any line.
+  In functions that JAX traces, this line is hidden in a traceback of many frames. The result is
+  None for an InputError, for an error outside of a user's code, and for errors of memory and of
+  compiled programs, which may come at any line.
   """
   is_of_user = isinstance(error, Exception) and not isinstance(error, InputError | MemoryError)
   if not is_of_user or type(error).__name__ == 'JaxRuntimeError':
@@ -208,7 +211,7 @@ def or_column(name: str) -> str:
 
 
 class KeyName:
-  """The name of a config key, to be formatted in a message, where it is the user's name of the key.
+  """A key of the config that prints as the name under which the user knows it.
 
   f'{KEYS.data.crop}' is 'config.data.crop' for a user of the command line, and 'data.crop' for a
   caller in Python. f'{KEYS.seed:--}' is the flag '--config.seed', or 'seed' for a caller in Python.

@@ -73,7 +73,7 @@ def opened(file: Picture) -> Iterator[Image.Image]:
 
 
 def reason_of(error: Exception) -> str:
-  """Returns in a few words why a picture cannot be decoded, from the error of opening it."""
+  """Returns in a few words why a picture cannot be decoded, given the error of opening it."""
   # an InputError of `opened` was raised from the error that has the reason
   if isinstance(error, InputError) and isinstance(error.__cause__, Exception):
     return reason_of(error.__cause__)

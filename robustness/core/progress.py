@@ -65,7 +65,10 @@ _OPEN: list['Progress'] = []
 
 
 def part_of_step(name: str) -> contextlib.AbstractContextManager[None]:
-  """A context in which the innermost open `Progress` shows the work inside under `name`."""
+  """A context that names the work inside, such as one attack, in the progress that is shown.
+
+  It is shown by the innermost `with` block of a `Progress`; without one nothing is shown.
+  """
   return _OPEN[-1].other_work(name) if _OPEN else contextlib.nullcontext()
 
 
@@ -73,21 +76,20 @@ class Heartbeat:
   """A thread that calls a function at intervals while other work continues."""
 
   def __init__(self, beat: Callable[[float], None], first: float, every: float):
-    """Calls `beat(seconds since the start)` after `first` seconds, and then every `every` seconds.
+    """Starts the thread.
 
-    After `SLOW_BEAT_SECONDS`, a minute, it calls only once a minute. If `every` is at most 1 s, as
-    for a bar, the interval stays.
+    Args:
+      beat: the function to call, with the seconds since the start.
+      first: seconds until the first call.
+      every: seconds between calls. After `SLOW_BEAT_SECONDS` they are a minute, unless `every` is
+        at most 1 s, as for a bar.
     """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
     self._thread.start()
 
   def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
-    """Calls `beat(seconds since the start)` until `stop`.
-
-    The first call is after `first` seconds, the others every `every` seconds. After
-    `SLOW_BEAT_SECONDS` they are only once a minute, unless `every` is at most 1 s.
-    """
+    """Calls `beat` until `stop`; for the arguments see the constructor."""
     seconds, wait = 0.0, first
     while not self._stopped.wait(wait):  # returns True, without waiting, after `stop`
       seconds += wait
@@ -191,7 +193,7 @@ class Progress:
   def other_work(self, name: str) -> Iterator[None]:
     """A context that shows `name` while the work inside runs, such as an evaluation between steps.
 
-    The bar has the name in place of the values of `show`; elsewhere `phase` writes lines.
+    A bar has the name in place of the values of `show`. Without a bar, lines are logged.
     """
     self._other_work = name
     with phase(f'{self._label}: {name}') if self._bar is None else contextlib.nullcontext():
@@ -270,10 +272,7 @@ class Progress:
     return f'{speed}; {self._values}' if self._values else speed
 
   def __enter__(self) -> Self:
-    """Returns itself, and makes it the innermost open progress, which `part_of_step` uses.
-
-    The end of the `with` block closes it.
-    """
+    """Makes this the progress in which `part_of_step` shows work, until the `with` block ends."""
     _OPEN.append(self)
     return self
 

@@ -78,10 +78,10 @@ def stream(seed: int | jax.Array, name: str) -> jax.Array:
 
 
 def without_global_draws(function: Callable[..., T]) -> Callable[..., T]:
-  """Returns a function for JAX to trace that refuses draws of global generators in a user's code.
+  """Returns `function` with a check that no user's code in it draws from `np.random` or `random`.
 
-  A number of `np.random` or Python's `random` would be drawn once, while the function is traced,
-  and be a constant of the compiled program: the same for every image, view and step.
+  Such a number would be drawn once, while JAX traces the function, and be a constant of the
+  compiled program: the same for every image, view and step. The check raises InputError.
   """
 
   @functools.wraps(function, updated=())  # a function may be an object with fields
@@ -150,7 +150,7 @@ def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> ja
 def for_occurrence(
   key: jax.Array, example_id: jax.Array, step: jax.Array, occurrence: jax.Array
 ) -> jax.Array:
-  """Returns the key of a training example in a step, which differs between copies in a batch.
+  """Returns the random key of a training example in a step; copies in a batch have other keys.
 
   The first copy has the key fold_in(fold_in(key, example_id), step). For later copies −occurrence,
   which as uint32 is larger than any step, is folded in between example and step.

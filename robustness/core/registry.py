@@ -88,7 +88,7 @@ class Part(abc.ABC):
       cls.name = cls.__module__.rpartition('.')[2]
 
   def __post_init__(self) -> None:
-    """Raises InputError for a value out of the range, or not among the words, of its field."""
+    """Raises InputError for a setting that is out of range or not one of its valid words."""
     check_fields(self, f'{self.section}.{self.name}')
 
   @property
@@ -113,7 +113,7 @@ class Part(abc.ABC):
     return {'files': files} if files else {}
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns the name, settings and files of the part as plain values, for results."""
+    """Returns the name, settings and files of the part as JSON values, for results."""
     return {'name': self.name, **self.file, **dataclasses.asdict(self), **self.files}
 
   def require(self, condition: bool, key: str, valid: str) -> None:
@@ -171,7 +171,7 @@ def setting(
 
 
 def are_distinct(values: Sequence[object]) -> bool:
-  """Returns whether no value is listed twice, a condition of settings."""
+  """Returns whether no value is listed twice."""
   return len({*values}) == len(values)
 
 
@@ -251,7 +251,7 @@ class Registry(Generic[P]):
     return _classes(self.package, self.base)
 
   def find(self, name: str, key: str) -> type[P]:
-    """Returns the class of a part.
+    """Returns the class of a part, given its name in a config.
 
     Args:
       name: name of a part of the package, such as 'fog', or a reference such as FILE.py:NAME.
@@ -274,9 +274,7 @@ class Registry(Generic[P]):
     return parts[name]
 
   def select(self, name: str, sections: Section, path: str, key: str = 'name') -> P:
-    """Returns the part `name` with the settings that its section in a config has.
-
-    Settings without a value in the section have their defaults.
+    """Returns the part `name` with the settings that a config states, and defaults for the others.
 
     Args:
       name: name of the part, or a reference such as FILE.py:NAME.
@@ -305,7 +303,7 @@ class Registry(Generic[P]):
     names: tuple[str, ...] = (),
     other_keys: Iterable[str] = (),
   ) -> None:
-    """Checks a section of the config that selects parts, and its subsections, one for each part.
+    """Checks a section of the config that selects parts, such as 'config.classifier.augment'.
 
     Args:
       section: the section; it may have `key`, `other_keys`, and a subsection for each part.
@@ -458,7 +456,7 @@ def files_refused() -> Iterator[None]:
 
 
 def is_reference(name: str) -> bool:
-  """Returns whether a name in a config refers to a Python file or an installed package."""
+  """Returns whether a name in a config refers to a user's code: FILE.py:NAME or package:NAME."""
   return SEPARATOR in name or name.endswith('.py') or _IN_MODULE.fullmatch(name) is not None
 
 

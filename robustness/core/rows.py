@@ -112,13 +112,13 @@ class Rows(Protocol):
     """
 
   def may_have_changed(self, since: float, positions: slice) -> bool:
-    """Returns whether images may differ from those that were at `positions` at a time.
+    """Returns whether the images at `positions` may have been changed after the time `since`.
 
-    It is always True of arrays. Of image files it is True if one of them was written, replaced or
-    moved since, or cannot be read. Other images are taken to be the same. Nothing is decoded.
+    It is always True for arrays. For image files it is True if one of them was written, replaced or
+    moved since then, or cannot be read. Other images count as unchanged. Nothing is decoded.
 
     Args:
-      since: the time, in seconds as `time.time()` has them.
+      since: a time in seconds, as from `time.time()`.
       positions: contiguous positions of rows.
     """
 
@@ -332,9 +332,9 @@ def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
 
 
 def check_class_names(names: Sequence[str], title: str) -> None:
-  """Raises InputError for empty or repeated names of classes; the message states their numbers.
+  """Raises InputError if a class has an empty name, or two classes have the same name.
 
-  `title` is the name of the list of names in the message.
+  `title` says in the message where the names are from, such as 'class_names'.
   """
   if '' in names:
     raise InputError(f"{title} call the class {names.index('')} '': give each class a name.")
@@ -348,16 +348,16 @@ def check_class_names(names: Sequence[str], title: str) -> None:
 
 
 def identity_of(rows: Rows) -> Facts:
-  """Returns the part of the description of rows that identifies their records and checkpoints.
+  """Returns the description of rows that records and checkpoints state, to recognise their images.
 
-  It omits how many files of the folder are no images and were not read, which may change although
-  the rows are the same.
+  It is `Rows.description` without the number of files that are no images and were not read, which
+  may change although the rows are the same.
   """
   return {key: value for key, value in rows.description.items() if key != LEFT_OUT}
 
 
 def in_class_order(names: Iterable[str]) -> list[str]:
-  """Returns names of classes in label order: numerical if all are numbers, else alphabetical."""
+  """Returns names of classes in the order of labels 0, 1, ...: by number, else alphabetically."""
   ascending = sorted(names)
   are_numbers = all(name.isdecimal() and name.isascii() for name in ascending)
   return sorted(ascending, key=int) if are_numbers else ascending
@@ -383,7 +383,13 @@ def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
 
 
 def refuse_colour(title: str, stored: int, channels: int) -> None:
-  """Raises InputError unless stored images are grey, so that they can have other `channels`."""
+  """Raises InputError unless images are grey, which can be repeated to have more channels.
+
+  Args:
+    title: the data, as the message calls them.
+    stored: number of channels of the images.
+    channels: number of channels that the images should have.
+  """
   if stored != 1:
     raise InputError(
       f'{title} holds images of {stored} channels; they cannot be shown as {channels}. Choose a '
@@ -555,7 +561,7 @@ def with_column(rows: Rows, name: str, values: Callable[[Batch], np.ndarray], fa
 
 
 def with_facts(rows: Rows, facts: Facts) -> Rows:
-  """Returns the rows with further entries in their description; equal keys are replaced."""
+  """Returns the rows with `facts`, {key: JSON value}, added to their description."""
   return _ChangedRows(rows, lambda batch: batch, rows.class_names, facts)
 
 

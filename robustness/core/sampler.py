@@ -23,7 +23,7 @@ _BLOCKS_PER_DRAW = 1024
 
 
 class Sampler(abc.ABC):
-  """Protocol of an endless sequence of rows for training."""
+  """Base class of endless sequences of rows for training, which are read at any position."""
 
   @abc.abstractmethod
   def positions(self, begin: int, end: int) -> np.ndarray:
@@ -116,7 +116,7 @@ class Balanced(Sampler):
   """A sequence in which every block of G consecutive positions has one row of each of G groups.
 
   The order of the groups is random in every block. Each group has separate epochs, random
-  permutations of its rows, so that rows of small groups are more frequent.
+  permutations of its rows, so that rows of small groups are drawn more often.
   """
 
   def __init__(self, groups: Sequence[np.ndarray], seed: int, column: str = ''):
@@ -160,10 +160,10 @@ class Balanced(Sampler):
     return rows
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {name: the number of the group that each row was drawn for, int32 [end − begin]}.
+    """Returns the group that each row at positions [begin, end) of the sequence was drawn for.
 
-    They are the rows at positions [begin, end) of the sequence. The name is the `column` of the
-    constructor; without one the result is {}.
+    It is {column: number of the group, int32 [end − begin]} with the `column` of the constructor,
+    or {} without one.
     """
     numbers = self._group_numbers(begin, end).astype(np.int32)
     return {self._column: numbers} if self._column else {}

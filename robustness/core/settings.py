@@ -113,7 +113,7 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
 
 def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
-  """Returns a section without the settings at their default that have no effect.
+  """Returns a section of the config without settings that have no effect and are at their default.
 
   A setting has no effect if it is off (0, '', (), False), or if it belongs to a value of another
   setting that is not chosen: the momentum of 'sgd' has none if the optimizer is 'adamw'

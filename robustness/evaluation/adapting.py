@@ -82,7 +82,7 @@ class AdaptingEvaluator(Evaluator):
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (number of the row block, number of the view chunk, shard) for the shards in `table`.
+    """Computes the shards in `table`; yields (number of the row block, of the view chunk, shard).
 
     `table` is {number of the block: numbers of its chunks}; None yields all shards. If the
     classifier is never reset between streams, its state depends on all earlier streams. All shards
@@ -259,7 +259,7 @@ class AdaptingEvaluator(Evaluator):
     return 0 if is_random else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up
 
   def _checked(self, result: Result, num_rows: int) -> Result:
-    """Returns what the adaptation returned for a batch of `num_rows` rows, with logits float32.
+    """Returns the result of the adaptation for a batch of `num_rows` rows, with float32 logits.
 
     Raises:
       InputError: it is not ((logits [rows, classes], outputs of the recorded layers), state).
@@ -323,7 +323,7 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     fields_by_step: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns the number of the block, the number of the chunk, and the shard of a stream.
+    """Copies what the devices computed of a stream to the host, as `Evaluator._collect` does.
 
     A stream is the rows of a block in one view, in a random order (`_order`). The shard has them in
     the order of the data again.

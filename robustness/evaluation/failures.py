@@ -46,10 +46,10 @@ IMAGE_COLUMNS = (
 def findings(
   study: Study, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
 ) -> tuple[Findings, dict[str, np.ndarray]]:
-  """Returns, for each classifier, the classes and images with the largest drops of accuracy.
+  """Returns the classes that lose most accuracy, and the images that are wrong in most views.
 
-  Classes are compared by image: rows that are stored versions of an image, such as its corruptions,
-  count as one image in several views. Images are listed by row, as they are stored.
+  Accuracies of classes are means over original images: rows that are stored versions of an image,
+  such as its corruptions, count as one image in several views. The listed images are single rows.
 
   Returns:
     (findings, rows_and_views): the findings have the accuracies of all classes as estimates, and
@@ -84,9 +84,10 @@ def findings(
 
 
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Returns a table of results with accuracies by class appended.
+  """Returns a table of results with accuracies of single classes appended.
 
-  `by_class` are tables of accuracies. A quantity that `table` has by class already is not appended.
+  `by_class` are tables of such accuracies. Those of a quantity, such as 'accuracy', are left out if
+  `table` itself has this quantity for classes.
   """
   accuracies = assemble(by_class)
   quantities = set(accuracies.quantity)
@@ -115,7 +116,9 @@ def most_damaged(tally: Tally) -> np.ndarray:
 def _image_lines(
   records: RecordsReader, table: ViewTable, tally: Tally, images: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
-  """Returns the lines of the table of damaged images: `IMAGE_COLUMNS` without the classifier.
+  """Returns a line of the table of damaged images for each of F images.
+
+  The columns are `IMAGE_COLUMNS` without the first one, the classifier.
 
   Args:
     records: the records of the classifier.

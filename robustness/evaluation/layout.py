@@ -19,13 +19,15 @@ LARGE_IMAGE_PIXELS = 128**2
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How a table of rows × views is cut into shards.
+  """How records, a table of rows (images) × views, are cut into shards, one file each.
+
+  A shard has a block of consecutive rows in a chunk of consecutive views.
 
   Attributes:
     num_rows: number of rows of the table.
     num_views: number of views of the table.
-    block_rows: rows of a shard; the last block may be smaller.
-    chunk_views: views of a shard; the last chunk may be smaller.
+    block_rows: number of rows of each block; the last one may be smaller.
+    chunk_views: number of views of each chunk; the last one may be smaller.
   """
 
   num_rows: int
@@ -35,24 +37,24 @@ class Layout:
 
   @property
   def num_blocks(self) -> int:
-    """The number of row blocks."""
+    """The number of blocks of rows."""
     return -(-self.num_rows // self.block_rows)
 
   @property
   def num_chunks(self) -> int:
-    """The number of view chunks."""
+    """The number of chunks of views."""
     return -(-self.num_views // self.chunk_views)
 
   def rows(self, block: int) -> slice[int, int]:
-    """Returns which rows of the table are in block number `block`, as a slice of positions."""
+    """Returns the positions of the rows in block number `block`."""
     return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
 
   def views(self, chunk: int) -> slice[int, int]:
-    """Returns which views of the table are in chunk number `chunk`, as a slice of positions."""
+    """Returns the positions of the views in chunk number `chunk`."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
   def size(self, block: int, chunk: int) -> int:
-    """Returns the number of images, rows × views, of a shard."""
+    """Returns how many images, rows × views, are in the shard of a block and a chunk."""
     views = self.views(chunk)
     return self.num_rows_of(block) * (views.stop - views.start)
 
@@ -62,9 +64,9 @@ class Layout:
     return rows.stop - rows.start
 
   def num_images(self, table: Mapping[int, Sequence[int]]) -> int:
-    """Returns the number of images, rows × views, in the shards of `table`.
+    """Returns how many images, rows × views, are in some shards.
 
-    `table` is {number of the row block: numbers of its view chunks}.
+    `table` states the shards: {number of the row block: numbers of its view chunks}.
     """
     return sum(self.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
 

@@ -71,7 +71,7 @@ def combine(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-  """Reduces logits to the recorded fields of a prediction.
+  """Returns what is recorded of a prediction, such as class, rank and confidence, from its logits.
 
   Among equal logits the lower class index ranks first, as in argmax, so that rank 0 means that the
   prediction is right. A row with several labels has the best rank and the largest probability of
@@ -113,7 +113,7 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   label_probability = jnp.take_along_axis(probabilities, index, axis=1)
 
   def of_best(ranks: jax.Array) -> jax.Array:
-    """Returns the ranks [B, L] of the label with the best rank of each row, int16 [B]."""
+    """Returns, of ranks [B, L], the rank of each row's best label, int16 [B]."""
     return jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best, 1)[:, 0].astype(jnp.int16)
 
   return {

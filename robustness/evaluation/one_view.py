@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # studies see records, never a classifier
 
 
 def read_row(rows: Rows, position: int) -> dict[str, np.ndarray]:
-  """Returns the numeric columns of the row at a position, with its image as float32 in [0, 1]."""
+  """Returns one row, {column: value}: its image, float32 in [0, 1], and its numeric columns."""
   batch = next(rows.batches(1, [position]))  # blocks of one row are numbered by position
   return {name: values[0] for name, values in numeric_columns(batch).items()}
 
@@ -100,7 +100,11 @@ def _compile_view(
   """Returns the views of a study, and the compiled function that shows one row in one of them.
 
   The function is `(variables, root key, row, view id, view parameters) -> image [H, W, C]`.
-  `forward` is the classifier's function for views that use it, else None.
+
+  Args:
+    study: the study.
+    image_shape: height, width and channels of the rows' images.
+    forward: `Classifier.forward`, for views that use the classifier; else None.
   """
   views = study.views(image_shape)
 

@@ -35,12 +35,12 @@ class Evaluation:
 
 
 def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
-  """Returns the evaluations of classifiers, given {label of the classifier: its records}.
+  """Returns an `Evaluation` for each classifier, given {label of the classifier: its records}.
 
   A sequential evaluation shows rows in rounds. Its first rounds show them in all views, later ones
-  only in views with a wide interval. `Evaluation.records` then have the rows of the first rounds
-  that show all views to every classifier, so that classifiers are compared on the same rows, and
-  `Evaluation.rounds` the records of all rounds.
+  only in views with a wide interval. Classifiers are compared on the same rows: their
+  `Evaluation.records` have the first rounds, as long as these show all views to every classifier.
+  `Evaluation.rounds` are the records of all rounds.
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
   # the number of rounds with all views for every classifier
@@ -64,9 +64,10 @@ ONE_VIEW = pd.DataFrame(index=range(1))
 
 
 def refuse_versions(columns: Collection[str]) -> None:
-  """Raises InputError if the columns have `BASE`: rows are then versions of the same images.
+  """Raises InputError if rows are versions of the same images, such as corruptions of one image.
 
-  Intervals for independent images are not valid for versions of an image.
+  Such rows have the column `BASE`. Intervals for independent images are not valid for them.
+  `columns` are the names of the columns of the rows.
   """
   if BASE in columns:
     raise InputError(
@@ -90,7 +91,7 @@ class Recorded:
 
   @functools.cached_property
   def clusters(self) -> np.ndarray | None:
-    """The number of the original image of each row, [N]; None if every image has one row."""
+    """A number for each row, [N], equal for versions of one image; None if no image has several."""
     return versions(self.evaluations[0].records)
 
   def require_distinct(self) -> None:
@@ -140,10 +141,11 @@ class Recorded:
     return {}
 
   def outcomes(self, quantity: Quantity) -> Outcomes:
-    """Returns the values of a quantity's statistic for every row and view, in memory.
+    """Returns the values that a quantity is the mean of, for every classifier, row and view.
 
-    Values are stored, so that quantities with the same statistic, such as the errors on clean and
-    on corrupted images, read the records once.
+    They are the values of its statistic, such as whether a prediction is wrong for the error. They
+    stay in memory, so that quantities with the same statistic, such as the errors on clean and on
+    corrupted images, read the records once.
 
     Raises:
       InputError: the quantity has no statistic, or the classifiers were shown different rows.
@@ -211,10 +213,10 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 def _values_of_rounds(
   rounds: SequentialRecords, statistic: Statistic, num_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns a statistic of every row in every view, and whether the row was shown in the view.
+  """Returns the values of a statistic in all rounds, and which rows were shown in which views.
 
-  Both are [num_rows, V]. Each round shows the next rows, in some of the views; where no round has
-  shown a row in a view, the statistic is 0.
+  Both arrays are [num_rows, V]: each round shows the next rows, in some of the V views. Where no
+  round has shown a row in a view, the value is 0.
   """
   by_round = [records.values(statistic) for records in rounds.rounds]
   values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))

@@ -35,7 +35,7 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Returns {line: text} about the images for the table `which numbers these are`.
+  """Returns {what: text} about the images, lines of the results' table `which numbers these are`.
 
   Args:
     description: {key: JSON value} about the rows, such as their source and how images were resized
@@ -84,16 +84,16 @@ def set_differences(description: Facts, num_images: int, sample_size: int = 0) -
 
 
 def comparability_in_words(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Returns whether results are comparable with published ones, in words.
+  """Returns in words whether results are comparable with published ones: 'no: ...' or `otherwise`.
 
-  `differences` says how they differ, such as ['100 of 10000 images'], which gives 'no: 100 of 10000
-  images'. Without differences the words are `otherwise`.
+  `differences` are the reasons why not: ['100 of 10000 images'] becomes 'no: 100 of 10000 images'.
+  Without differences the words are `otherwise`.
   """
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
 
 def table(lines: Mapping[str, str]) -> Table:
-  """Returns {line: text} as a table with two columns."""
+  """Returns {what: text} as a table with the columns 'what' and 'value'."""
   return Table(('what', 'value'), [[*line] for line in lines.items()])
 
 
@@ -181,7 +181,7 @@ def require_same_images(
 
 
 def data_digest(records: RecordsReader) -> str:
-  """Returns 12 hexadecimal digits that identify the images of a run, whatever their order."""
+  """Returns a digest of the ids and pixels of all images of a run, in any order: 12 hex digits."""
   ids, digests = records.column('example_id'), records.column(IMAGE_DIGEST)
   order = np.argsort(ids, kind='stable')
   # little-endian int64 on every machine, so that equal data have equal bytes

@@ -113,16 +113,16 @@ class RecordsReader(abc.ABC):
 
   @abc.abstractmethod
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
+    """Returns a shard: the records of row block number `block` in view chunk number `chunk`.
 
     Raises:
       InputError: the shard cannot be read.
     """
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {number of the row block: numbers of its view chunks that are not recorded yet}.
+    """Returns the shards that do not exist yet, {number of the row block: numbers of view chunks}.
 
-    It is {} for records that are made of other records, which are complete.
+    By default there are none, as in records that are selected from other records.
     """
     return {}
 
@@ -152,7 +152,7 @@ class RecordsReader(abc.ABC):
     return self.values(operator.itemgetter(name))
 
   def total(self, name: str) -> np.ndarray:
-    """Returns `total/<name>` summed exactly over all rows, float64 [V, ...] for V views."""
+    """Returns the exact sum over all rows of the field `total/<name>`, float64 [V, ...]."""
     totals = []
     for chunk in range(self.layout.num_chunks):
       blocks = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
@@ -160,9 +160,10 @@ class RecordsReader(abc.ABC):
     return np.concatenate(totals)
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns the column `name` of the rows, [N, ...].
+    """Returns a column of the data for all rows, such as 'label', [N, ...].
 
-    For a name with a value for each row and view, these are the values in view number `view`.
+    For a field with a value per row and view, such as 'prediction', the result has the values in
+    view number `view`.
 
     Raises:
       NotRecordedError: the records have no such column or field.
@@ -176,7 +177,10 @@ class RecordsReader(abc.ABC):
 
 
 class Records(RecordsReader):
-  """A directory of shards with a header that states layout, classifier, data, views and seed."""
+  """Records in a directory: a file for each shard, and a header, which states what they are of.
+
+  The header has the layout, the classifier, the data, the views and the seed.
+  """
 
   def __init__(self, directory: str | os.PathLike[str], layout: Layout, identity: Facts):
     """Opens the records of a directory, or creates the directory with its header.
@@ -223,10 +227,7 @@ class Records(RecordsReader):
     return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {number of the row block: numbers of its view chunks that are not on disk}.
-
-    Complete blocks are left out.
-    """
+    """Returns the shards without a file, {number of the row block: numbers of its view chunks}."""
     present = set(os.listdir(self.directory))
     missing: dict[int, list[int]] = {}
     for block in range(self.layout.num_blocks):
@@ -253,7 +254,7 @@ class Records(RecordsReader):
     self._cache_bytes = 0
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
+    """Returns a shard: the records of row block number `block` in view chunk number `chunk`.
 
     The first shards that are read stay in memory, `MAX_BYTES_KEPT` in all.
 
@@ -458,10 +459,14 @@ def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
 def _check_seal(
   sealed: np.ndarray | None, block: int, chunk: int, header: Facts, arrays: Arrays
 ) -> None:
-  """Raises ValueError, with the reason, unless `sealed` is the seal of the shard.
+  """Raises ValueError, with the reason, if the file of a shard was moved or altered.
 
-  `sealed` is an array from `_seal`, or None if the file has none. The shard is given by its numbers
-  of row block and view chunk, the header of its records, and its arrays.
+  Args:
+    sealed: the seal in the file, from `_seal`; None if the file has none.
+    block: number of the row block that the file should have.
+    chunk: number of the view chunk that the file should have.
+    header: the header of the records.
+    arrays: the arrays in the file.
   """
   if sealed is None:
     raise ValueError('it has no seal: another program wrote it')

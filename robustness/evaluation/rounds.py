@@ -66,9 +66,9 @@ class SequentialRecords:
 
   @property
   def identity(self) -> Facts:
-    """The plain values that fix the records' numbers, such as classifier, data and seed.
+    """The facts that identify the records of all rounds, such as classifier, data and seed.
 
-    The rows and views of each round, which the records of rounds have in addition, are left out.
+    The rows and views of a single round, which its records state in addition, are left out.
     """
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
@@ -77,9 +77,10 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns `identity` of all records with a further entry 'round', for the next round.
+    """Returns the facts that identify the records of the next round, for their header.
 
-    The entry has the range of the rows that the round shows, [first, end), and its views' indices.
+    They are `identity`, the facts of all rounds, and under 'round' the range [first, end) of the
+    rows that the round shows and the indices of its views.
     """
     begin = len(self.rounds) * self.design.trials  # each round has this number of rows
     rows = [begin, begin + self.design.trials]
@@ -115,10 +116,7 @@ class CommonRows(RecordsReader):
   """
 
   def __init__(self, rounds: SequentialRecords, count: int):
-    """Selects the first `count` finished rounds.
-
-    `count` is at most `rounds.num_full_rounds`.
-    """
+    """Selects the first `count` rounds, at most the `num_full_rounds` with all views."""
     first_layout = rounds.rounds[0].layout
     rows_per_round = first_layout.num_rows
     self.directory, self.identity = rounds.directory, rounds.identity

@@ -66,7 +66,7 @@ class BlockOnDevices:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator(Step):
-  """Computes the records of a classifier: its predictions for all rows in all views.
+  """Computes the records of a classifier: its predictions for all rows (images) in all views.
 
   Attributes:
     phase: what the line of progress calls the work, such as the name of the study.
@@ -129,7 +129,7 @@ class Evaluator(Step):
 
   @in_32_bits()
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
-    """Computes this process's share of the shards that `records` lack, and writes them.
+    """Predicts what is missing in `records`, and writes it: this process's share of the shards.
 
     A process computes the row blocks b with b % processes == process. If there are fewer blocks
     than processes, the processes share the chunks of every block.
@@ -206,7 +206,7 @@ class Evaluator(Step):
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (number of the row block, number of the view chunk, shard) for the shards in `table`.
+    """Computes the shards in `table`; yields (number of the row block, of the view chunk, shard).
 
     `table` is {number of the block: numbers of its chunks}; None stands for all shards.
     """
@@ -219,7 +219,10 @@ class Evaluator(Step):
   def blocks_on_devices(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
   ) -> Iterator[BlockOnDevices]:
-    """Yields the row blocks numbered `blocks` (None: all), checked and copied to the devices."""
+    """Yields blocks of rows, checked and copied to the devices.
+
+    `blocks` are the numbers of the blocks, ascending; None reads all.
+    """
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     for batch in self._with_columns(rows).batches(layout.block_rows, blocks, stored=True):
@@ -237,7 +240,7 @@ class Evaluator(Step):
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (number of the row block, number of the view chunk, shard) for blocks on the devices.
+    """Computes shards of blocks on the devices; yields (number of block, number of chunk, shard).
 
     A shard has the records of a block of rows in a chunk of views. A shard is yielded when the
     devices have started to compute the next one, so that they are busy while the host collects it.
@@ -273,17 +276,17 @@ class Evaluator(Step):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[Fields], PyTree]:
-    """Computes the shard of a block of rows in a chunk of views.
+    """Predicts a block of rows in a chunk of views, one batch of rows after another.
 
     Args:
       variables: the classifier's weights on the devices.
-      step_batches: the rows on the devices, {column: [rows, ...]} for each step.
+      step_batches: the batches of the block on the devices, each {column: [rows, ...]}.
       views: ids [v] and parameters {name: [v, ...]} of the views, on the host.
       state: the state after the previous shard, None before the first shard.
 
     Returns:
-      The fields of each step batch, and the state for the next shard. The state stays None unless
-      the classifier adapts to the images at test time (`AdaptingEvaluator`).
+      The recorded fields of each batch, {field: [rows, v, ...]}, and the state for the next shard,
+      which stays None unless the classifier adapts to images at test time (`AdaptingEvaluator`).
     """
     return [self.run(variables, batch, views) for batch in step_batches], state
 
@@ -327,7 +330,7 @@ class Evaluator(Step):
       yield {name: pad_rows(x[begin : begin + size], size) for name, x in columns.items()}
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns ids [v] and parameters {name: [v, ...]} of the views in chunk number `chunk`.
+    """Returns the views in chunk number `chunk`: their ids [v] and parameters {name: [v, ...]}.
 
     The last chunk repeats the last view until it has v = `layout.chunk_views` views, so that one
     compiled program takes all chunks.
@@ -344,7 +347,7 @@ class Evaluator(Step):
     chunk: int,
     fields_by_step: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns the number of the block, the number of the chunk, and the shard that was computed.
+    """Copies what the devices computed to the host; returns (number of block, of chunk, shard).
 
     The shard has no padding: neither rows nor repeated views that fill a step.
 

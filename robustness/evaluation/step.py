@@ -102,11 +102,11 @@ class Step:
     return self.classifier
 
   def _group_size(self, chunk_views: int) -> int:
-    """Returns how many of a chunk's views the network takes in one batch.
+    """Returns how many of a chunk's `chunk_views` views the network predicts in one batch.
 
     It is `self.views_at_once` unless that is 0. Then it is 1 for views with branches or gradients,
-    on a CPU, and for a classifier on the host; otherwise a divisor of the number of views, so that
-    all batches are full.
+    on a CPU, and for a classifier on the host; otherwise a divisor of `chunk_views`, so that all
+    batches are full.
     """
     has_branches = self.views.sequential or self.views.uses_classifier
     is_on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
@@ -116,11 +116,12 @@ class Step:
 
   @functools.cached_property
   def run(self) -> Callable[..., Fields]:
-    """The function `(variables, batch, chunk) -> {field: [rows, views, ...]}` of one step.
+    """The function that predicts a batch of rows in a chunk of views.
 
-    It predicts a batch of rows, which is on the devices, in a chunk of views, given as ids and
-    parameters on the host. It calls the compiled `step`, or `_run_host_function` if the classifier
-    is a Python function on the host, which cannot be compiled.
+    It is `(variables, batch, chunk) -> {field: [rows, views, ...]}`, with the batch on the devices
+    and the chunk (ids and parameters of views) on the host. It calls the compiled `step`, or
+    `_run_host_function` if the classifier is a Python function on the host, which cannot be
+    compiled.
     """
     if self.classifier and self.classifier.host_function:
       return self._run_host_function
@@ -129,19 +130,16 @@ class Step:
 
   @functools.cached_property
   def prepared(self) -> Callable[[Arrays], Arrays]:
-    """The function from rows [B, ...] to the rows after the views' preparation, `Views.prepare`.
+    """The compiled `_prepare`, which applies `Views.prepare` to rows [B, ...] once for all views.
 
-    It is compiled if the views have one, and otherwise returns the rows unchanged.
+    Without `Views.prepare` it returns the rows unchanged, and nothing is compiled.
     """
     if self.views.prepare is None:
       return self._prepare
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
-    """Returns the rows [B, ...] after the views' preparation, `Views.prepare`, if they have one.
-
-    It is computed once for all views.
-    """
+    """Returns the rows [B, ...] as `Views.prepare` changes them, unchanged if there is none."""
     prepare = self.views.prepare
     if prepare is None:
       return batch
@@ -351,9 +349,9 @@ class Step:
     }
 
   def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
-    """Returns the argument `logits` of the views' functions, in a tuple.
+    """Returns the last argument of `Views.show`, the function from images to logits, in a tuple.
 
-    It is empty for views without `uses_classifier`, whose functions have no such argument.
+    It is () for views without `uses_classifier`: their functions do not have this argument.
     """
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 
@@ -402,9 +400,9 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
 
 
 def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
-  """Returns the values [rows, ...] of some views as one array [rows, count, ...].
+  """Returns the values of several views, [rows, ...] each, as one array [rows, count, ...].
 
-  The values of the last view are repeated until there are `count` views.
+  The values of the last view are repeated to fill `count` views, as the chunk of views does.
   """
   padding = [values[-1]] * (count - len(values))
   return np.stack(values + padding, 1)

@@ -66,14 +66,14 @@ class Study(Part):
     title: the title of the report, which says what is measured in plain words; '' takes the name.
     papers: the papers to cite in addition to this software, keys of
       `robustness.present.page.PAPERS`.
-    layers: layers for which the change of the output between the unchanged and the shown image is
-      recorded; ('stages',) means stem, stages and logits.
+    layers: names of layers of the network; recorded is how far their outputs for the shown image
+      are from those for the stored one. ('stages',) means the stem, the stages and the logits.
     outputs: layers with recorded outputs, such as ('logits',); see `summarise_output`.
     moved_keys: {key of an earlier version: what replaces it in `config.study`}.
-    set_by_study: settings of parts, such as of an attack, that the study sets itself; the sections
-      of the parts do not have them.
-    not_recorded: settings that do not change records, because they only select among them; studies
-      that differ in these alone share their records.
+    set_by_study: settings of parts, such as the radius of an attack, that the study itself sets, so
+      that the sections of the parts do not have them.
+    not_recorded: settings that do not change records, because they only select among them. Studies
+      that differ in such settings alone share their records.
     needs_classifier: False for a study that measures images only. Its config has no classifier, and
       its single evaluation has the label `IMAGES`.
     needs_labels: False for a study that does not use labels, so that images may be of any class.
@@ -178,9 +178,9 @@ class Study(Part):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """JSON values that determine the records of the study.
+    """The settings and facts on which the study's records depend, {key: JSON value}.
 
-    Studies of one run with equal values share their records. By default these are all values of
+    Studies of one run with equal values share their records. By default they are all values of
     `describe`, except settings that only concern intervals and tests.
     """
     excluded = {'false_discovery_rate', *self.not_recorded}
@@ -190,9 +190,9 @@ class Study(Part):
 
   @property
   def stream(self) -> str:
-    """The name that the study's root random key is made of, by default the name of the study.
+    """The name from which the study's root random key is made, by default the study's name.
 
-    Studies with equal values draw equal random numbers.
+    Studies with the same `stream` use the same random numbers.
     """
     return self.name
 
@@ -234,9 +234,10 @@ class Study(Part):
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
-    """The function that makes rows of the table of results from values without intervals.
+    """The function that makes estimates of arrays of values that have no intervals.
 
-    It is `robustness.estimates.means.arrays` with the confidence level of the study.
+    It is `robustness.estimates.means.arrays` with the confidence level of the study, and returns
+    rows of the table of results.
     """
     return functools.partial(arrays, confidence=self.confidence)
 
@@ -338,20 +339,21 @@ class Study(Part):
     return records, self.by_row(records, image_shape)
 
   def with_common_views(self, studies: Sequence[Study]) -> Study:
-    """Returns this study with only the views that all of `studies` show, to compare their results.
+    """Returns this study restricted to the views that all of `studies` show, for a comparison.
 
-    The studies have the same name and may differ in settings, such as severities. By default all
-    have the same views, and the result is this study.
+    `studies` have the same name and may differ in settings, such as severities. By default settings
+    do not change which views there are, and the result is this study.
     """
     del studies
     return self
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns the facets for grouping estimates: a row per view, a column per facet.
+    """Returns the facets of the views, such as severity, for grouping estimates.
 
-    By default these are the parameters that are one number per view, except those that only
-    concern random numbers. Float32 numbers become the decimal that they are printed as (0.1
-    instead of 0.10000000149), by way of text.
+    The table has a row per view and a column per facet. By default the facets are the views'
+    parameters that are single numbers, except those that only concern random numbers. Float32
+    numbers become the decimal that they are printed as (0.1 instead of 0.10000000149), by way of
+    text.
     """
     views = self.views(image_shape)
     scalars = {
@@ -363,9 +365,9 @@ class Study(Part):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Lines on how images are changed, such as {'noise': 'norm 4 in each channel, not clipped'}.
+    """How the study changes images, in words: {'noise': 'norm 4 in each channel, not clipped'}.
 
-    Reports have them in the table `which numbers these are`; {} by default.
+    Reports have these lines in the table `which numbers these are`; {} by default.
     """
     return {}
 
@@ -408,13 +410,18 @@ class Study(Part):
     return ()
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the results of the study from its records alone, by default the `estimates`."""
+    """Returns estimates, tables and arrays computed from the records, by default `estimates`.
+
+    Args:
+      evaluations: the records of each classifier.
+      image_shape: height, width and channels of the stored images.
+    """
     return Findings(estimates=list(self.estimates(Recorded(evaluations, self.facets(image_shape)))))
 
   def sample_arrays(
     self, rows: Rows, key: jax.Array, findings: Findings
   ) -> Mapping[str, np.ndarray]:
-    """Returns {name: array} that figures need in addition to results, such as example images.
+    """Returns arrays that figures need in addition to results, {name: array}: example images.
 
     Args:
       rows: the evaluated rows.
@@ -437,7 +444,7 @@ class Study(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-  """What a study shows before classifiers are trained: tables, which are logged, and figures.
+  """Tables, which are logged, and figures that a study shows before classifiers are trained.
 
   Attributes:
     tables: {title: table}.

@@ -177,9 +177,9 @@ def id_of(words: str) -> int:
 def view_key(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
   """Returns the random key of one row in one view.
 
-  It depends on `root`, the row's example id and the id of the view. A value 'draws' (`DRAWS`) of
-  the row, or else of the view, takes the place of the view's id, so that rows or views with the
-  same value use the same random numbers.
+  It depends on `root`, the row's example id and the id of the view. If the row or the view has a
+  value 'draws' (`DRAWS`), it takes the place of the view's id, so that rows or views with the same
+  value use the same random numbers; the row's value has priority.
 
   Args:
     root: root key of the study.
@@ -244,9 +244,9 @@ class ViewTable:
     return cls(names, clean, groups=groups)
 
   def facets_of(self, name: str) -> Mapping[str, object]:
-    """Returns the facets of a view or group, that is, the columns that identify it in results.
+    """Returns the columns that identify a view or group in results, such as {'severity': 3}.
 
-    They are {'view': name} if it has no entry in `facets`.
+    They are {'view': name} for a name without an entry in `facets`.
     """
     return self.facets.get(name, {'view': name})
 

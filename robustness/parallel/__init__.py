@@ -15,7 +15,7 @@ KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
 def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Parallel:
-  """Returns a way of running steps on the devices of this process, or of all processes.
+  """Returns an object that compiles steps for the devices of this process, or of all processes.
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.

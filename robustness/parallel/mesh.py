@@ -44,7 +44,7 @@ class Compiled(Protocol):
 
 
 class MeshParallel:
-  """Runs one step function on a mesh of devices.
+  """Compiles step functions for several devices, by jit over a mesh, and moves arrays to them.
 
   Attributes:
     axis_name: The axis over which a step sums over devices. It is None here, because a step under
@@ -106,12 +106,16 @@ class MeshParallel:
     return self._with_call_limit(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
-    """Returns `function(rows, *shared)` inside a step, computed by each device for its rows only.
+    """Returns `function(rows, *shared)`, computed by each device for its rows only (`shard_map`).
 
-    For some operations, such as a Fourier transform, XLA gathers the operands on every device, and
-    devices wait for each other, on a CPU for at most a minute. `rows` are split along their leading
-    axis, and every device gets all of `shared`. The function must not use traced values other than
-    its arguments.
+    It is called inside a compiled step. Otherwise XLA gathers the operands of some operations, such
+    as a Fourier transform, on every device, and devices wait for each other, on a CPU for at most a
+    minute.
+
+    Args:
+      function: function of arrays of some rows; it must not use other traced values.
+      rows: arrays that are split over the devices along their leading axis.
+      *shared: arrays that every device gets whole.
     """
     sharded = jax.shard_map(
       function,
@@ -134,14 +138,14 @@ class MeshParallel:
     return self._on_devices(tree, self._shardings[REPLICATED])
 
   def gather(self, tree: PyTree) -> PyTree:
-    """Returns batched outputs as numpy arrays [B, ...]; only for runs with a single process."""
+    """Returns outputs of a step as NumPy arrays [B, ...]; only for runs with a single process."""
     return jax.tree.map(np.asarray, tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns replicated outputs as single arrays, without a copy to the host.
+    """Returns replicated outputs of a step without a device axis; here they never have one.
 
-    Under jit they are single arrays already, so that `tree` itself is returned. With several
-    processes each array spans the devices of all processes; `own_copy` takes this process's copy.
+    `PmapParallel` overrides this. With several processes each array spans the devices of all
+    processes; `own_copy` takes this process's copy.
     """
     return tree
 
@@ -155,7 +159,7 @@ class MeshParallel:
   def _with_call_limit(self, compiled: Compiled) -> Compiled:
     """Returns a function that makes the same calls, with at most `MAX_OUTSTANDING` unfinished ones.
 
-    If this process does not have several CPU devices in the mesh, `compiled` itself is returned.
+    The limit is for several CPU devices in this process; otherwise `compiled` itself is returned.
     """
     if len(self._local_devices) > 1 and self._local_devices[0].platform == 'cpu':
       return _Bounded(compiled, self._unfinished)

@@ -13,10 +13,10 @@ from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 
 
 class PmapParallel(MeshParallel):
-  """Runs a step function on every device by `jax.pmap`, with the interface of `MeshParallel`.
+  """Compiles step functions by `jax.pmap`, with the interface of `MeshParallel`.
 
-  A training step sees one device's part of the batch only. It combines the parts by sums over the
-  axis `axis_name`.
+  A step sees one device's part of the batch only. A training step combines the parts by sums over
+  the axis `axis_name`.
   """
 
   axis_name: str | None = 'data'
@@ -69,13 +69,13 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(stack, tree)
 
   def gather(self, tree: PyTree) -> PyTree:
-    """Returns batched outputs [devices, rows per device, ...] as numpy arrays [B, ...]."""
+    """Returns outputs of a step, [devices, rows per device, ...], as NumPy arrays [B, ...]."""
     return jax.tree.map(lambda x: np.asarray(x).reshape((-1, *np.shape(x)[2:])), tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns replicated outputs as single arrays, without communication between devices.
+    """Returns replicated outputs of a step without their device axis.
 
-    With one process this is the copy on the first device. With several processes the arrays span
+    With one process it takes the copy on the first device. With several processes the arrays span
     the devices of all processes (see `own_copy`). Indexing the device axis instead would be an
     all-reduce for each array; XLA's CPU backend starts many of these at once, and on few cores they
     can wait for each other forever.
