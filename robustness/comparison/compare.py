@@ -61,10 +61,8 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     them; if they cannot be computed, the table `WHY_NOT` has the reason.
   """
   first = entries[0]
-  pairings = [
-    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
-    for e in entries
-  ]
+  records = first.evaluation.records
+  pairings = [pair(records, e.evaluation.records, (first.label, e.label), common) for e in entries]
   if common:
     entries, pairings = _restrict_to_shared_images(entries, pairings)
     first = entries[0]  # with the records of only the shared images

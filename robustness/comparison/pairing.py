@@ -280,13 +280,11 @@ class ComparedClassifier:
     joined_note = '; '.join(filter(None, (pairing.note, note)))
     if not pairing.has_images:
       return cls(entry.label, answers, None, joined_note)
-    pair = AnswerPair(
-      first=first_answers.of_rows(first, pairing.first_rows),
-      second=answers.of_rows(entry, pairing.second_rows),
-    )
-    if not np.array_equal(pair.first.ids, pair.second.ids):
+    of_first = first_answers.of_rows(first, pairing.first_rows)
+    of_second = answers.of_rows(entry, pairing.second_rows)
+    if not np.array_equal(of_first.ids, of_second.ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
         'image: run both on the same data set.'
       )
-    return cls(entry.label, answers, pair, joined_note)
+    return cls(entry.label, answers, AnswerPair(of_first, of_second), joined_note)

@@ -222,9 +222,7 @@ def function_of_means(
   ratio = function if isinstance(function, MeanRatio) else None
   groups = ratio.groups(outcomes, where) if ratio else list(outcomes.groups(by, where))
   if ratio and baseline is not None:
-    return _relative_to_published(
-      quantity, ratio, outcomes, groups, baseline, confidence=confidence, facets=facets
-    )
+    return _relative_to_published(quantity, ratio, outcomes, groups, baseline, confidence, facets)
   common = outcomes.common.with_rows_counted_in(joined_views(groups))
   units_by_label = {label: units_of_classifier(common, label, groups) for label in outcomes.labels}
   if ratio:
@@ -327,7 +325,6 @@ def _relative_to_published(
   outcomes: Outcomes,
   groups: Sequence[Group],
   baseline: Mapping[str, float],
-  *,
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:

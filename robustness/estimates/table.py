@@ -198,10 +198,8 @@ def facet_types(table: pd.DataFrame) -> dict[str, str]:
 
   CSV does not record whether a value such as 007 is text.
   """
-  return {
-    name: TEXT if pd.api.types.is_string_dtype(table[name].dtype) else NUMBER
-    for name in facets_of(table)
-  }
+  is_text = pd.api.types.is_string_dtype
+  return {name: TEXT if is_text(table[name].dtype) else NUMBER for name in facets_of(table)}
 
 
 def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
@@ -220,9 +218,8 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     if content.partition('\n')[0].endswith('\r'):  # Git on Windows writes lines so
       content = content.replace('\r\n', '\n')
     # All values are read as text, because pandas would guess types, and read 'nan' as missing.
-    table = pd.read_csv(
-      io.StringIO(content, newline=''), dtype=str, keep_default_na=False, lineterminator='\n'
-    )
+    file = io.StringIO(content, newline='')
+    table = pd.read_csv(file, dtype=str, keep_default_na=False, lineterminator='\n')
     expected = (*SUBJECT, *types, *ESTIMATE)
     if lacking := [name for name in expected if name not in table.columns]:
       raise ValueError(f'it lacks {", ".join(lacking)}')
