@@ -14,7 +14,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import jax
@@ -114,19 +114,24 @@ def _place_of_draw(
   The result names the function and its file; it is '' if no user's function draws.
   """
   states, places, is_of_user = _global_states(), list[str](), functools.cache(is_users)
+  running = list[CodeType]()  # the user's functions that were called and have not returned
 
   def note_draws(frame: FrameType, event: str, _: object) -> None:
-    """Adds a user's function that returns to `places` if it has drawn.
+    """Adds the innermost running function of the user to `places` if it has drawn.
 
     Python calls this at every call and return of a function. What changed since the last call or
-    return of any user's function was changed by the function that returns now.
+    return of any user's function was changed by the innermost one that was running meanwhile.
     """
     nonlocal states
     if event not in ('call', 'return') or not is_of_user(frame.f_code.co_filename):
       return
     before, states = states, _global_states()
-    if event == 'return' and states != before:
-      places.append(f'{frame.f_code.co_qualname} in {frame.f_code.co_filename}')
+    if running and states != before:
+      places.append(f'{running[-1].co_qualname} in {running[-1].co_filename}')
+    if event == 'call':
+      running.append(frame.f_code)
+    else:
+      running.pop()
 
   profile = sys.getprofile()
   with _RETRACED(object()):  # a new value: functions that are jitted themselves are traced again

@@ -117,9 +117,16 @@ def jitted(x):
   return x + np.random.normal()
 
 
+def draws_before_a_call(x):
+  """Draws from a global generator, and then calls a function that does not."""
+  noise = np.random.normal()
+  return (lambda y: y + noise)(x)
+
+
 @pytest.mark.parametrize(
   'shake',
   [
+    draws_before_a_call,
     lambda x: x + np.random.normal(size=3),
     lambda x: x + random.gauss(0, 1),
     jitted,
@@ -129,7 +136,7 @@ def jitted(x):
 def test_draws_of_global_generators_in_a_traced_function_are_refused(shake):
   compiled = jax.jit(random_keys.without_global_draws(lambda x: shake(x)))
   text = refused('random_keys_test.py draws from np.random', compiled, jnp.zeros(3))
-  assert text.startswith(('test_draws_of_global', '<lambda>', 'jitted'))
+  assert text.startswith(('test_draws_of_global', '<lambda>', 'jitted', 'draws_before_a_call in'))
 
 
 def test_generators_of_their_own_and_draws_of_other_threads_are_not_refused():
