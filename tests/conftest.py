@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 
 from robustness.present import style
 from tests.commands import ROOT
@@ -46,6 +47,18 @@ def pytest_configure(config: pytest.Config) -> None:
   jax.config.update('jax_persistent_cache_min_compile_time_secs', seconds)
 
 
+def pytest_collection_finish() -> None:
+  """Spares the garbage collector what the imports left, which lasts as long as the process."""
+  gc.collect()
+  gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+  """Collects garbage once; pytest would do so five times, to report errors of finalisers."""
+  gc.collect()
+  gc.freeze()
+
+
 @pytest.fixture(scope='session')
 def shared_dir():
   """The folder of real data and weights next to the checkout; tests are skipped without it."""
@@ -69,6 +82,18 @@ def without_flushing():
   """Does not wait until files are on the disk, which only a power cut could show."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(os, 'fsync', lambda descriptor: None)
+    yield
+
+
+@pytest.fixture(scope='session', autouse=True)
+def one_mlir_context():
+  """Lowers all programs of a process in one context of MLIR.
+
+  JAX makes a context for each program, which takes longer than to lower most programs of the tests.
+  """
+  with pytest.MonkeyPatch.context() as patch:
+    context = mlir.make_ir_context()
+    patch.setattr(mlir, 'make_ir_context', lambda: context)
     yield
 
 
