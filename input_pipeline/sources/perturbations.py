@@ -239,9 +239,8 @@ class ImagenetP(Source):
 def read_video(path: str) -> np.ndarray:
   """Returns all frames of a video file, uint8 [frames, H, W, 3]."""
   file = Path(path)
-  with clips.opened(file) as (container, stream):
-    decoded = clips.frames(file, container, stream)
-    frames = [frame.to_ndarray(format='rgb24') for _, frame in decoded]
+  with clips.opened(file) as container:
+    frames = [frame.to_ndarray(format='rgb24') for _, frame in clips.frames(file, container)]
   if not frames:
     raise InputError(f'{path} holds no frames: fetch it again.')
   return np.stack(frames)

@@ -101,7 +101,9 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   return Matches(scored, image, category, right[scored], truths, categories)
 
 
-def _by_image_and_class(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+def _by_image_and_class(
+  boxes: Boxes | Matches, order: np.ndarray
+) -> dict[tuple[int, int], np.ndarray]:
   """Groups N boxes: returns {(image, class): positions of its boxes, int [boxes]}.
 
   Args:
@@ -206,18 +208,16 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
       thresholds.
   """
   precision = np.full(len(matches.truths), np.nan)
-  # The detections of image i are order[starts[i] : starts[i + 1]], by falling score.
-  order = np.argsort(matches.image, kind='stable')
-  starts = np.searchsorted(matches.image[order], np.arange(len(precision) + 1))
-  for image in np.flatnonzero(matches.truths.sum(1)):
-    members = order[starts[image] : starts[image + 1]]
+  detections_of = _by_image_and_class(matches, np.arange(len(matches.image)))
+  no_detections = np.zeros(0, int)
+  for image in np.flatnonzero(matches.truths.sum(1)).tolist():
     precisions = []
     for column in np.flatnonzero(matches.truths[image]):  # of each class with ground truth
-      is_of_class = matches.category[members] == matches.categories[column]
-      right = matches.right[members[is_of_class]]
-      num_truths = matches.truths[image, column]
+      category = int(matches.categories[column])
+      members = detections_of.get((image, category), no_detections)
+      weight, total = np.ones(len(members)), matches.truths[image, column]
       precisions.append(
-        _weighted_average_precision(right, np.ones(len(right)), num_truths, recall_points)
+        _weighted_average_precision(matches.right[members], weight, total, recall_points)
       )
     precision[image] = np.mean(precisions)
   return precision

@@ -98,15 +98,14 @@ def build(
   left_out = [name for name in clip_of if name not in labels]
   for name in sorted(labels):
     clip, classes = clip_of[name], labels[name]
-    numbers = clip.numbers()
     # {frame number: labels}; labels of a video are the labels of all its frames
-    by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(numbers, classes)
-    numbers = [number for number in numbers if by_number.get(number)]  # labelled frames
-    if not numbers:
+    by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(clip.numbers(), classes)
+    labelled = [number for number in clip.numbers() if by_number.get(number)]
+    if not labelled:
       left_out.append(name)
       continue
-    anchor = numbers[anchor_position(name, len(numbers), seed)]
-    members = [number for number in numbers if abs(number - anchor) <= k]
+    anchor = labelled[anchor_position(name, len(labelled), seed)]
+    members = [number for number in labelled if abs(number - anchor) <= k]
     facts_by_path = clip.take(members, frames)
     frame_facts |= facts_by_path
     # {frame number: path}, because `take` returns the paths in the order of `members`

@@ -36,7 +36,6 @@ from robustness.video.metadata import FRAME_TYPES, FrameFacts, frame_number
 if TYPE_CHECKING:
   from av import VideoFrame
   from av.container import InputContainer
-  from av.video.stream import VideoStream
 
 IMAGE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != '.gif')  # GIF files are videos
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
@@ -163,8 +162,9 @@ class VideoFile:
   @functools.cached_property
   def _num_frames_and_rate(self) -> tuple[int, float | None]:
     """The number of frames, and the frames per second of the video or None if unknown."""
-    with opened(self._file) as (container, stream):
-      times = [frame.time for _, frame in frames(self._file, container, stream)]
+    with opened(self._file) as container:
+      times = [frame.time for _, frame in frames(self._file, container)]
+      stream, *_ = container.streams.video
       rate = stream.average_rate or stream.guessed_rate
     if not times:
       raise InputError(f'{self._file} holds no frames.')
@@ -185,8 +185,8 @@ class VideoFile:
     """
     facts: dict[str, FrameFacts] = {}
     _, rate = self._num_frames_and_rate
-    with opened(self._file) as (container, stream):
-      for number, frame in frames(self._file, container, stream):
+    with opened(self._file) as container:
+      for number, frame in frames(self._file, container):
         if number in numbers:
           path, content = f'{self.name}/{number:06d}.png', io.BytesIO()
           _in_display_orientation(frame).save(content, format='PNG')
@@ -253,8 +253,8 @@ def _import_av() -> ModuleType:
 
 
 @contextmanager
-def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
-  """Opens a video file and yields its container and its first video stream, then closes it.
+def opened(file: pathlib.Path) -> Iterator[InputContainer]:
+  """Opens a video file and yields its container, which has a video stream, then closes it.
 
   Raises:
     InputError: the file is truncated, cannot be opened or has no video stream.
@@ -270,23 +270,22 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
       raise InputError(f'{file} holds no video.')
     stream, *_ = container.streams.video
     stream.codec_context.options = STOP_AT_ERRORS
-    yield container, stream
+    yield container
 
 
-def frames(
-  file: pathlib.Path, container: InputContainer, stream: VideoStream
-) -> Iterator[tuple[int, VideoFrame]]:
+def frames(file: pathlib.Path, container: InputContainer) -> Iterator[tuple[int, VideoFrame]]:
   """Yields (number, frame) for every frame of a video file, in the order of display.
+
+  They are the frames of the first video stream.
 
   Args:
     file: path of the video file, for messages.
     container: the opened file, from `opened`.
-    stream: the video stream of the file, from `opened`.
 
   Raises:
     InputError: a frame cannot be decoded.
   """
-  decoder = container.decode(stream)
+  decoder = container.decode(video=0)
   for number in itertools.count():
     try:
       frame = next(decoder, None)
