@@ -345,8 +345,8 @@ class RunLog:
   """The contents of `config.json` and `environment.json` of a workdir.
 
   An environment has the versions, devices, command and so on of a run. If an earlier run in the
-  workdir was finished, this run may only compute results from its records. environment.json then
-  keeps the environment of the earlier run, unless this run makes a shard or checkpoint.
+  workdir was finished and this run makes no shard and no checkpoint, but only computes results from
+  the earlier records, environment.json keeps the environment of the earlier run.
 
   Attributes:
     path: the workdir.
