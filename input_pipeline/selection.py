@@ -308,9 +308,7 @@ def select(
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
     facts['image_list'] = settings.image_list
-  # images are prepared for the classifier unless the settings or the source decide their size
-  has_size = settings.resize or settings.crop or images.as_stored
-  if preparation and not has_size and _needs_resize(images, preparation.side):
+  if preparation and _needs_preparation(images, settings, preparation.side):
     # images that were cropped before they were stored are resized without cutting off a margin
     settings = dataclasses.replace(
       settings,
@@ -337,12 +335,15 @@ def select(
   return Selection(images, settings, indices, shape, facts)
 
 
-def _needs_resize(images: Images, side: int) -> bool:
-  """Returns whether any stored image has another size than [side, side].
+def _needs_preparation(images: Images, settings: DataSettings, side: int) -> bool:
+  """Returns whether images are resized and cropped for a classifier of images [side, side].
 
-  All stored images are compared, not only the selected ones, so that every subset is prepared in
-  the same way. Images that were cropped before they were stored have one size.
+  They are not if the settings or the source decide their size, or if all stored images have this
+  size. Images that are not selected are compared as well, so that every subset is prepared in the
+  same way. Images that were cropped before they were stored have one size.
   """
+  if settings.resize or settings.crop or images.as_stored:
+    return False
   compared = np.arange(1 if images.cropped else images.num_examples)
   return any(size != (side, side) for size in _sizes(images, compared))
 

@@ -55,6 +55,8 @@ from robustness.core.typing import Facts
 from robustness.environments.class_groups import ClassGroups, from_settings
 
 if TYPE_CHECKING:
+  import tensorflow_datasets as tfds
+
   from input_pipeline.tfds_sets import Split
 
 PREFIX = 'tfds:'
@@ -122,7 +124,7 @@ class Environments(Source):
     """Returns the images of a folder or a JSON file."""
     left_out = Counter[str]()
     splits = self.read(left_out)
-    # from the classes and environments of both splits, so that both number them alike
+    # classes and environments of both splits, which have the same numbers in both
     class_names: set[str] = set()
     for cells in splits.values():
       class_names.update(*cells.values())
@@ -184,20 +186,11 @@ class Environments(Source):
 
   def _from_tfds(self, settings: DataSettings) -> Images:
     """Returns the images of a TFDS data set, in which each config is an environment."""
-    from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder
+    from input_pipeline.tfds_sets import Split, SplitsStore
 
     dataset, names = self.config_names()
     environments = self._ordered(names)
-    key = self.key('path')
-    builders = [prepared_builder(f'{dataset}/{name}', self.data_dir, key) for name in environments]
-    _, classes = check_features(builders[0])
-    for builder in builders[1:]:
-      _, other_classes = check_features(builder)
-      if other_classes != classes:
-        raise InputError(
-          f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
-          f'configs with the same ones in {self.key("path")}.'
-        )
+    builders, classes = self._builders([f'{dataset}/{name}' for name in environments])
     is_test = settings.split == TEST
     splits = [Split(builder, TEST if is_test else TRAIN) for builder in builders]
     seen_digests = set[bytes]()
@@ -231,6 +224,27 @@ class Environments(Source):
       columns={'environment': np.repeat(np.arange(len(selected), dtype=np.int32), counts)},
       sizes=lambda indices: None,  # configs may store images of other sizes than the first one
     )
+
+  def _builders(
+    self, names: Sequence[str]
+  ) -> tuple[list[tfds.core.DatasetBuilder], tuple[str, ...]]:
+    """Returns the builders of the TFDS data sets `names`, and the class names that all have.
+
+    Raises:
+      InputError: the data sets differ in their classes.
+    """
+    from input_pipeline.tfds_sets import check_features, prepared_builder
+
+    builders = [prepared_builder(name, self.data_dir, self.key('path')) for name in names]
+    _, classes = check_features(builders[0])
+    for builder in builders[1:]:
+      _, other_classes = check_features(builder)
+      if other_classes != classes:
+        raise InputError(
+          f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
+          f'configs with the same ones in {self.key("path")}.'
+        )
+    return builders, classes
 
   def config_names(self) -> tuple[str, tuple[str, ...]]:
     """Returns the name of the TFDS data set, and the names of its configs that are environments.

@@ -68,25 +68,7 @@ class FileList(Source):
     """
     table_file = self._table_file()
     title = str(table_file)
-    table = shards.read_table(table_file, text_columns=(*FILES, 'split'))
-    label_names = () if self.label_column else shards.LABELS
-    for sought in (FILES, label_names, ('split',)):  # such as 'File_Name ' in place of 'file_name'
-      similar = next((name for name in table if name.strip().lower() in sought), '')
-      if similar and not any(name in table for name in sought):
-        raise InputError(
-          f'{title} has a column {similar!r}: call it {similar.strip().lower()!r}, in lower case '
-          'and without spaces.'
-        )
-    has_splits = 'split' in table
-    can_read = has_splits or settings.split in ('', 'test')
-    valid = "'' or 'test': the table has no column split"
-    require(can_read, 'config.data.split', settings.split, valid)
-    if has_splits and settings.split:
-      splits = table['split'].map(str, na_action='ignore').fillna('').str.strip()
-      table = table[splits == settings.split].reset_index(drop=True)
-      if table.empty:
-        stated = nearest(settings.split, sorted({*splits} - {''}))
-        raise InputError(f'{KEYS.data.split} is {settings.split!r}: {title} has {stated}.')
+    table = self._read(table_file, settings.split)
     column = next((name for name in FILES if name in table), '')
     if not column:
       names = ', '.join(FILES)
@@ -130,6 +112,32 @@ class FileList(Source):
       have = ' and '.join(file.name for file in tables) or f'none of {", ".join(TABLES)}'
       raise InputError(f'{root} holds {have}: name the table with {self.key("table")}.')
     return tables[0]
+
+  def _read(self, file: Path, split: str) -> pd.DataFrame:
+    """Returns the rows of a split of a table; '' takes all rows.
+
+    Raises:
+      InputError: the table does not have the split, or the name of a column differs from a usual
+        one in upper case or spaces, such as 'File_Name '.
+    """
+    table = shards.read_table(file, text_columns=(*FILES, 'split'))
+    for usual in (FILES, () if self.label_column else shards.LABELS, ('split',)):
+      similar = next((name for name in table if name.strip().lower() in usual), '')
+      if similar and not any(name in table for name in usual):
+        raise InputError(
+          f'{file} has a column {similar!r}: call it {similar.strip().lower()!r}, in lower case '
+          'and without spaces.'
+        )
+    if 'split' not in table:
+      valid = "'' or 'test': the table has no column split"
+      require(split in ('', 'test'), 'config.data.split', split, valid)
+    elif split:
+      splits = table['split'].map(str, na_action='ignore').fillna('').str.strip()
+      table = table[splits == split].reset_index(drop=True)
+      if table.empty:
+        stated = nearest(split, sorted({*splits} - {''}))
+        raise InputError(f'{KEYS.data.split} is {split!r}: {file} has {stated}.')
+    return table
 
 
 class _Files(Sequence[str]):

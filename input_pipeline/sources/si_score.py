@@ -150,18 +150,8 @@ class SiScore(Source):
     tfds_set = f'{self.key("dataset")}=siscore/FACTOR'
     advice = f'give a folder of scenes, <class>/<image id>.jpg, or {tfds_set}.'
     root = self.folder(advice)
-    folders = image_files.folders_in(root)
-    if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
-      raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
-    scenes: dict[int, tuple[Path, int]] = {}  # {number of an image: its file and label}
     left_out = Counter[str]()
-    image_files.count_outside_classes(root, left_out)
-    for name, folder in folders.items():
-      label = imagenet_index(name, f'{root}: folder')
-      for file in image_files.images_in(folder, left_out=left_out):
-        if not file.stem.isdecimal() or int(file.stem) in scenes:
-          raise InputError(f'{file} is not called after the number of an image, or another one is.')
-        scenes[int(file.stem)] = file, label
+    scenes = _find_scenes(root, left_out)
     if not scenes:
       raise InputError(
         f'{root} holds no <class>/<image id>.jpg{image_files.looks_like(root)}: {advice}'
@@ -191,6 +181,25 @@ class SiScore(Source):
       metadata, np.array(ids), labels, self.allow_missing, class_folders
     )
     return images, columns, metadata, num_missing
+
+
+def _find_scenes(root: Path, left_out: Counter[str]) -> dict[int, tuple[Path, int]]:
+  """Returns {number of a scene: its file and label} of the files root/<class>/<number>.jpg.
+
+  Labels are class indices of ImageNet. `left_out` counts the files that are not read, by reason.
+  """
+  folders = image_files.folders_in(root)
+  if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
+    raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
+  scenes: dict[int, tuple[Path, int]] = {}
+  image_files.count_outside_classes(root, left_out)
+  for name, folder in folders.items():
+    label = imagenet_index(name, f'{root}: folder')
+    for file in image_files.images_in(folder, left_out=left_out):
+      if not file.stem.isdecimal() or int(file.stem) in scenes:
+        raise InputError(f'{file} is not called after the number of an image, or another one is.')
+      scenes[int(file.stem)] = file, label
+  return scenes
 
 
 def _number_rows(*columns: np.ndarray) -> np.ndarray:
