@@ -63,6 +63,7 @@ def place(
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
     measured = height * width if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
+    # The factor k of both sides, √(area / (measured / side²)).
     scale = jnp.sqrt(_quotient(_exact_decimal(area, 7), _quotient(measured, side * side)))
     resized = jnp.trunc(jnp.stack([height, width]) * scale)
     radians = jnp.mod(_exact_decimal(angle, 4), 360.0) * (math.pi / 180)

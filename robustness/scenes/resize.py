@@ -58,9 +58,9 @@ def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
     area: smallest area of the resized cutouts, as a fraction of the canvas.
     side: side of the canvas in pixels.
   """
-  # A cutout with the sides h and w is scaled by √(area · side² / (h w)), at the largest size the
-  # least. The result is truncated to whole pixels, which removes up to one pixel of each side; the
-  # shorter side has at least the length `shorter` before.
+  # Before truncation to whole pixels, size / resized size is √(h w / area) / side for a cutout of
+  # h × w pixels, most for the largest cutout. Truncation removes less than a pixel of each side, of
+  # which none is shorter than `shorter`: the ratio grows by less than shorter / (shorter − 1).
   height, width = shape
   shorter = side * math.sqrt(area / MAX_ASPECT)
   if shorter <= 2:  # truncated it may be 1 or 0

@@ -57,12 +57,12 @@ def scene_functions(design: Design, side: int, measure: str) -> Shown:
   """
   rotates = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
-  num_pixels = len(areas) * _sheet_side(max(areas), side, rotates) ** 2
+  num_pixels = len(areas) * _sheet_side(max(areas), side, rotates) ** 2  # of a sheet for each area
   # A sheet fits a cutout with a rectangle of the stated area; if the area is the mask's, the
   # rectangle is larger. The sheet of a rotated cutout has only what a canvas with the cutout in its
   # centre shows.
-  can_share = measure == 'rectangle' and (is_centred(design) or not rotates)
-  if can_share and num_pixels <= MAX_SHEET_PIXELS:
+  fits_sheets = measure == 'rectangle' and (is_centred(design) or not rotates)
+  if fits_sheets and num_pixels <= MAX_SHEET_PIXELS:
     return _scenes_from_sheet(areas, side, rotates)
   return _resized_by_scene(areas, side, rotates, measure)
 

@@ -67,7 +67,7 @@ def cohen_kappa(
   np.add.at(tables, (cluster, *ratings.T), 1)
 
   def kappa(tables: np.ndarray) -> np.ndarray:
-    """Returns κ [...] of tables [..., categories, categories]."""
+    """Returns κ [...] of tables [..., categories, categories] with numbers of items."""
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
     # sum over categories of the products of both raters' frequencies
@@ -96,13 +96,13 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   total = counts.sum(1, keepdims=True)
   # fraction of agreeing pairs of raters of each item, [M, 1]
   agreement = (counts * (counts - 1)).sum(1, keepdims=True) / (total * (total - 1))
-  # Sums over the items of each cluster: agreement, number of items, ratings of each category.
+  # these values are summed over the items of each cluster, from which κ is computed
   item_values = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
   sums = np.zeros((cluster.max(initial=-1) + 1, item_values.shape[1]))
   np.add.at(sums, cluster, item_values)
 
   def kappa(sums: np.ndarray) -> np.ndarray:
-    """Returns κ [...] of sums [..., 2 + categories]."""
+    """Returns κ [...] of sums [..., 2 + categories]: agreement, items, ratings of each category."""
     agreement, num_items, counts = sums[..., 0], sums[..., 1], sums[..., 2:]
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
     return beyond_chance(_ratio(agreement, num_items), expected)

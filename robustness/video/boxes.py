@@ -130,7 +130,7 @@ def _read_document(
 def _document_of_xml_files(
   folder: Path, frames: Iterable[str], classes: Mapping[str, int]
 ) -> dict[str, Any]:
-  """Returns the annotations of ILSVRC's XML files in COCO's form, with frames as image numbers.
+  """Returns the annotations of ILSVRC's XML files in COCO's form, with the frames' paths as ids.
 
   Args:
     folder: the folder of the files.
@@ -345,7 +345,7 @@ def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path)
     path: the file of the annotations, for messages.
   """
   index_of_frame = {frame: index for index, frame in enumerate(frames)}
-  # entries of boxes name an image by its id or by its path
+  # entries of boxes name an image by its path, or by its id, which is added below
   frame_of_image: dict[int | str, int] = dict(index_of_frame.items())
   sizes = np.full((len(frames), 2), np.inf)
   for image in document['images']:

@@ -113,12 +113,13 @@ class FrameFolder:
     Raises:
       InputError: two files have the same number.
     """
-    numbered: dict[int, pathlib.Path] = {}
+    files: dict[int, pathlib.Path] = {}
     for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')
-      if (other := numbered.setdefault(number, file)) != file:
+      other = files.setdefault(number, file)  # an earlier file with this number, or this file
+      if other != file:
         raise InputError(f'{file.parent} holds frame {number} twice: {other.name} and {file.name}.')
-    return numbered
+    return files
 
   def numbers(self) -> list[int]:
     """Returns the frame numbers in the file names, ascending."""

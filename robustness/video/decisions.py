@@ -114,6 +114,7 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   is_settled = np.array([rounds.is_settled(item) for item in items])
   is_approved = np.array([rule(ballot.votes) for ballot in ballots])
   anchor_of_pair = np.array([pair.anchor for pair in rounds.candidates.pairs], int)
+  # an anchor is reviewed if it or one of its pairs has votes
   anchor_reviewed = has_votes[anchors].copy()
   anchor_reviewed[anchor_of_pair[has_votes[pairs]]] = True
   is_decided = anchor_reviewed & is_settled[anchors]
