@@ -45,7 +45,7 @@ succeeded, counted from 1; 0 if none did)."""
 
 @dataclasses.dataclass(frozen=True)
 class AutoAttack(Attack):
-  """Returns the result of the first attack that succeeds, or the image itself.
+  """Runs several attacks, and returns the result of the first that succeeds, or else the image.
 
   Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
   Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss, targeted FAB, and Square. 'plus'

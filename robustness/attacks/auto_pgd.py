@@ -147,8 +147,7 @@ class AutoPGD(Attack):
     def step(state: _State) -> _State:
       """Returns the state after a step; with `can_stop` a misclassified image is kept."""
       iterate = evaluated(self._step_with_momentum(state, images, epsilon))
-      is_final = can_stop & (state.largest_margin['margin'] > 0)
-      return state.after(iterate, steps_since_checkpoint[state.number], is_final)
+      return state.after(iterate, steps_since_checkpoint[state.number], can_stop)
 
     def continues(state: _State) -> Array:
       """Returns whether steps remain and, if it can stop, an image is correctly classified."""
@@ -201,30 +200,28 @@ class _State:
     iterates = start, start['x'], start, start
     return cls(jnp.int32(0), *iterates, step_size, was_halved, start['loss'], zeros, rises)
 
-  def after(self, iterate: Iterate, steps_since_checkpoint: Array, is_final: Array) -> _State:
+  def after(self, iterate: Iterate, steps_since_checkpoint: Array, can_stop: bool) -> _State:
     """Returns the state after a step.
 
     Args:
       iterate: the points after the step.
       steps_since_checkpoint: number of steps since the last checkpoint if the step ends at a
         checkpoint, else 0.
-      is_final: whether the iterate of largest margin is kept, whatever the step found, bool [B].
+      can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
     """
     is_checkpoint = steps_since_checkpoint > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
-    is_higher = iterate['loss'] > self.highest_loss['loss']
-    highest_loss = _select(is_higher, iterate, self.highest_loss)
+    highest_loss, largest_margin = _best_points(self, iterate, can_stop)
     # η was not halved at the last checkpoint, and the highest loss has not grown since
     is_stalled = ~self.was_halved & (highest_loss['loss'] <= self.checkpoint_loss)
     rises_rarely = rises <= RISING_SHARE * steps_since_checkpoint
     is_halved = is_checkpoint & (rises_rarely | is_stalled)
-    is_larger = ~is_final & (iterate['margin'] > self.largest_margin['margin'])
     return _State(
       number=self.number + 1,
       current=_select(is_halved, highest_loss, iterate),  # continues from this point
       previous=self.current['x'],
       highest_loss=highest_loss,
-      largest_margin=_select(is_larger, iterate, self.largest_margin),
+      largest_margin=largest_margin,
       step_size=jnp.where(is_halved, self.step_size / 2, self.step_size),
       was_halved=jnp.where(is_checkpoint, is_halved, self.was_halved),
       checkpoint_loss=jnp.where(is_checkpoint, highest_loss['loss'], self.checkpoint_loss),
@@ -242,6 +239,20 @@ class _SparseState(NamedTuple):
   largest_margin: Iterate  # the iterate of largest margin
   step_size: Array  # η, [B]
   support: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
+
+
+def _best_points(
+  state: _State | _SparseState, iterate: Iterate, can_stop: Array | bool
+) -> tuple[Iterate, Iterate]:
+  """Returns the points of highest loss and of largest margin after a step that led to `iterate`.
+
+  With `can_stop` the first misclassified point of an image remains its point of largest margin.
+  """
+  is_higher = iterate['loss'] > state.highest_loss['loss']
+  is_final = can_stop & (state.largest_margin['margin'] > 0)
+  is_larger = ~is_final & (iterate['margin'] > state.largest_margin['margin'])
+  highest_loss = _select(is_higher, iterate, state.highest_loss)
+  return highest_loss, _select(is_larger, iterate, state.largest_margin)
 
 
 def _ascend_sparsely(
@@ -282,10 +293,7 @@ def _ascend_sparsely(
       direction = jax.vmap(sparse_direction)(state.current['gradient'], state.support / DIVISOR)
       change = state.current['x'] + balls.as_image_factors(state.step_size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
-      is_higher = iterate['loss'] > state.highest_loss['loss']
-      highest_loss = _select(is_higher, iterate, state.highest_loss)
-      is_final = may_end & (state.largest_margin['margin'] > 0)
-      is_larger = ~is_final & (iterate['margin'] > state.largest_margin['margin'])
+      highest_loss, largest_margin = _best_points(state, iterate, may_end)
       # every 4 % of the steps, rounded down, but at least one step
       period = jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int)
       is_checkpoint, support = (state.number + 1) % period == 0, num_changed(highest_loss['x'])
@@ -295,7 +303,7 @@ def _ascend_sparsely(
         number=state.number + 1,
         current=_select(is_sparser, highest_loss, iterate),  # continues from this point
         highest_loss=highest_loss,
-        largest_margin=_select(is_larger, iterate, state.largest_margin),
+        largest_margin=largest_margin,
         # a checkpoint resets η if the image became sparser, and reduces it otherwise
         step_size=jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, state.step_size)),
         support=jnp.where(is_checkpoint, support, state.support),

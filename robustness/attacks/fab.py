@@ -26,7 +26,7 @@ MAX_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
 
 @dataclasses.dataclass(frozen=True)
 class FAB(Attack):
-  """Returns the nearest misclassified image of n steps if it is in the ball, else the clean image.
+  """Returns the nearest misclassified image that n steps find in the ball, else the clean image.
 
   A step replaces the boundary between the label and another class by its tangent plane at the
   iterate x. With the shortest changes d_1 and d_2 within [0, 1] that move x and the image x_0 onto

@@ -54,7 +54,7 @@ class Augmentation(Part):
 
   @property
   def within(self) -> str:
-    """The column in which a row and the partner that it is mixed with agree; '' for any partner."""
+    """The column in which a row and its partner must have the same value; '' for any partner."""
     return ''
 
   @property

@@ -25,9 +25,10 @@ MAX_DEPTH = 3
 
 @dataclasses.dataclass(frozen=True)
 class AugMix(Augmentation):
-  """Returns mixtures (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
+  """Mixes an image x with the results of chains of random operations.
 
-  A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at an independent level
+  A mixture is (1 − m)·x + m·Σ_i w_i·chain_i(x) with w ~ Dirichlet(α, …, α) and m ~ Beta(α, α). A
+  chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at an independent level
   u ~ U(.1, severity). Operations compute with 8-bit levels. Warps interpolate bilinearly and leave
   black where they move the image away. Mixtures are not rounded and remain in [0, 1]. Put
   random flips and crops before `augmix` in the policy, so that all images of a row share them.

@@ -17,9 +17,10 @@ PIXELS, DEVIATION = 'a number of pixels, at least 1', 'a standard deviation for 
 
 @dataclasses.dataclass(frozen=True)
 class Cutout(Augmentation):
-  """Covers the pixels [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) of both axes, with c uniform over the pixels.
+  """Covers a square of the image, at a random place, with one colour.
 
-  The border may cut the square. Put it last: later augmentations would move or distort the square.
+  The square has the pixels [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) of both axes, with c uniform over the pixels.
+  The border may cut it. Put it last: later augmentations would move or distort the square.
 
   Attributes:
     size: Side s of the square in pixels; 16 for CIFAR-10.

@@ -174,7 +174,11 @@ def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
 
 
 def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> jax.Array:
-  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255, int32."""
+  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255, int32.
+
+  `degenerate`, Pillow's name, is the result for the factor 0: black (0), the mean grey level of an
+  image, or its grey or smooth version. The factor 1 returns `levels`.
+  """
   mixed = degenerate + factor * (levels.astype(jnp.int32) - degenerate).astype(jnp.float32)
   return jnp.clip(mixed, 0, 255).astype(jnp.int32)
 

@@ -21,13 +21,13 @@ MIN_MODES = 2
 
 @dataclasses.dataclass(frozen=True)
 class Prime(Augmentation):
-  """Returns mixtures (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(1, 1, 1) and m ~ U(0, 1).
+  """Mixes an image x with the results of three chains of random filters, colours and deformations.
 
-  x is the image, and the sum goes over three random chains of steps. A chain has 1, 2 or 3 steps,
-  drawn uniformly. A step is a filter, a colour curve or a deformation (`filtered`, `recoloured`,
-  `deformed`), after which values are in [0, 1]. The released code draws strengths and deformation
-  fields once per batch, this one for each step of an image; the distribution of an image is the
-  same.
+  A mixture is (1 − m)·x + m·Σ_i w_i·chain_i(x) with w ~ Dirichlet(1, 1, 1) and m ~ U(0, 1). A
+  chain has 1, 2 or 3 steps, drawn uniformly. A step is a filter, a colour curve or a deformation
+  (`filtered`, `recoloured`, `deformed`), after which values are in [0, 1]. The released code draws
+  strengths and deformation fields once per batch, this one for each step of an image; the
+  distribution of an image is the same.
 
   The result is [1 + mixtures, H, W, C] with the clean image first, as the objective `jsd` needs;
   [mixtures, H, W, C] without `clean`, or [H, W, C] for a single image.

@@ -164,5 +164,5 @@ def rate_factor(opt_state: optax.OptState) -> jax.Array:
 
 
 def _is_plateau(state: PyTree) -> bool:
-  """Returns whether a part of an optimizer's state belongs to the learning rate's plateaus."""
+  """Returns whether a part of an optimizer's state is the state of the schedule 'plateau'."""
   return isinstance(state, optax.contrib.ReduceLROnPlateauState)
