@@ -407,12 +407,12 @@ class AttackError(AttackStudy):
       if not isinstance(attack, AutoAttack):
         return []
       name = f'{value_text(ATTACK, labels[index])} {value_text(EPSILON, float(view["epsilon"]))}'
-      steps = []
+      steps_of_view = []
       for stage, (_, num_runs) in enumerate(attack.members(classes)):
         for run in range(num_runs):
           words = f'{name}, {attack.stages[stage]}, run {run + 1} of {num_runs}'
-          steps.append((words, (index, stage), run))
-      return steps
+          steps_of_view.append((words, (index, stage), run))
+      return steps_of_view
 
     def begin(rows: Arrays, logits: Logits) -> State:
       """Returns the state of a batch before the first step of a view, {name: [B, ...]}."""
@@ -663,10 +663,10 @@ def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
 
 
 def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns {classifier: field of the records, [N, V, ...]}, with the successful attacks alone.
+  """Returns {classifier: a recorded field, [N, V, ...]}, with NaN for attacks without success.
 
-  Values are NaN in views in which the attack did not change the image, or the prediction is still
-  right. The clean view has the values of all images. `name` is the name of the field.
+  An attack has no success if it did not change the image, or the prediction is still right. The
+  clean view has the values of all images. `name` is the name of the field.
   """
   values = {}
   for evaluation in recorded.evaluations:

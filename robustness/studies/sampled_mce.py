@@ -176,7 +176,7 @@ class SampledMCE(CorruptionViews):
           'for these depend on which images a run has: run both on the same images.'
         )
     rows = []
-    for quantity, facets, weights in self._estimated():
+    for quantity, facets, weights in self._weighted_sums():
       strata = views[first], weights, self.confidence
       for label, values in wrong.items():
         estimate = _cut_interval(stratified.estimate(values, *strata), quantity.range)
@@ -187,10 +187,10 @@ class SampledMCE(CorruptionViews):
           rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
     yield table_of_rows(rows)
 
-  def _estimated(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
-    """Yields what is estimated: the quantity, its facets, and the weights of all views, [V].
+  def _weighted_sums(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
+    """Yields the quantity, the facets and the weights of all views, [V], of each estimate.
 
-    An estimate is the sum of the errors of the views with these weights.
+    The estimate is the sum of the errors of all views, each times its weight.
     """
     all_views = super().facets((0, 0, 0))  # the same for images of any shape
     yield MCE, {}, self.weights

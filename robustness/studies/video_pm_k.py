@@ -449,18 +449,24 @@ class VideoPmK(study.ScoresPredictions):
     counted: np.ndarray | None = None,
     **options: Any,
   ) -> pd.DataFrame:
-    """Returns means of a quantity by the facets of the views; see `estimates.means.means`.
+    """Returns means of a quantity over neighbor sets, with intervals over videos.
+
+    The statistic of the quantity takes the outcomes of a classifier, and returns V values for each
+    of A sets.
 
     Args:
       quantity: the quantity.
       right: the outcomes of all classifiers.
-      arguments: further arguments of the quantity's statistic.
-      views: table with a row for each value that the statistic returns for a set, and facets as
-        columns.
+      arguments: further arguments of the statistic.
+      views: table with a row for each of the V values, and their facets as columns.
       counted: bool [A, V], the values that count; None counts all.
-      **options: further options of `means`, such as `facets` that all estimates have.
+      **options: further options of `estimates.means.means`, such as `facets` of all estimates.
     """
-    outcomes = _outcomes_of_quantity(quantity, right, arguments, views, counted)
+    fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
+    counted_by_model = None if counted is None else dict.fromkeys(right.models, counted)
+    outcomes = Outcomes.from_fields(
+      quantity, fields, views, counted=counted_by_model, clusters=right.videos
+    )
     return self.means(quantity, outcomes, tuple(views.columns), **options)
 
   def _by_distance(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
@@ -501,20 +507,10 @@ class VideoPmK(study.ScoresPredictions):
     """
     views = pd.DataFrame({'offset': right.offsets})
     yield self._means(OFFSET_ERROR, right, (), views, right.has_frame, facets=facets)
-    turned = _outcomes_of_quantity(TURNED, right, (), views, right.has_frame)
-    yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
-    num_models = len(right.models)
-    if num_models > 1:
-      # The sets of the first classifier, then the same sets of the second, and so on. The intervals
-      # resample videos, so that a video's sets of all classifiers stay together.
-      videos = np.arange(right.num_anchors) if right.videos is None else right.videos
-      together = dataclasses.replace(
-        turned,
-        values={EVERY_CLASSIFIER: np.concatenate([*turned.values.values()])},
-        counted={EVERY_CLASSIFIER: np.tile(right.has_frame, (num_models, 1))},
-        clusters=np.tile(videos, num_models),
-      )
-      yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
+    yield _exact_at_anchor(self._means(TURNED, right, (), views, right.has_frame, facets=facets))
+    if len(right.models) > 1:
+      joint = right.as_one_model(EVERY_CLASSIFIER)
+      yield _exact_at_anchor(self._means(TURNED, joint, (), views, joint.has_frame, facets=facets))
 
   def _across_classifiers(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields estimates that need several classifiers.
@@ -647,27 +643,6 @@ class VideoPmK(study.ScoresPredictions):
 def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
   """Returns the neighbor sets, which are the same for all classifiers."""
   return next(iter(predictions.values())).sets
-
-
-def _outcomes_of_quantity(
-  quantity: Quantity,
-  right: SetOutcomes,
-  arguments: tuple[Any, ...],
-  views: pd.DataFrame,
-  counted: np.ndarray | None,
-) -> Outcomes:
-  """Returns the outcomes of a quantity for every classifier, with videos as clusters.
-
-  Args:
-    quantity: the quantity, with a statistic of `SetOutcomes`.
-    right: the outcomes of all classifiers.
-    arguments: further arguments of the statistic.
-    views: the facets of the V values that the statistic returns for a set.
-    counted: bool [A, V], the values of each set that count; None counts all.
-  """
-  fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
-  all_counted = None if counted is None else dict.fromkeys(right.models, counted)
-  return Outcomes.from_fields(quantity, fields, views, counted=all_counted, clusters=right.videos)
 
 
 def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:

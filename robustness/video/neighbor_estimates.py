@@ -124,6 +124,23 @@ class SetOutcomes:
       self, is_neighbor_right=self.is_neighbor_right[..., is_selected], **pairs
     )
 
+  def as_one_model(self, label: str) -> SetOutcomes:
+    """Returns the outcomes of M models as the outcomes of one model on M times as many sets.
+
+    They are the sets of the first model, then the same sets of the second, and so on. Sets of one
+    video keep its number, also the repeated ones. `label` is the label of the one model.
+    """
+    num_models, first_sets = len(self.models), np.arange(len(self.models)) * self.num_anchors
+    videos = np.arange(self.num_anchors) if self.videos is None else self.videos
+    return SetOutcomes(
+      is_anchor_right=self.is_anchor_right.reshape(1, -1),
+      is_neighbor_right=self.is_neighbor_right.reshape(1, -1),
+      group=(first_sets[:, None] + self.group).ravel(),
+      offset=np.tile(self.offset, num_models),
+      videos=np.tile(videos, num_models),
+      models=(label,),
+    )
+
   @classmethod
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
     """Returns the outcomes of several models on the same sets, joined along a new leading axis.
