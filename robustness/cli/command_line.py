@@ -50,13 +50,13 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   config = load_config(file)
   config, changes = choose_studies(config, changes)
   changes = choose_classifiers(config, changes)
-  # Changes that name a part, such as an attack, come first: the others may set keys of the part.
+  # Changes that name a part, such as an attack, come first: the section with the keys of the part
+  # is then added, and other changes may set these keys.
   names_of_parts = [change for change in changes if _names_parts(change)]
   other_changes = [change for change in changes if change not in names_of_parts]
-  _apply_changes(config, names_of_parts)
-  defaults.add_sections(config)  # sections with the keys of the named parts
-  _apply_changes(config, other_changes)
-  defaults.add_sections(config)
+  for group in (names_of_parts, other_changes):
+    _apply_changes(config, group)
+    defaults.add_sections(config)
   note_unchosen(config, changes)
   return config.lock(), other_arguments
 
@@ -64,9 +64,9 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
 def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   """Returns a hint if a config trains a network that the user probably wants to measure as it is.
 
-  This is likely if the config sets `train`, and the command line names a network or data but does
-  not set `train`. The hint is '' otherwise, or if the config has no variant `own`, which measures
-  a user's network without training it.
+  This is likely if the config sets `train`, and the command line `arguments` name a network or data
+  but do not set `train`. The hint is '' otherwise, or if the config has no variant `own`, which
+  measures a user's network without training it.
   """
   sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
   trains = any(section is not None and section.get('train') for section in sections)
@@ -85,10 +85,10 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a hint that the run shows the default images, with the flags that name others.
+  """Returns a hint that a run uses the default images, and how to name other images.
 
-  The hint is for users who name a network or settings of data on the command line, but no source of
-  images. Without such flags, or if the config has another source than the default, it is ''.
+  It is for users who name a network or settings of data on the command line, but no source of
+  images. The hint is '' for others, and if the config has another source than the default.
 
   Args:
     config: the config with the changes of the command line.
@@ -122,7 +122,10 @@ def tasks_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def reference(arguments: Sequence[str]) -> str | None:
-  """Returns FILE of the last `--config=FILE` or `--config FILE`; None without one."""
+  """Returns the config that arguments name: FILE of the last `--config=FILE` or `--config FILE`.
+
+  The result is None if there is no such argument.
+  """
   file = None
   for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
     if argument in ('-config', '--config'):
@@ -160,8 +163,8 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   `--config.classifiers=LABEL,LABEL` removes all classifiers that it does not list.
   """
   classifiers, only_classifier = config.get('classifiers'), config.get('classifier')
-  named = [match[1] for match in map(_LABEL.match, changes) if match]  # labels that get a name
-  if classifiers is None and only_classifier is not None and named:
+  labels = [match[1] for match in map(_LABEL.match, changes) if match]  # of classifiers to add
+  if classifiers is None and only_classifier is not None and labels:
     label = default_label(only_classifier.name).replace('.', '_')  # a key must not have a dot
     classifiers = defaults.nested({label: only_classifier})
     with config.unlocked():
@@ -172,7 +175,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
     return list(changes)
   _refuse_keys_of_one(classifiers, changes)
   with classifiers.unlocked():
-    for label in named:
+    for label in labels:
       if label not in classifiers:
         classifiers[label] = defaults.nested(defaults.classifier_section())
   _keep_listed(config, changes)
@@ -180,9 +183,8 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
-  """Raises InputError if a change is of a key of `config.classifier`.
-
-  A config with several classifiers has no such section.
+  """Raises InputError if a change sets a key of `config.classifier`, a section that configs with
+  several classifiers do not have.
 
   Args:
     classifiers: the section `config.classifiers`.
@@ -191,11 +193,11 @@ def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
   for change in changes:
     _, _, key = change.partition('=')[0].partition('config.classifier.')
     if key:
-      theirs = ' '.join(f'--config.classifiers.{label}.{key}=…' for label in classifiers)
+      flags_of_all = ' '.join(f'--config.classifiers.{label}.{key}=…' for label in classifiers)
       raise InputError(
         f'this config has the classifiers {", ".join(classifiers)}, and no {KEYS.classifier}: '
-        f'change theirs by {theirs}, or name yours by --config.classifiers.mine.name=NAME, and '
-        'leave those out by --config.classifiers=mine.'
+        f'change theirs by {flags_of_all}, or name yours by --config.classifiers.mine.name=NAME, '
+        'and leave those out by --config.classifiers=mine.'
       )
 
 
@@ -206,12 +208,12 @@ def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
     InputError: a label is unknown, or none is given.
   """
   classifiers = config.classifiers
-  for listed in filter(None, map(_LIST.fullmatch, changes)):
+  for match in filter(None, map(_LIST.fullmatch, changes)):
     # '(a, b)', 'a,b' and "['a', 'b']" are ['a', 'b']
-    words = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
-    labels = [label for label in words if label]
+    words = [word.strip(' \'"') for word in match[1].strip('()[] ').split(',')]
+    labels = [word for word in words if word]
     valid = f'labels to keep, of {", ".join(classifiers)}'
-    settings.require(bool(labels), '--config.classifiers', listed[1], valid)
+    settings.require(bool(labels), '--config.classifiers', match[1], valid)
     for label in labels:
       settings.choice('--config.classifiers', label, classifiers)
     with config.unlocked():
@@ -225,19 +227,19 @@ def _names_parts(change: str) -> bool:
   '--config.data.source=folder' names the part `folder`.
   """
   key = change.partition('=')[0]
-  section, _, last_word = key.rpartition('.')
-  # {kind of part, which is also its section: the key that names the part}
+  *_, section, last_word = ['', *key.split('.')]  # 'data', 'source' of '--config.data.source'
+  # {section: its key that names a part}
   naming_keys = {'data': 'source', **{kind: naming_key for kind, (naming_key, _) in KINDS.items()}}
-  names_part = naming_keys.get(section.rpartition('.')[2]) == last_word
   # Any key of a study may name a part.
-  return names_part or _STUDY_KEY.fullmatch(key) is not None
+  return naming_keys.get(section) == last_word or _STUDY_KEY.fullmatch(key) is not None
 
 
 def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Sets keys to the values on the command line, which ml_collections reads by the key's type.
+  """Sets the keys of a config that changes such as '--config.data.split=test' name.
 
-  ml_collections evaluates a key's name as Python, which fails for labels of classifiers such as
-  'resnet-50'. Each key is therefore first set in a separate config, under the name `value`.
+  ml_collections converts the text of a value to the type of the key. It also evaluates the key's
+  name as Python, which fails for labels of classifiers such as 'resnet-50'. Each value is therefore
+  read in a separate config, where its key is called `value`.
   """
   for change in changes:
     name, equals, text = change.partition('=')
@@ -253,11 +255,14 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
       )
     # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
     arguments = ['', f'{flag}.value{equals}{_as_python_tuple(text) if kind is tuple else text}']
-    parsed, single_key = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})
+    separate_config = ConfigDict({'value': section.get_ref(last_word)})
+    parser = flags.FlagValues()
     try:
-      config_flags.DEFINE_config_dict('config', single_key, flag_values=parsed, sys_argv=arguments)
-      parsed(arguments)
-      value = config_flags.get_override_values(parsed['config'])['value']
+      config_flags.DEFINE_config_dict(
+        'config', separate_config, flag_values=parser, sys_argv=arguments
+      )
+      parser(arguments)
+      value = config_flags.get_override_values(parser['config'])['value']
       section[last_word] = value
     except (flags.Error, TypeError, ValueError) as error:
       raise SettingError(f'config.{path}', text, settings.type_name(kind)) from error
@@ -267,9 +272,9 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Prints a note for each change of settings that the config does not use.
+  """Prints a note for each change of a setting that the config does not use.
 
-  These are, for example, settings of an attack other than the one that the config selects.
+  An example is a setting of another attack than the config selects.
   """
   values = recorded(config.to_dict())  # without the sections that the config does not use
   for change in changes:
@@ -297,11 +302,11 @@ def _as_python_tuple(value: str) -> str:
 
 
 def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict, str]:
-  """Returns the section of a key `a.b.c`, which is `a.b`, and the key's last word, `c`.
+  """Checks that a config has a key `a.b.c`; returns its section `a.b` and its last word, 'c'.
 
   Args:
     config: the config.
-    path: the key.
+    path: the key, such as 'a.b.c'.
     written: the value as the user typed it, such as '=3', for messages.
 
   Raises:
@@ -338,12 +343,12 @@ def _refuse_moved(section: Section, values: Section, path: str) -> None:
 
 
 def load_config(reference: str) -> ConfigDict:
-  """Returns the config of a file.
+  """Returns the config that a file describes.
 
   Args:
-    reference: the path of a Python file or the name of a packaged config, followed after a colon by
-      the variant that `get_config` is called with; or a JSON file, such as `config.json` of a
-      workdir.
+    reference: 'FILE' or 'FILE:VARIANT', where FILE is a Python file with a function `get_config`,
+      which is called with the variant, or the name of a packaged config; or a JSON file, such as
+      `config.json` of a workdir.
   """
   name, colon, variant = reference.partition(':')
   file = str(packaged.find(name))
@@ -351,7 +356,8 @@ def load_config(reference: str) -> ConfigDict:
     return from_json(pathlib.Path(file))
   arguments = [variant] if colon else []
   try:
-    config = _get_config(file, arguments)(*arguments)
+    get_config = _get_config(file, arguments)
+    config = get_config(*arguments)
   except InputError:
     raise
   except ValueError as error:  # how a config refuses a variant
@@ -370,7 +376,10 @@ def load_config(reference: str) -> ConfigDict:
 
 
 def variants(file: str) -> tuple[str, ...]:
-  """Returns the variants of a config file, the default first; () for a config without variants."""
+  """Returns the variants of a config file, the default first; () for a config without variants.
+
+  A variant is an argument of the file's function `get_config`, such as the size of a network.
+  """
   if file.endswith('.json'):
     return ()
   get_config = _get_config(file, [])
@@ -381,7 +390,7 @@ def variants(file: str) -> tuple[str, ...]:
   try:
     get_config('')  # no variant has this name, so that the error lists all
   except defaults.UnknownVariantError as error:
-    return (*default, *(name for name in error.known if name not in default))
+    return tuple(dict.fromkeys([*default, *error.known]))
   return tuple(default)
 
 
@@ -422,18 +431,21 @@ def _line_of_error(error: Exception, file: str) -> str:
 
 
 def from_json(path: pathlib.Path) -> ConfigDict:
-  """Returns the config of a JSON file; keys that it leaves out have their defaults."""
+  """Returns the config of a JSON file; keys that it leaves out have their defaults.
+
+  The config of a run that scores predictions from files has no defaults and is returned as it is.
+  """
   values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
   settings.check_sections(settings.without_inherited(values), ('battery', 'classifiers'), 'config')
   if 'predictions' in values:
-    _study_name(values, 'config', path)
+    _study_name(values, 'config', path)  # refuses a config without a study
     return defaults.nested(values)
   battery = values.get('battery')
   # Earlier versions wrote a section with the name of the summary.
   if isinstance(battery, Mapping) and isinstance(battery.get(SUMMARY), Mapping):
     values['battery'] = {**battery, SUMMARY: summary_name(battery[SUMMARY])}
   config = _defaults(values, path)
-  defaults.add_sections(config, values)
+  defaults.add_sections(config, values)  # with the keys of the parts that `values` names
   _fill_section(config, values, 'config')
   return config
 

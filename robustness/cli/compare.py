@@ -80,7 +80,8 @@ def run(
     out: the folder; the tasks of batteries are in its folder `tasks/`.
     common: whether runs that share only a part of their images are compared on that part.
     command: the command line, which is recorded.
-    references: tasks with the accuracies that effective robustness in other tasks is relative to.
+    references: tasks with the accuracies that effective robustness, the accuracy in other tasks
+      beyond what these predict, is relative to.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
     pdf: whether figures are written as PDF too.
   """
@@ -109,17 +110,17 @@ def run(
 def compare_tasks(
   entries: Mapping[str, Sequence[Entry]], common: bool = False, references: Sequence[str] = ()
 ) -> tuple[Results, dict[str, Results]]:
-  """Returns the results of comparing classifiers over all tasks, and {task: its results}.
+  """Compares classifiers image by image; returns the results over all tasks, and {task: results}.
 
-  For a single study the second result is {}.
+  For a single study the second value is {}.
 
   Args:
     entries: {task: classifiers with their records}.
     common: whether runs that share only a part of their images are compared on that part.
     references: tasks that effective robustness is relative to.
   """
-  # The first classifier is the baseline of all tasks. A task that could not measure it lacks it, so
-  # that it is read from the task with the most classifiers.
+  # The first classifier is the baseline of all tasks. A task that could not measure it lacks it,
+  # but not the task with the most classifiers.
   baseline = max(entries.values(), key=len)[0].label
   tasks = {
     task: compare(entries_of_task, common, baseline) for task, entries_of_task in entries.items()
@@ -143,41 +144,42 @@ def _keep_printed(results: Results) -> Results:
   """Returns a comparison with only the estimates that the command prints.
 
   The estimates of the study itself come first, then the accuracies on clean images and over all
-  other views, or every accuracy if both are missing. The accuracies in a view are left out if they
-  are all values of the study's main quantities (headlines).
+  other views (`PRINTED_FACETS`), or every accuracy if both are missing. Accuracies that the study
+  itself reports as headlines, for all classifiers, are not repeated.
   """
   is_accuracy = results.table['quantity'] == ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
   accuracies = _by_view(accuracies, results.settings[PRINTED_FACETS])
   quantities = [q for q in results.quantities if q != ACCURACY]
-  # The headlines that may be accuracies under another name.
+  # Headlines that may be accuracies under another name.
   shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
   headlines = other_estimates[other_estimates['quantity'].isin(shares)]
   values_of_headlines = set(_comparable_values(headlines))
   index = accuracies.index
   is_new = [values not in values_of_headlines for values in _comparable_values(accuracies)]
-  # All accuracies in a view are printed if any of them is new; without facets there is one view.
-  views = [accuracies[name].astype(str) for name in facets_of(accuracies)] or [pd.Series(0, index)]
-  accuracies = accuracies[pd.Series(is_new, index, bool).groupby(views).transform('any')]
+  # All accuracies in a condition are printed if any of them is new; without facets there is one.
+  facets = [accuracies[name].astype(str) for name in facets_of(accuracies)]
+  conditions = facets or [pd.Series(0, index)]
+  accuracies = accuracies[pd.Series(is_new, index, bool).groupby(conditions).transform('any')]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
 
 def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
-  """Returns the accuracies in some views, with all their facets as one facet, `view`: 'fog 3'.
+  """Returns the accuracies in `views` with a single facet `view`, such as 'fog 3'.
 
   If there is no accuracy in these views, all accuracies are returned unchanged.
 
   Args:
     accuracies: rows of the table of results.
-    views: {facet: value} of each view.
+    views: {facet: value} of each view, such as {'corruption': 'fog', 'severity': 3}.
   """
   names = facets_of(accuracies)
-  facets_of_rows = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
-  is_selected = [facets in views for facets in facets_of_rows]
+  view_of_row = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
+  is_selected = [view in views for view in view_of_row]
   if not any(is_selected):
     return accuracies
-  words = [' '.join(map(str, facets.values())) for facets in facets_of_rows if facets in views]
+  words = [' '.join(map(str, view.values())) for view in view_of_row if view in views]
   return assemble([with_facet(accuracies[is_selected].drop(columns=names), 'view', words)])
 
 
@@ -195,12 +197,12 @@ def _presentation(study: Study) -> Presentation:
 
 
 def _draw(study: Study, results: Results) -> Mapping[str, charts.Picture]:
-  """Returns {file name: (figure, caption)} of the study's figures and the figures of accuracies.
+  """Returns {file name: (figure, caption)}: the figures of a study, then the accuracies of the
+  classifiers and their effective robustness.
 
-  The study's figures are left out if its estimates could not be computed, which a table `WHY_NOT`
-  of the results explains.
+  If the estimates of the study could not be computed, `results` have a table `WHY_NOT` with the
+  reason, and the study has no figures.
   """
-  compared = (ACCURACY, EFFECTIVE)
-  accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
-  has_estimates_of_study = WHY_NOT not in results.tables
-  return {**(study.figures(results) if has_estimates_of_study else {}), **accuracies}
+  figures_of_study = {} if WHY_NOT in results.tables else study.figures(results)
+  accuracies = charts.draw(dataclasses.replace(results, quantities=(ACCURACY, EFFECTIVE)))
+  return {**figures_of_study, **accuracies}

@@ -72,57 +72,62 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
-  """Returns {quantity in words: its overall values, a row for each network} of finished runs.
+  """Returns {name of a quantity: its overall values, a row for each network} of finished runs.
 
-  A key is 'NAME: TASK: top-1 error'. 'NAME: ' is left out if the path has no name, and 'TASK: ' if
-  the run is no battery. The tables are indexed by network, and have the columns of results, `scale`
-  (100 for percent, else 1) and `better` (1 if higher values are better, else −1).
+  The name is 'NAME: TASK: top-1 error'. 'NAME: ' is left out if the path has no name, and 'TASK: '
+  if the run is no battery. The tables are indexed by network. They have the columns of results, and
+  `scale` (100 for percent, else 1) and `better` (1 if higher values are better, else −1).
+
+  Networks are only compared if their runs have equal settings and images.
 
   Args:
     paths: workdirs or folders of workdirs, PATH or NAME=PATH.
 
   Raises:
-    InputError: a path has no results; or a network has a quantity twice, or with other settings or
-      images than another network.
+    InputError: a path has no results; or a quantity is measured again, for the same network, or
+      with other settings or images than for the networks before.
   """
-  names: dict[str, str] = {}  # {description of a network: its name}
-  rows: dict[str, dict[str, pd.Series]] = {}  # {quantity in words: {network: row}}
-  protocols: dict[str, Facts] = {}  # {quantity in words: settings and images}
-  digests: dict[str, str] = {}  # {quantity in words and description of the images: their digest}
+  names_of_networks: dict[str, str] = {}  # {description of a network: its name}
+  rows: dict[str, dict[str, pd.Series]] = {}  # {name of a quantity: {network: row}}
+  # What the first run that measured a quantity has: {name of the quantity: settings and data}, and
+  # {name of the quantity, and description of the images: their digest}.
+  protocols: dict[str, Facts] = {}
+  digests: dict[tuple[str, str], str] = {}
   for path in paths:
     name_of_path, location = label_and_path(path)
     for folder in _folders_with_results(location):
       results = Results.read(folder).over_seeds
-      network_by_label = _networks_of_labels(results, folder, names)
+      network_by_label = _networks_of_labels(results, folder, names_of_networks)
       for task, of_task in results.by_task.items():
-        same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
-        protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
-        digest = results.image_digest(task)
+        data = {key: value for key, value in of_task.data.items() if key not in OF_NETWORKS}
+        protocol: Facts = {'settings': of_task.protocol, 'data': data}
+        images, digest = json.dumps(of_task.data, sort_keys=True), results.image_digest(task)
         for quantity, words, values in _comparable_values(of_task, network_by_label):
-          key = ': '.join(filter(None, (name_of_path, task, words)))
-          changes = differing_keys(protocols.setdefault(key, protocol), protocol)
-          images = f'{key} {json.dumps(of_task.data, sort_keys=True)}'
+          name = ': '.join(filter(None, (name_of_path, task, words)))
+          differences = differing_keys(protocols.setdefault(name, protocol), protocol)
           if digest:
-            changes += differing_keys(digests.setdefault(images, digest), digest, DIGEST_OF_IMAGES)
+            first_digest = digests.setdefault((name, images), digest)
+            differences += differing_keys(first_digest, digest, DIGEST_OF_IMAGES)
           networks = values.classifier.map(network_by_label)  # the network of each row of `values`
-          is_measured_before = bool(set(networks) & set(rows.get(key, {})))
-          if changes or is_measured_before:
+          rows_of_name = rows.setdefault(name, {})
+          if differences or not rows_of_name.keys().isdisjoint(networks):
+            reason = '; '.join(differences) or 'for the same network'
             raise InputError(
-              f'{folder} measures {key} again, {"; ".join(changes) or "for the same network"}: '
-              f'give it another name, NAME={path}.'
+              f'{folder} measures {name} again, {reason}: give it another name, NAME={path}.'
             )
           better = 1 if quantity.better == 'higher' else -1
           values = values.assign(scale=quantity.scale, better=better)
-          for network, (_, values_row) in zip(networks, values.iterrows(), strict=True):
-            rows.setdefault(key, {})[network] = values_row
-  return {key: pd.DataFrame(by_network).T for key, by_network in rows.items()}
+          rows_of_name |= zip(networks, (row for _, row in values.iterrows()), strict=True)
+  return {name: pd.DataFrame(by_network).T for name, by_network in rows.items()}
 
 
 def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:
-  """Returns {label of a classifier: name of its network}.
+  """Returns {label of a classifier: name of its network}, with one name for the same network in all
+  runs.
 
-  A network is the same in two runs if its description is equal. The label is a part of the
-  description only of a network without a digest of weights or file, such as a function.
+  A network is the same in two runs if all recorded facts about it are equal, such as the digest of
+  its weights and the normalisation. Its labels may differ if the facts have a digest; a function,
+  for example, has none.
 
   Args:
     results: the results of a run.
@@ -144,10 +149,11 @@ def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -
 def _comparable_values(
   results: Results, labels: Collection[str]
 ) -> Iterator[tuple[Quantity, str, pd.DataFrame]]:
-  """Yields (quantity, words, rows) of each overall value that runs can be compared by.
+  """Yields (quantity, words, rows) of each overall value by which networks of several runs can be
+  compared (`values_that_rank`).
 
-  Only values that can rank classifiers are yielded (`values_that_rank`). The rows, one for each
-  classifier, are of the classifiers in `labels`.
+  The words name the value, such as 'top-1 error under fog'. The rows, one for each classifier, are
+  of the classifiers in `labels`.
   """
   for quantity in results.quantities:
     rows = values_that_rank(results, quantity)
@@ -184,8 +190,8 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
     shared = [name for name in x.index if name in y.index]
     if len(shared) > 1:
       # Values times ±1, so that higher is better in both.
-      across, up = ((t.value * t.better).loc[shared].to_numpy(float) for t in (x, y))
-      estimate = rank_correlation(across, up, confidence)
+      signed_x, signed_y = ((t.value * t.better).loc[shared].to_numpy(float) for t in (x, y))
+      estimate = rank_correlation(signed_x, signed_y, confidence)
       facets = {'first': first, 'second': second}
       rows.append(estimate_row(NETWORKS, '', RANK_CORRELATION, facets, estimate, confidence))
   if not rows:

@@ -34,7 +34,10 @@ PRESENTED = Presentation(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Scores a detector, prints the numbers and returns 0."""
+  """Runs `robustness detection` and returns 0: scores a detector, and prints the numbers.
+
+  `arguments` are the words after these two.
+  """
   options = _parser().parse_args(arguments)
   scoring = Scoring(options.k, options.threshold, options.recall_points, not options.neighbors_only)
   inputs = detection.read(options.metadata, options.truth, options.detections)
@@ -55,31 +58,32 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _lines(results: Results, k: int) -> list[str]:
-  """Returns the lines to print: remarks on unusual boxes or `k`, then a line for each estimate.
+  """Returns the lines to print: notes on unusual boxes and on `k`, then a line for each estimate.
 
   Args:
-    results: estimates by `kind` and `k`; the table 'remarks' of unusual boxes, with columns for the
-      remark, the number of boxes it is on, the number of all boxes, and the first such box; and
-      `settings['k']`, the largest distance of a neighbor from its anchor, at most `k`.
-    k: the requested distance from the anchor in frames. A remark says if no neighbor is that far.
+    results: estimates by `kind` and `k`; the table 'remarks' with a row (remark, number of boxes
+      that it is on, number of all boxes, first such box) for each way in which boxes are unusual;
+      and `settings['k']`, the largest distance of a neighbor from its anchor, at most `k`.
+    k: the requested distance from the anchor in frames. A note says if no neighbor is that far.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []
   for _, row in results.table.iterrows():
     quantity = declared[row.quantity]
     facets = [name for name in ('kind', 'k') if not pd.isna(row[name])]
-    place = ' '.join(value_words(quantity.facet(name), row[name]) for name in facets)
-    estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
-  remarks = [
-    f'note: {count} of {total} {remark}, first {first}'
-    for remark, count, total, first in results.tables['remarks'].rows
-    if count
-  ]
-  if (reach := results.settings['k']) < k:
-    remarks.append(
-      f'note: --k is {k}, but no neighbor is more than {reach} frames from its anchor: pm-{reach}'
+    condition = ' '.join(value_words(quantity.facet(name), row[name]) for name in facets)
+    estimates.append(f'{quantity.words} {condition}: {Notation(quantity).full(row)}, n = {row.n}')
+  notes = []
+  for remark, count, total, first in results.tables['remarks'].rows:
+    if count:
+      notes.append(f'note: {count} of {total} {remark}, first {first}')
+  largest = results.settings['k']
+  if largest < k:
+    notes.append(
+      f'note: --k is {k}, but no neighbor is more than {largest} frames from its anchor: '
+      f'pm-{largest}'
     )
-  return [*remarks, *estimates]
+  return [*notes, *estimates]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -29,7 +29,7 @@ _CHOICE = 'a name, or FILE.py:NAME for one of yours'
 
 
 class Key(NamedTuple):
-  """A key of a config as help lists it. Equal keys of several classifiers are one such entry.
+  """A key of a config as help lists it. The same key of several classifiers is one entry.
 
   Attributes:
     section: name of its section, such as 'config.study', or 'config.classifiers.{a,b}' for the
@@ -87,14 +87,15 @@ def explain(
 
 
 def _matching_keys(keys: Sequence[Key], word: str) -> Iterator[str]:
-  """Yields help lines of the keys with `word` in their name, then of keys with it in the meaning.
+  """Yields help on the keys with `word` in their name, then on the keys with it in their meaning.
 
-  The lines of a key are '--config.data.source = VALUE' and its meaning.
+  The help on a key is its value, '--config.data.source = VALUE', and its meaning.
   """
   lower = word.lower()
   in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
-  matching = [*in_name, *(key for key in keys if lower in key.meaning.lower())]
-  for key in dict.fromkeys(matching):  # each key once
+  in_meaning = [key for key in keys if lower in key.meaning.lower()]
+  matching = dict.fromkeys([*in_name, *in_meaning])  # each key once
+  for key in matching:
     yield from _wrapped_entry(f'--{key.section}.{key.name} = {key.value}', key.meaning)
   if not matching:
     hint = nearest(word, {key.name for key in keys})
@@ -102,12 +103,13 @@ def _matching_keys(keys: Sequence[Key], word: str) -> Iterator[str]:
 
 
 def meanings(cls: type) -> dict[str, str]:
-  """Returns {attribute: its description} from the docstrings of a dataclass and its bases.
+  """Returns {attribute: its description} from 'Attributes:' in the docstrings of a class and its
+  bases.
 
   A line 'a, b: text' describes several attributes.
   """
   meaning_by_key: dict[str, str] = {}
-  for base in reversed(cls.__mro__):
+  for base in reversed(cls.__mro__):  # a description in a subclass replaces the base's
     _, _, text = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')
     attributes = re.split(r'\n+(?=\S)', text)[0]  # to the next line that is not indented
     for names, meaning in _ATTRIBUTE.findall(attributes):
@@ -116,17 +118,20 @@ def meanings(cls: type) -> dict[str, str]:
 
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
-  """Yields the keys of a config with values and meanings, section after section."""
-  meanings_outside_sections = meanings(Execution)  # these keys come last
+  """Yields the keys of a config with values and meanings, section after section.
+
+  Sections come in this order: the battery, the studies, the classifiers, the data and the training;
+  keys outside of sections come last.
+  """
+  meanings_outside_sections = meanings(Execution)
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
     meaning = {'tasks': 'the tasks that run, in order', 'summary': summary}
     yield from _keys_of_section('config.battery', [config.battery], meaning)
   for path, section in _studies_by_path(config).items():
     study = STUDIES.find(section.name, path)
-    yield from _keys_of_section(
-      path, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'}
-    )
+    meaning = {**meanings(study), 'name': f'the study: {_CHOICE}'}
+    yield from _keys_of_section(path, [section], meaning)
     # Exchangeable parts of the study, such as attacks, have sections with their settings.
     for key, parts in study.chosen_parts(section).items():
       for label, part in parts.items():
@@ -134,26 +139,23 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       meanings_outside_sections |= meanings(study.prediction_settings)
   if 'classifier' in config:
-    recipes, path_of_recipes = [config.classifier], 'config.classifier'
-  else:  # all classifiers are one section with their different values, 'config.classifiers.{a,b}'
-    classifiers = config.get('classifiers', {})
-    recipes = [*classifiers.values()]
-    path_of_recipes = f'config.classifiers.{{{",".join(classifiers)}}}'
-  if recipes:
-    yield from _keys_of_section(path_of_recipes, recipes, meanings(ClassifierSettings))
+    classifiers, path = [config.classifier], 'config.classifier'
+  else:  # all classifiers are listed as one section, 'config.classifiers.{a,b}'
+    classifiers = [*config.get('classifiers', {}).values()]
+    path = f'config.classifiers.{{{",".join(config.get("classifiers", {}))}}}'
+  if classifiers:
+    yield from _keys_of_section(path, classifiers, meanings(ClassifierSettings))
     for kind, (key, registry) in KINDS.items():
-      yield from _keys_of_parts(
-        f'{path_of_recipes}.{kind}', [r[kind] for r in recipes], key, registry
-      )
+      sections = [classifier[kind] for classifier in classifiers]
+      yield from _keys_of_parts(f'{path}.{kind}', sections, key, registry)
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if name in config:
-      note = f'; for one classifier: {path_of_recipes}.{name}' if recipes else ''
+      note = f'; for one classifier: {path}.{name}' if classifiers else ''
       yield from _keys_of_section(f'config.{name}', [config[name]], meanings(settings), note)
   if 'data' in config:
     source = SOURCES.find(config.data.source, 'config.data.source')
-    yield from _keys_of_section(
-      f'config.data.{source.name}', [config.data[source.name]], meanings(source)
-    )
+    section = config.data[source.name]
+    yield from _keys_of_section(f'config.data.{source.name}', [section], meanings(source))
   yield from _keys_of_section('config', [config], meanings_outside_sections)
 
 
@@ -166,49 +168,50 @@ def _studies_by_path(config: ConfigDict) -> dict[str, ConfigDict]:
 
 
 def _keys_of_section(
-  section: str, values: Sequence[ConfigDict], meaning: Mapping[str, str], note: str = ''
+  path: str, sections: Sequence[ConfigDict], meaning: Mapping[str, str], note: str = ''
 ) -> Iterator[Key]:
   """Yields the keys of one section, or of several sections with the same keys, such as classifiers.
 
   If sections have different values of a key, all are listed in the order of the sections.
 
   Args:
-    section: the name of the section under which the keys are listed.
-    values: the sections, such as the sections of all classifiers.
+    path: the name under which the keys are listed, such as 'config.data'.
+    sections: the sections.
     meaning: {key: its meaning}.
     note: text about other sections with the same keys, which ends the heading.
   """
-  for name, value in values[0].items():
+  for name, value in sections[0].items():
     if not isinstance(value, ConfigDict):
-      texts = dict.fromkeys(repr(single.get(name)) for single in values)
+      texts = dict.fromkeys(repr(section.get(name)) for section in sections)
       # None stands for the value of the run.
-      printed = ' | '.join('(of the run)' if text == 'None' else text for text in texts)
-      yield Key(section, name, printed, meaning.get(name, ''), note)
+      values = ' | '.join('(of the run)' if text == 'None' else text for text in texts)
+      yield Key(path, name, values, meaning.get(name, ''), note)
 
 
 def _keys_of_parts(
-  section: str, values: Sequence[ConfigDict], key: str, registry: Registry[P]
+  path: str, sections: Sequence[ConfigDict], key: str, registry: Registry[P]
 ) -> Iterator[Key]:
-  """Yields the key that selects components, such as attacks, and the selected components' keys.
+  """Yields the key that selects parts of a training, such as attacks, and the keys of the selected
+  parts.
 
-  The help text (`Key.meaning`) of the key names all components of its kind.
+  The meaning of the first key lists all parts of its kind.
 
   Args:
-    section: name of the section that has the key.
-    values: the section, or the sections of several classifiers.
-    key: the key, such as 'attack'; its value is a name or a list of names.
-    registry: all components of this kind.
+    path: name of the section that has the key, such as 'config.classifier.attack'.
+    sections: this section of each classifier.
+    key: the key, such as 'name'; its value is a name or a list of names.
+    registry: all parts of this kind.
   """
-  selected = [single[key] for single in values]  # for each section a name or a list of names
-  names = [[name] if isinstance(name, str) else name for name in selected]
-  distinct_names = dict.fromkeys(name for listed in names for name in listed if name)
-  yield from _keys_of_section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
-  for name in distinct_names:
+  meaning = f'{_CHOICE}: {", ".join(registry.classes())}'
+  yield from _keys_of_section(path, sections, {key: meaning})
+  names: dict[str, None] = {}  # of the parts that any classifier selects
+  for section in sections:
+    selected = section[key]
+    names |= dict.fromkeys([selected] if isinstance(selected, str) else selected)
+  for name in filter(None, names):
     part = part_name(name)  # NAME of FILE.py:NAME, which is the section with its settings
-    settings = [single[part] for single in values if part in single]
-    yield from _keys_of_section(
-      f'{section}.{part}', settings, meanings(registry.find(name, section))
-    )
+    settings = [section[part] for section in sections if part in section]
+    yield from _keys_of_section(f'{path}.{part}', settings, meanings(registry.find(name, path)))
 
 
 def _wrapped_entry(head: str, text: str) -> Iterator[str]:

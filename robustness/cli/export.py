@@ -67,13 +67,13 @@ def main(arguments: Sequence[str]) -> int:
     print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
   label = _check_hub_options(options, results.labels)
-  # The first text is about the workdir as a whole, others are about folders in it.
-  reasons = [*verification.note_unverifiable(path, str(path)).values()][:1]
-  files = {CARD: card(results, label, environment, reasons)}
+  # On values that the records do not reproduce: at most one text, about the workdir as a whole.
+  unverified = [*verification.note_unverifiable(path, str(path)).values()][:1]
+  files = {CARD: card(results, label, environment, unverified)}
   if options.dataset:
     quantity, row = estimate(results, label, options.quantity, options.at)
-    about = '; '.join([data_words(results.data), *reasons])
-    entry = hub_entry(quantity, row, options, about, environment)
+    data = '; '.join([data_words(results.data), *unverified])
+    entry = hub_entry(quantity, row, options, data, environment)
     files[f'.eval_results/{options.dataset.rpartition("/")[2]}.yaml'] = entry
   for name, text in files.items():
     (options.out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -83,10 +83,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> str:
-  """Returns the label of the classifier to export: `--classifier`, or the single one in `labels`.
+  """Checks the flags of an export to a model hub, and returns the label of the classifier.
+
+  It is `--classifier`, or the single one in `labels`, the labels of the run's classifiers.
 
   Raises:
-    InputError: flags for a hub are missing or invalid, or `labels` lack `--classifier`.
+    InputError: flags are missing or invalid, or `labels` lack `--classifier`.
   """
   if options.out is None or bool(options.dataset) != bool(options.task):
     raise InputError(
@@ -122,9 +124,9 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
     folders = seed_folders if is_before_last_seed else [path, *seed_folders]
     for folder in folders:
       for log in trackers.logged(folder):
-        name = log.name if folder == path else f'{path.name} {log.name}'
-        sent = log._replace(name=name)
-        print(f'{name}: {trackers.TRACKERS[to](sent, project, path, config)}')
+        if folder != path:  # the name of a seed's log begins with its folder alone
+          log = log._replace(name=f'{path.name} {log.name}')
+        print(f'{log.name}: {trackers.TRACKERS[to](log, project, path, config)}')
   except ModuleNotFoundError as error:
     raise InputError(f'--to={to} needs {error.name}: pip install {to}.') from error
   except InputError:
@@ -141,16 +143,16 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   Args:
     results: results of a finished run.
     label: label of the classifier.
-    name: name of a quantity; '' takes the first one that is declared as a headline, or if there is
-      none the first one.
+    name: name of a quantity; '' takes the first headline of the study, or without headlines its
+      first quantity.
     at: the condition, such as 'corruption=fog,severity=3'; '' takes the value over all conditions.
 
   Raises:
     InputError: the results lack the quantity, facet or value, or have no or several such estimates.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
-  headline_names = [quantity.name for quantity in results.quantities if quantity.headline]
-  name = name or (headline_names or list(declared))[0]
+  headlines = [quantity.name for quantity in results.quantities if quantity.headline]
+  name = name or [*headlines, *declared][0]
   choice('--quantity', name, declared)
   table = results.over_seeds.table
   table = table[table.classifier == label]
@@ -185,13 +187,12 @@ def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[s
   words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
   for facet, _, text in (word.partition('=') for word in words if word):
     choice('--at', facet, facets_of(table))
-    present = list(table[facet].dropna().unique())
-    described = quantity.facet(facet)
-    values = {value_text(described, value).replace(MINUS, '-'): value for value in present}
-    by_text = {**values, **{str(value): value for value in present}}
-    if text not in by_text:
-      raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
-    condition[facet] = by_text[text]
+    values = list(table[facet].dropna().unique())
+    printed = {value_text(quantity.facet(facet), v).replace(MINUS, '-'): v for v in values}
+    value_by_text = {**printed, **{str(value): value for value in values}}
+    if text not in value_by_text:
+      raise InputError(f'--at={facet}={text}: {nearest(text, printed)}.')
+    condition[facet] = value_by_text[text]
   return condition
 
 
@@ -217,12 +218,11 @@ def hub_entry(
   scale = 100.0 if options.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
-  place = condition_of(quantity, row, facets_of(row.to_frame().T))
-  unit = ''
-  if quantity.scale > 1:  # reports print it in percent
-    unit = 'percent' if options.percent else 'a fraction'
+  words = f'{quantity.words} {condition_of(quantity, row, facets_of(row.to_frame().T))}'.rstrip()
+  if quantity.scale > 1:  # reports print it in percent, so that the unit is not obvious
+    words = f'{words}, {"percent" if options.percent else "a fraction"}'
   notes = [
-    ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
+    words,
     row.note,
     '' if np.isnan(row.low) else interval,
     f'n = {row.n} observations of {row.clusters} independent units',
@@ -244,10 +244,10 @@ def hub_entry(
 
 
 def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
-  """Returns a section of a model card in Markdown.
+  """Returns a section of a model card, in Markdown, on the classifier `label`.
 
-  The section has the main quantities (headlines) of the classifier `label` with intervals, the
-  methods and settings, and the sentences `unverified` on values that its records do not reproduce.
+  The section has the main quantities (headlines) with intervals, the methods and settings, and the
+  sentences `unverified` on values that the records do not reproduce.
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task

@@ -51,7 +51,12 @@ from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.phrases import classifier_words
 from robustness.present.publish import Drawn, Presentation, publish, with_task_captions
-from robustness.present.selection import overall_rows, overall_selections, values_that_rank
+from robustness.present.selection import (
+  Selection,
+  overall_rows,
+  overall_selections,
+  values_that_rank,
+)
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
 from robustness.workdirs import finished_workdir, workdir
 
@@ -76,9 +81,7 @@ def main(arguments: Sequence[str]) -> int:
   """Runs `robustness leaderboard` and returns the exit status: 0, or 1 if an entry is rejected.
 
   Entries are added and checked. With --out the page is written and the ranks are printed.
-
-  Args:
-    arguments: the words of the command line after the command.
+  `arguments` are the words of the command line after the command.
   """
   options = _parser().parse_args(arguments)
   if options.out is not None:
@@ -92,7 +95,10 @@ def main(arguments: Sequence[str]) -> int:
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
-    """Returns {name: board}; writes pages, with the `rejected` entries, unless `folder` is None."""
+    """Returns {name: board} of the accepted entries, and writes the pages of boards to a folder.
+
+    The pages list the `rejected` entries too. Nothing is written if `folder` is None.
+    """
     boards = boards_of(accepted, options.study)
     if folder is not None:
       _publish(folder, boards, environment, [entry.name for entry in accepted], rejected)
@@ -134,15 +140,14 @@ Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Result
 def _build_without_faulty(
   build: Build, entries: list[BoardEntry], rejected: dict[str, str], out: pathlib.Path | None
 ) -> dict[str, Results]:
-  """Returns {name: board}, tables that rank classifiers, from all entries that do not fail.
+  """Returns {name: board}, tables that rank classifiers, from all entries that `build` accepts.
 
   Entries are other people's, and a fault that no check foresees must not stop the leaderboard. If
-  the boards cannot be built from all entries, entries are added one by one, and those that fail are
-  left out.
+  `build` fails with all entries, it is called with the first, the first two and so on; an entry
+  with which it fails is left out.
 
   Args:
-    build: returns {name: board} of some entries, and writes their pages to a folder unless it is
-      None.
+    build: called with entries, and a folder for pages or None; returns {name: board}.
     entries: all entries; those with which `build` fails are removed from the list.
     rejected: {name of an entry: error}, to which errors of `build` are added.
     out: folder for the boards' pages; None writes none.
@@ -155,7 +160,7 @@ def _build_without_faulty(
     accepted = list[BoardEntry]()
     for entry in entries:
       try:
-        # Pages may fail too, so they are written, to be deleted.
+        # Writing a page may fail too, so it is tried in a folder that is deleted.
         with tempfile.TemporaryDirectory() as scratch:
           build([*accepted, entry], pathlib.Path(scratch) if out else None)
       except OSError:
@@ -238,10 +243,10 @@ class BoardEntry:
 def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], dict[str, str]]:
   """Returns the valid entries of a folder, sorted by name, and {name of an invalid entry: error}.
 
-  A valid entry has only files and folders, and readable results of a single study that state the
-  digest of the images. If it has records, they must reproduce its values. It declares quantities
-  like most entries of the same study, settings and images. No Python file that an entry names is
-  run.
+  A valid entry has only files and folders. Its results are readable, of a single study, and state
+  the digest of the images; its records, if it has any, reproduce the values. Its quantities are
+  declared (kind, range, better direction) as in most entries of the same study, settings and
+  images. A study in a Python file is not run, unless the user names the file.
 
   Args:
     folder: the folder with a folder for each entry.
@@ -264,19 +269,19 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
     except Exception as error:  # the entry is somebody else's, and may be damaged in any way
       name = path.name if path.name.isprintable() else ascii(path.name)
       rejected[name] = _error_text(error)
-  outvoted = _with_other_declarations(entries)
-  entries = [entry for entry in entries if entry.name not in outvoted]
-  return entries, dict(sorted({**rejected, **outvoted}.items()))
+  incompatible = _with_other_declarations(entries)
+  entries = [entry for entry in entries if entry.name not in incompatible]
+  return entries, dict(sorted({**rejected, **incompatible}.items()))
 
 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
-  """Adds each study of a finished workdir, PATH or NAME=PATH, to a leaderboard.
+  """Adds each study of a finished workdir to a leaderboard, and yields a line for each entry.
 
-  Yields a line for each entry, such as 'DIR/net: the results, and the rank of the true class for
-  every answer'. An entry is a folder DIR/NAME, or DIR/NAME-TASK for a task of a battery. It has the
-  results without images, and as records the rank of the true class for every answer. The ranks
-  allow paired differences and confirm the results. An entry has no records if its study cannot
-  compute its results from ranks alone. An entry that could not be on a board is removed again.
+  An entry is a folder DIR/NAME, or DIR/NAME-TASK for a task of a battery. It has the results
+  without images. Its records are the rank of the true class among the predicted classes, for each
+  image and view: enough to compute most results again, and paired differences. A study that needs
+  more has an entry without records. An entry that could not be on a board is removed again. A line
+  is, for example, 'DIR/net: the results, and the rank of the true class for every answer'.
 
   Args:
     folder: the folder DIR of the leaderboard.
@@ -302,7 +307,9 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
 
 
 def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) -> str:
-  """Writes the ranks of the true class to an entry, if the study can compute its results from them.
+  """Writes records to an entry: the rank of the true class for each image and view.
+
+  None are written if the study cannot compute its results from ranks alone.
 
   Args:
     entry: the folder of the entry, which has the results.
@@ -316,9 +323,9 @@ def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) 
     return 'the results'
   for evaluation in finished.evaluations:
     _write_ranks(entry / workdir.RECORDS / evaluation.label, evaluation.records)
-  # The settings of the study, without facts that it adds to its description.
-  section = {key: value for key, value in study.describe().items() if key not in study.facts}
-  workdir.write_json(entry / workdir.CONFIG, {'study': section})
+  # `describe` adds facts, such as what was measured, to the settings of the study.
+  settings = {key: value for key, value in study.describe().items() if key not in study.facts}
+  workdir.write_json(entry / workdir.CONFIG, {'study': settings})
   try:
     verification.differences_of_study(finished_workdir.read(entry)[SINGLE], is_strict=True)
   except InputError as error:
@@ -329,15 +336,15 @@ def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) 
 
 
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
-  """Writes a classifier's ranks of the true class to a folder, with labels and other columns.
+  """Writes a classifier's ranks of the true class, with labels and other columns, to a folder.
 
-  They are one compressed shard (file) of records.
+  They are one compressed file of records (shard).
   """
   names = records.read(0, 0).arrays  # fields of the first shard, the same in all shards
-  arrays = {name: records.column(name) for name in names if not is_per_view(name)}
+  arrays = {name: records.column(name) for name in names if not is_per_view(name)}  # [rows]
   # [rows, views]; the ranks among classes of equal score are missing in older records
   arrays |= {name: records.table(name) for name in TIE_RANKS if name in names}
-  ranks = records.table('rank')
+  ranks = records.table('rank')  # [rows, views]
   arrays['rank'] = ranks.astype(np.min_scalar_type(ranks.max()))
   num_rows, num_views = ranks.shape
   one_shard = Layout(num_rows, num_views, block_rows=num_rows, chunk_views=num_views)
@@ -348,8 +355,8 @@ def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   """Returns the entry in a folder after checking it.
 
   Raises:
-    InputError: it is no entry of a single study of classifiers, records do not confirm its values,
-      or none of its values can rank classifiers.
+    InputError: the results are not of a single study of classifiers, differ from the records, or
+      have no value by which classifiers can be ranked (`values_that_rank`).
   """
   check_name(f'{path.parent}', path.name, is_key=False)
   refuse_special(path)
@@ -390,7 +397,8 @@ def _check_intervals(results: Results) -> None:
 
 
 def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
-  """Returns {name: reason} of entries that declare a quantity otherwise than most on their board.
+  """Returns {name: reason} of entries that declare a quantity (kind, range, better direction, …)
+  otherwise than most entries of the same study, settings and images.
 
   If two declarations have the same number of entries, the first declaration counts.
   """
@@ -412,7 +420,7 @@ def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
 
 
 def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, Results]:
-  """Returns {name: board}, a board for all entries of equal study, settings and images.
+  """Returns {name: board}, a table that ranks classifiers for each study, its settings and images.
 
   A board has the name of the study, with a number from the second board of a study on. It has the
   classifiers of all entries with values, intervals and ranks. If all entries have records, it has
@@ -433,11 +441,11 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
 
 
 def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
-  """Returns the board of entries of equal study, settings and images.
+  """Returns the results of all entries of a board, which have the same study, settings and images.
 
-  It has the overall values of all classifiers for each quantity that can rank them, a ranking by
-  each kind of overall value, paired differences if all entries have records, and the table that
-  says which workdir each classifier comes from.
+  They are the overall values by which classifiers can be ranked, the ranks by each of these values,
+  and the paired differences if all entries have records. A table lists the entry, the weights and
+  the versions of each classifier.
 
   Args:
     entries: the entries, at least one.
@@ -449,19 +457,18 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}
   )
   quantities, parts = list[Quantity](), list[pd.DataFrame]()
-  # {'top-1 error', 'mCE', …: its quantity, and the rows of all classifiers}
-  values_by_words: dict[str, tuple[Quantity, pd.DataFrame]] = {}
+  ranked_values: dict[str, Selection] = {}  # {'top-1 error', 'mCE', …: values of all classifiers}
   for quantity in first.quantities:
     rows = _relabelled_values(entries, quantity, labels)
     if len(rows):
       quantities.append(quantity)
       parts.append(rows)
       for selection in overall_selections(rows, quantity):
-        values_by_words[selection.words] = quantity, selection.rows
-  # A ranking by each value; with several rankings the facet `ranked_by` distinguishes them.
-  for words, (quantity, rows) in values_by_words.items():
-    facets = {'ranked_by': words} if len(values_by_words) > 1 else {}
-    parts.append(table_of_rows(list(_rank_rows(quantity, rows, facets))))
+        ranked_values[selection.words] = selection
+  for words, values in ranked_values.items():
+    # With several rankings this facet distinguishes them.
+    facets = {'ranked_by': words} if len(ranked_values) > 1 else {}
+    parts.append(table_of_rows(list(_rank_rows(values.quantity, values.rows, facets))))
   classifiers, provenance = list[Facts](), list[list[str]]()
   for entry in entries:
     for classifier in entry.results.classifiers:
@@ -479,17 +486,17 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
 
 
 def _with_accuracy(quantities: Sequence[Quantity]) -> list[Quantity]:
-  """Returns the quantities, and last the accuracy of a comparison unless one is called so."""
+  """Returns the quantities, and `ACCURACY`, which `compare` adds, unless one has its name."""
   return [*quantities, *([] if ACCURACY.name in {q.name for q in quantities} else [ACCURACY])]
 
 
 def _relabelled_values(
   entries: Sequence[BoardEntry], quantity: Quantity, labels: Mapping[tuple[str, str], str]
 ) -> pd.DataFrame:
-  """Returns the overall values of a quantity in all entries, with the labels of the board.
+  """Returns the overall values of a quantity in all entries, as rows with the labels of the board.
 
-  Values that cannot rank classifiers are left out. `labels` is {(name of an entry, label of a
-  classifier in it): label on the board}.
+  There are no rows if classifiers cannot be ranked by the quantity (`values_that_rank`). `labels`
+  is {(name of an entry, label of a classifier in it): label on the board}.
   """
   relabelled = []
   for entry in entries:
@@ -529,12 +536,13 @@ def _rank_rows(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]
 def _paired_estimates(
   entries: Sequence[BoardEntry], quantities: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
-  """Returns tables of paired differences from the first entry, in `quantities` and in accuracy.
+  """Returns the differences of all classifiers from the first one, image by image, as tables.
 
-  The last table has the effective robustness. Entries with a study in a separate Python file are
-  left out, because the file is not run. The result is [] if another entry has no records. If the
-  records cannot be paired, they are tried without the first entry, then without the second, and so
-  on; the result is [] if this fails too.
+  There is a table for each of `quantities` and for the accuracy, and one for the effective
+  robustness. Differences need the records of all entries: without records of an entry the result is
+  []. A study in a separate Python file is not run, so that its entry is left out. If the records
+  are not of the same images, one entry is left out, the first with which the others can be paired;
+  the result is [] if there is none.
 
   Args:
     entries: the entries of a board.
@@ -544,17 +552,16 @@ def _paired_estimates(
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
   if not all(entry.study for entry in paired):
     return []
-  # A user's file that no study needs would be refused.
   needs_file = any(entry.study and entry.study.file for entry in paired)
-  file = study_file if needs_file else ''
+  file = study_file if needs_file else ''  # a file that no study needs would be refused
   # All entries are tried first, then all but the first one, all but the second one, ….
-  all_but_one = ([entry for entry in paired if entry is not absent] for absent in paired)
+  all_but_one = ([entry for entry in paired if entry is not left_out] for left_out in paired)
   for group in (paired, *all_but_one):
     if sum(len(entry.results.labels) for entry in group) < 2:
       continue
     folders = {entry.name: entry.folder for entry in group}
     try:
-      [classifiers] = read_entries(folders, file).values()
+      [classifiers] = read_entries(folders, file).values()  # of the only study
       table = compare(classifiers, common=False, baseline=classifiers[0].label).table
     except InputError as error:  # the records of these entries cannot be paired
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)

@@ -56,15 +56,15 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   sections = finished_workdir.study_sections(config, path)
   recorded_study.refuse_other_study(study_file, list(sections.values()))
   seeds = finished_workdir.seeds_of(config, path)
-  folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
+  run_folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   # {folder of a seed, or the workdir if there are no seeds: {task: folder of its results}}
-  task_folders = {folder: _task_folders(folder, sections) for folder in folders}
+  task_folders = {folder: _task_folders(folder, sections) for folder in run_folders}
   folders_of_tasks = itertools.chain(*(by_task.values() for by_task in task_folders.values()))
-  all_folders = [*folders_of_tasks, *folders, path]
+  all_folders = [*folders_of_tasks, *run_folders, path]
   # Nothing is written if any results are missing, altered, or fewer than a report shows.
   finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
   with workdir.held(path):
-    # {folder: text about values that its records do not reproduce}; `path` is first
+    # {folder: text about values that its records do not reproduce}
     unverified = verification.note_unverifiable(path, str(path), study_file)
     _refuse_less(all_folders)
     settings = recorded(config)
@@ -87,9 +87,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
         return illustrate(
           folder, results, presented, environment, settings, figures_of_tasks, reason, pdf
         )
+      except InputError:
+        raise
       except (AttributeError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-          raise
         raise InputError(
           f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
           'altered, or is of another version. Run the same command again: results are rebuilt from '
@@ -121,7 +121,7 @@ def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathl
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError if a table of a report has more rows than the results beside it.
+  """Raises InputError if a table of a report has more rows than the results in the same folder.
 
   Drawing the report again would lose these rows. `folders` have a report and results each.
   """

@@ -70,16 +70,16 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   """Reads the flags and runs the config that they name; ends the process.
 
   For bad flags, or a bad config, the process ends with one line that says what is wrong. With a
-  config and --help it prints the keys of the config and ends, with --help=WORD those that match;
-  with --help=WORD and no config it prints where the word occurs.
+  config and --help it prints the keys of the config and ends; with --help=WORD the keys that have
+  the word, or without a config all places where the word occurs.
 
   Args:
     arguments: the name of the process, and the flags.
     typed: the words of the command as they were typed, for the report.
   """
-  plain_characters.use()
+  plain_characters.use()  # escapes control characters in what is printed
   try:
-    with exits_refused():
+    with exits_refused():  # a `sys.exit` in the user's files is an error
       config, other_arguments = command_line.read(arguments)
     help_flags = [text for text in other_arguments if text.partition('=')[0] in ('-h', '--help')]
     word = help_flags[0].partition('=')[2] if help_flags else ''
@@ -98,7 +98,7 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 def _help_lines(
   config: command_line.ConfigDict | None, arguments: Sequence[str], word: str
 ) -> Iterator[str]:
-  """Returns the lines of a config's help, or without a config those that say where a word occurs.
+  """Returns the lines of a config's help, or without a config lines that say where a word occurs.
 
   Args:
     config: the config with the changes on the command line; None without one.
@@ -148,7 +148,7 @@ def _run(
   for find_hint in (command_line.training_hint, command_line.data_hint):
     if status == BAD_INPUT and (hint := find_hint(config, arguments)):
       print(hint, file=sys.stderr)
-  if not status and (hint := command_line.tasks_hint(config, arguments)):
+  if status == 0 and (hint := command_line.tasks_hint(config, arguments)):
     print(hint, file=sys.stderr)
   return status
 
@@ -161,8 +161,7 @@ def _run_here(config: command_line.ConfigDict, command: str) -> int:
   processes = peers.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
-  cache = COMPILATION_CACHE.value
-  status = run_command(config, str(WORKDIR.value), command, processes, compiled=cache)
+  status = run_command(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
   if status == INTERRUPTED:
     _end_process(status)
   return status
@@ -190,26 +189,29 @@ def run_command(
     same command.
   """
 
+  path = expanded(directory).absolute()
+
   def run() -> None:
     """Runs the config; process 0 logs the summary."""
     compilation_cache.use(compiled)
     process.set_devices(processes)
     peers.check_config(config.to_dict())
-    peers.check_workdir(expanded(directory).absolute())
+    peers.check_workdir(path)
     with exits_refused():
       results = launch.run(config.to_dict(), directory, command)
     if jax.process_index() == 0:
-      log_summary(results, expanded(directory).absolute())
+      log_summary(results, path)
 
   logs.set_up()
   return processes.end_together(lambda: _exit_status(run, directory))
 
 
 def _exit_status(work: Callable[[], None], directory: str = '') -> int:
-  """Does the work of a command and returns the exit status.
+  """Calls `work`, which does what a command is for, and returns the exit status.
 
-  Errors that a user can correct, and what stops a run, are printed as one message; other errors are
-  raised. `directory` is the workdir of the work; '' if it writes nothing.
+  Errors that a user can correct, and the end of a run by a signal, are printed as one message;
+  other errors are raised. `directory` is the workdir that `work` writes to; '' if it writes
+  nothing.
   """
   try:
     work()
@@ -220,16 +222,16 @@ def _exit_status(work: Callable[[], None], directory: str = '') -> int:
   except (Exception, KeyboardInterrupt) as error:
     saved = f' Finished work is saved in {directory}.' if directory else ''
     is_interrupted = any(isinstance(cause, KeyboardInterrupt) for cause in causes(error))
-    if is_interrupted and saved:
+    if is_interrupted and directory:
       return exit_with(INTERRUPTED, f'interrupted.{saved} Run the same command to resume.')
     if peers.peer_is_lost(error):
-      raise
+      raise  # the caller ends all processes together
     if advice := process.memory_advice(error):
       return exit_with(BAD_INPUT, f'{advice}{saved}')
     if advice := environment_variables.advice(error) or disk.advice(error, directory):
       return exit_with(BAD_INPUT, advice)
-    if refused := error_of_user(error):
-      return exit_with(BAD_INPUT, str(refused))
+    if error_in_user_file := error_of_user(error):
+      return exit_with(BAD_INPUT, str(error_in_user_file))
     raise
   return 0
 
@@ -294,9 +296,8 @@ def show_plan(config: Section) -> None:
   with phase('images and checks of the config'):
     planned = [*planned_work(experiment)]
   lines = text.lines(Table(('work', 'amount', 'images'), planned))
-  for line in ('', *settings_by_section(recorded(config)), '', *lines, ''):
-    logging.info('%s', line)
-  for line in shortcomings(experiment):
+  settings = settings_by_section(recorded(config))
+  for line in ('', *settings, '', *lines, '', *shortcomings(experiment)):
     logging.info('%s', line)
   logging.info('%snothing was written', f'for each of {len(seeds)} seeds; ' if seeds else '')
 
@@ -335,13 +336,12 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 
 
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-  """Yields the lines of a dry run: what each training, and then each evaluation, will compute.
+  """Yields what each training, and then each evaluation, of one seed will compute.
 
   A line is (name, amount in words, number of images), such as ('net: fog', '1,000 rows × 5 views',
-  '5,000'). Lines are of one seed. Tasks of a battery that share records have one line, under the
-  name of the first task. Classifiers that a task cannot measure are left out. Before the first
-  line, tables that studies can show before a training, such as which cells will be held out, are
-  logged.
+  '5,000'). Tasks of a battery that use the same records have one line, under the name of the first
+  task. Classifiers that a task cannot measure are left out. Tables that studies can show before a
+  training, such as which cells will be held out, are logged first.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())
@@ -351,24 +351,24 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
     # Studies that are measured repeatedly during the training.
-    along = {
+    along_training = {
       name: planned_views(study, study_rows)
       for name, (study, study_rows) in builder.along_tasks(recipe).items()
     }
-    training_rows, evaluated_rows = builder.open_rows(recipe), rows[experiment.data]
-    yield from _planned_training(label, recipe.training, training_rows, evaluated_rows, along)
+    training_rows, evaluated = builder.open_rows(recipe), rows[experiment.data]
+    yield from _planned_training(label, recipe.training, training_rows, evaluated, along_training)
   # Evaluations after all trainings.
-  recordings = set()  # names of records, which several tasks may share
+  names_of_records = set()  # which several tasks may share
   for task, measurement in experiment.measurements.items():
     study = measurement.study
-    rows_shown = study.needed_rows(rows[measurement.data])
-    recording = recording_name(study, rows_shown)
-    if recording in recordings:
+    needed_rows = study.needed_rows(rows[measurement.data])
+    name_of_records = recording_name(study, needed_rows)
+    if name_of_records in names_of_records:
       continue
-    recordings.add(recording)
-    measured, _ = checks.split_supported(study, classifiers, rows_shown, experiment.is_single)
+    names_of_records.add(name_of_records)
+    measured, _ = checks.split_supported(study, classifiers, needed_rows, experiment.is_single)
     labels = [c.name for c in measured] if study.needs_classifier else [IMAGES]
-    amount, count = planned_views(study, rows_shown)
+    amount, count = planned_views(study, needed_rows)
     for label in labels:
       yield f'{label}: {study.name if experiment.is_single else task}', amount, f'{count:,}'
 
@@ -391,7 +391,7 @@ def _planned_training(
   settings: TrainingSettings,
   rows: Rows,
   evaluated: Rows,
-  along: Mapping[str, tuple[str, int]],
+  along_training: Mapping[str, tuple[str, int]],
 ) -> Iterator[tuple[str, str, str]]:
   """Yields lines (name, amount, number of images) on the cost of a training and its evaluations.
 
@@ -403,19 +403,20 @@ def _planned_training(
     settings: settings of the training.
     rows: the rows that it trains on, from which validation images are split off.
     evaluated: the rows that it is evaluated on if no validation images are split off.
-    along: {study that is measured repeatedly during the training: (amount of one measurement in
-      words, number of its images)}.
+    along_training: {study that is measured repeatedly during the training: (amount of one
+      measurement in words, number of its images)}.
   """
   fitted, held_out = split_validation(rows, settings.validation)
-  steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
+  num_fitted, size = len(fitted), settings.batch_size  # training images
+  steps = schedule.total_steps(settings, num_fitted)
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
-  # Besides the steps at which they are due, evaluations follow the last step.
-  count, earlier_steps = len(fitted), range(1, steps)
-  num_evaluations = 1 + sum(schedule.is_evaluated(step, settings, count) for step in earlier_steps)
-  num_studies = len(schedule.measured_steps(settings, count))
+  earlier_steps = range(1, steps)
+  num_due = sum(schedule.is_evaluated(step, settings, num_fitted) for step in earlier_steps)
+  num_evaluations = num_due + 1  # the last step is always evaluated
   num_rows = len(held_out) or evaluated.num_examples
   amount = f'{num_evaluations:,} × {num_rows:,} rows'
   yield f'{label}: evaluations in between', amount, f'{num_evaluations * num_rows:,}'
-  for name, (amount_of_study, num_images) in along.items():
-    amount = f'{num_studies:,} × {amount_of_study}'
-    yield f'{label}: {name} along the training', amount, f'{num_studies * num_images:,}'
+  num_measured = len(schedule.measured_steps(settings, num_fitted))
+  for name, (amount_of_study, num_images) in along_training.items():
+    amount = f'{num_measured:,} × {amount_of_study}'
+    yield f'{label}: {name} along the training', amount, f'{num_measured * num_images:,}'

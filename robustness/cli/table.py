@@ -64,13 +64,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
-  """Returns {task: results of all finished workdirs}; a single study has the key `SINGLE`.
+  """Joins the results of finished workdirs: returns {task: results with all classifiers}.
 
-  Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
-  Tasks that some workdirs lack are left out. Ratios to the first classifier of a run, such as mCE,
-  are left out if the runs have different first classifiers. Notes are printed about what is left
-  out, about workdirs with other images or settings than the first one, and about values that their
-  records do not reproduce.
+  A single study has the key `SINGLE`. Classifiers of all workdirs get distinct labels; runs of
+  several seeds contribute their means. Left out are tasks that some workdirs lack, and, if runs
+  have different first classifiers, ratios to the first classifier, such as mCE.
+
+  Notes are printed on what is left out, on workdirs with other images or settings than the first
+  one, and on values that the records do not reproduce.
 
   Args:
     workdirs: finished workdirs, PATH or LABEL=PATH.
@@ -123,7 +124,7 @@ def _join_runs(
     InputError: the runs are of different studies, or measure different quantities of the same name.
   """
   first = next(iter(results_by_run.values()))
-  prefix = f'{task}: ' if task else ''
+  prefix = f'{task}: ' if task else ''  # of notes
   declared: dict[str, Quantity] = {}  # by the first run that has the quantity
   for quantity in itertools.chain(*(results.quantities for results in results_by_run.values())):
     declared.setdefault(quantity.name, quantity)
@@ -151,7 +152,7 @@ def _check_comparable(
   declared: Mapping[str, Quantity],
   digests: Mapping[str, str],
 ) -> None:
-  """Prints a note for each run with other images or settings than the first run.
+  """Prints a note for each run that has other images or settings than the first run.
 
   Args:
     prefix: text that notes begin with, such as 'noise: ' for the task; '' for a single study.
@@ -187,19 +188,19 @@ def _check_comparable(
 
 
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
-  """Returns the names of ratios to a run's first classifier, such as 'mCE', if runs differ in it.
+  """Returns the names of ratios, such as 'mCE', that cannot be compared between runs.
 
-  First classifiers are equal if they are the same network, measured the same way. The result is []
-  if all are equal. `results_by_run` is {name of a run: its results}.
+  They are ratios to the first classifier of a run, the baseline. The result is [] if the baseline
+  of all runs is the same network, measured the same way. `results_by_run` is {name of a run: its
+  results}.
   """
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():
-    # A ratio of the baseline to itself has this note.
+    # The ratio of a baseline to itself, which has this note, shows which quantities are ratios.
     of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(of_baseline['quantity'])
-    has_ratios = len(of_baseline) > 0
-    network = network_of(results.classifiers[0])  # of the baseline; '' if it is unknown
-    baselines.add((network or name) if has_ratios else '')
+    network = network_of(results.classifiers[0]) or name  # '' if it is unknown
+    baselines.add(network if len(of_baseline) else '')
   return list(ratios) if len(baselines) > 1 else []
 
 

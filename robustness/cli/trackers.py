@@ -46,22 +46,22 @@ class Logged(NamedTuple):
 def logged(path: pathlib.Path) -> Iterator[Logged]:
   """Yields the log of each classifier of a workdir.
 
-  If a step has several lines, for example because the training was resumed, they are merged; the
-  last value of each metric counts.
+  A step has several lines if, for example, the training was resumed from an earlier step. Its lines
+  are merged; the last value of each metric counts.
 
   Raises:
     InputError: there is no log, or a line of it is damaged.
   """
   # {label: {step: (time, {metric: value})}} and {label: {estimate: value}}
-  steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
+  steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}  # times in seconds
   results: dict[str, dict[str, float]] = {}
   for step, when, line in _lines(path):
     values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
     # A line of a training names its classifier; a line with estimates is about several.
     if label := line.get('classifier'):
       steps_of_label = steps.setdefault(label, {})
-      _, earlier_values = steps_of_label.get(step, (when, {}))
-      steps_of_label[step] = when, {**earlier_values, **values}
+      _, values_so_far = steps_of_label.get(step, (when, {}))
+      steps_of_label[step] = when, {**values_so_far, **values}
     for name, value in values.items():
       if name.startswith(RESULTS):
         # The name of an estimate is results/LABEL/…, or results/LABEL minus LABEL/….
@@ -149,16 +149,16 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   )
   tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
   run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
-  sent = int(run.data.tags.get('robustness_step', -1))
-  step, when = 0, 0.0  # after the loop the last step's, which the results belong to
+  last_sent = int(run.data.tags.get('robustness_step', -1))
+  last_step, last_time, _ = log.steps[-1] if log.steps else (0, 0.0, {})
   metrics, params = [], []
-  for step, when, values in log.steps:
-    if step > sent:
-      milliseconds = int(1000 * when)
+  for step, time, values in log.steps:
+    if step > last_sent:
+      milliseconds = int(1000 * time)
       metrics += [Metric(_allowed(k), float(v), milliseconds, step) for k, v in values.items()]
   for name, value in log.results.items():
     if run.data.metrics.get(_allowed(name)) != value:
-      metrics.append(Metric(_allowed(name), float(value), int(1000 * when), step))
+      metrics.append(Metric(_allowed(name), float(value), int(1000 * last_time), last_step))
   # {'data.split': 'test', …}: json_normalize joins the nested keys by dots.
   for name, value in pd.json_normalize(dict(config)).to_dict('records')[0].items():
     if _allowed(name) not in run.data.params:
@@ -168,7 +168,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
     client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_REQUEST])
   for start in range(0, len(params), PARAMETERS_PER_REQUEST):
     client.log_batch(run_id, params=params[start : start + PARAMETERS_PER_REQUEST])
-  client.log_batch(run_id, tags=[RunTag('robustness_step', str(step))])
+  client.log_batch(run_id, tags=[RunTag('robustness_step', str(last_step))])
   client.set_terminated(run_id)
   return f'{mlflow.get_tracking_uri()}, experiment {project!r}, run {run_id}'
 
@@ -178,8 +178,6 @@ def _allowed(name: str) -> str:
   return re.sub(r'[^\w.\- /]', ' ', name)
 
 
-TRACKERS: Mapping[str, Callable[[Logged, str, pathlib.Path, Any], str]] = {
-  'wandb': to_wandb,
-  'mlflow': to_mlflow,
-}
+Send = Callable[[Logged, str, pathlib.Path, Any], str]
+TRACKERS: Mapping[str, Send] = {'wandb': to_wandb, 'mlflow': to_mlflow}
 """Functions that send a log, by the Python package that each needs."""

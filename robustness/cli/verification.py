@@ -46,14 +46,14 @@ class _Differences:
   Attributes:
     changed: estimates with different numbers; each row has both, in columns such as value_x (the
       results) and value_y (the records).
-    unrecorded: estimates that only the results have.
-    lacking: estimates that are computed from the records but missing in the results.
+    only_in_results: estimates that are not computed from the records.
+    only_in_records: estimates that are computed from the records and missing in the results.
     quantities: names of the quantities with estimates computed from the records.
   """
 
   changed: pd.DataFrame
-  unrecorded: pd.DataFrame
-  lacking: pd.DataFrame
+  only_in_results: pd.DataFrame
+  only_in_records: pd.DataFrame
   quantities: frozenset[str]
 
   def refuse(self, path: pathlib.Path) -> None:
@@ -66,29 +66,34 @@ class _Differences:
         f'{row[f"{column}_x"]:g} (records: {row[f"{column}_y"]:g}), in {path}/results.csv: '
         f'altered, or of another version. {_REBUILD}'
       )
-    if len(self.lacking) or len(self.unrecorded):
-      row = (self.lacking if len(self.lacking) else self.unrecorded).iloc[0]
-      raise InputError(
-        f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not '
-        f'those that its records give: altered, or of another version. {_REBUILD}'
-      )
+    for rows in (self.only_in_records, self.only_in_results):
+      if len(rows):
+        row = rows.iloc[0]
+        raise InputError(
+          f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not '
+          f'those that its records give: altered, or of another version. {_REBUILD}'
+        )
 
   def in_words(self) -> str:
-    """Returns in words how many values of the results the records do not reproduce; '' for none.
+    """Returns how many values differ, such as '2 values not reproduced by this version'.
 
-    Estimates that the results lack are counted as 'absent'.
+    Estimates that only the records have are counted as 'absent'. The result is '' if there is no
+    difference.
     """
-    differing, lacking = len(self.changed) + len(self.unrecorded), len(self.lacking)
-    if not differing and not lacking:
+    num_differing = len(self.changed) + len(self.only_in_results)
+    num_absent = len(self.only_in_records)
+    if not num_differing and not num_absent:
       return ''
-    absent = f', {lacking} of this version absent' if lacking else ''
-    return f'{plural(differing, "value")} {NOT_REPRODUCED}{absent}'
+    absent = f', {num_absent} of this version absent' if num_absent else ''
+    return f'{plural(num_differing, "value")} {NOT_REPRODUCED}{absent}'
 
 
 def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pathlib.Path, str]:
-  """Returns {folder: text about values in its results that its records do not reproduce}.
+  """Returns {folder: text on the values in its results that its records do not reproduce}.
 
-  All values are computed again from the records, the recorded answers of the classifiers.
+  All values are computed again from the records, the recorded answers of the classifiers. Results
+  that another version or commit of this code wrote may differ from their records; results of the
+  same code may not.
 
   Args:
     directory: a finished workdir, or another folder with results.
@@ -99,8 +104,7 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
     comes first if it is included.
 
   Raises:
-    InputError: results of this version and commit differ from their records, or the records are
-      damaged. Differences in results of other versions are stated in the words instead.
+    InputError: results of the same code differ from their records, or the records are damaged.
   """
   path = expanded(directory)
   folders = (path, *path.glob(workdir.seed_folder('*')))
@@ -118,82 +122,90 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
 def note_unverifiable(
   path: pathlib.Path, name: str, study_file: str = ''
 ) -> dict[pathlib.Path, str]:
-  """Returns what `unverifiable` returns, and prints its first text as a note on stderr.
+  """Prints which values of a run its records do not reproduce; returns what `unverifiable` returns.
 
-  The first text is about the folder as a whole; `name` is the name of the folder in the note.
+  The note on stderr has the text about the folder `path` as a whole, which is the first text, and
+  calls the folder `name`. Nothing is printed if all values are reproduced.
   """
-  reasons = unverifiable(path, study_file)
-  if reasons:
-    print(f'note: {name}: {next(iter(reasons.values()))}', file=sys.stderr)
-  return reasons
+  texts = unverifiable(path, study_file)
+  if texts:
+    print(f'note: {name}: {next(iter(texts.values()))}', file=sys.stderr)
+  return texts
 
 
 def _unverified_in_seeds(
   path: pathlib.Path, seeds: Sequence[int], study_file: str
 ) -> dict[pathlib.Path, str]:
-  """Returns {folder: why its results are not confirmed by its records} for a run of seeds.
+  """Does what `unverifiable` does, for a run of several seeds.
 
-  The values of the workdir `path` have to be means over the results of the seeds, and these results
-  have to be what the records of each seed give. Folders are the workdir and the folders of
-  seeds and tasks, without folders with confirmed results.
+  The values in the workdir `path` have to be the means over the results of the seeds, and the
+  results of each seed have to be reproduced by its records.
   """
   folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
   by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
-  reason = _difference_in_words(path, Results.read(path), mean_over_seeds(by_seed).table)
-  reasons = [reason] if reason else []
-  reasons_by_folder: dict[pathlib.Path, str] = {}
+  texts = [_difference_in_words(path, Results.read(path), mean_over_seeds(by_seed).table)]
+  text_by_folder: dict[pathlib.Path, str] = {}
   for seed, folder in folders.items():
-    reasons_by_folder |= _unverified_in_folder(folder, study_file)
-    if folder in reasons_by_folder:
-      reasons.append(f'seed {seed}: {reasons_by_folder[folder]}')
-  return {path: '; '.join(reasons), **reasons_by_folder} if reasons else {}
+    text_by_folder |= _unverified_in_folder(folder, study_file)
+    if folder in text_by_folder:
+      texts.append(f'seed {seed}: {text_by_folder[folder]}')
+  return {path: '; '.join(filter(None, texts)), **text_by_folder} if any(texts) else {}
 
 
 def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
-  """Returns text about values of a study that its records do not reproduce; '' if all are.
+  """Returns a text on the values of a study that its records do not reproduce; '' if all are
+  reproduced.
 
-  Differences in results of this version and commit raise an InputError; with `is_strict`, those in
-  results of other versions do too.
+  Some values cannot be computed from records; these are named in the text.
+
+  Args:
+    finished: a study with its results and records.
+    is_strict: whether results that another version of this code wrote may not differ either.
+
+  Raises:
+    InputError: results of the same code, or with `is_strict` any results, differ from their
+      records.
   """
-  study, results, folder = finished.study, finished.results, finished.folder
+  study, results = finished.study, finished.results
+  code_is_needed = f'all values are {NOT_VERIFIABLE}: {recorded_study.WHY_NOT}'
   if isinstance(study, RecordedStudy):
-    return f'all values are {NOT_VERIFIABLE}: {recorded_study.WHY_NOT}'
-  is_refused = is_strict or _is_of_this_code(results)
+    return code_is_needed
+  refuses = is_strict or _is_of_this_code(results)
   try:
     differences = _differences(results.table, _estimates(finished))
   except FileRefusedError:
-    return f'all values are {NOT_VERIFIABLE}: {recorded_study.WHY_NOT}'
+    return code_is_needed
   except _FAILURES as error:
-    if is_refused:
+    if refuses:
       raise
     return _failure_in_words(error)
-  # Some estimates cannot be computed from records: estimates by class, all estimates of some
-  # quantities, and estimates of studies that also need images or trainings.
-  unrecorded = differences.unrecorded
-  is_by_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
-  has_recorded_quantity = unrecorded['quantity'].isin(differences.quantities)
-  needs_records_alone = not isinstance(study, EstimatesFromRows | StudiesTrainings)
-  is_unexplained = has_recorded_quantity & ~is_by_class & needs_records_alone
-  unexplained = dataclasses.replace(differences, unrecorded=unrecorded[is_unexplained])
-  if is_refused:
-    unexplained.refuse(folder)
+  # These cannot be computed from records: estimates by class, all estimates of some quantities, and
+  # estimates of studies that also need images or trainings.
+  rows = differences.only_in_results
+  is_by_class = rows.get('class', pd.Series('', rows.index)) != ''
+  needs_more = isinstance(study, EstimatesFromRows | StudiesTrainings)
+  is_verifiable = rows['quantity'].isin(differences.quantities) & ~is_by_class & (not needs_more)
+  verifiable = dataclasses.replace(differences, only_in_results=rows[is_verifiable])
+  if refuses:
+    verifiable.refuse(finished.folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  unverified = []  # names of quantities, such as 'top-1 error by class'
-  for index, name in unrecorded['quantity'][~is_unexplained].items():
-    unverified.append(f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}')
-  listed = f'{", ".join(dict.fromkeys(unverified))}: {NOT_VERIFIABLE}' if unverified else ''
-  return '; '.join(filter(None, (unexplained.in_words(), listed)))
+  not_verifiable = []  # names of quantities, such as 'top-1 error by class'
+  for index, name in rows['quantity'][~is_verifiable].items():
+    not_verifiable.append(f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}')
+  listed = f'{", ".join(dict.fromkeys(not_verifiable))}: {NOT_VERIFIABLE}' if not_verifiable else ''
+  return '; '.join(filter(None, (verifiable.in_words(), listed)))
 
 
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
   """Returns the table of estimates computed from the records of a study.
 
-  As in the results, accuracies by class are appended if the study can determine which images fail.
+  Accuracies by class follow if the results have them and the records list which images fail.
   """
   study, shape = finished.study, finished.image_shape
   estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
   if study.lists_failures and study.needs_classifier and 'class' in finished.results.table:
-    with contextlib.suppress(NotRecordedError):  # an entry of a leaderboard has ranks alone
+    # The records of an entry of a leaderboard have only the rank of the true class.
+    with contextlib.suppress(NotRecordedError):
       by_class, _ = failures.findings(study, finished.evaluations, shape)
       estimates = failures.with_classes(estimates, by_class.estimates)
   return estimates
@@ -205,7 +217,7 @@ def _is_of_this_code(results: Results) -> bool:
 
 
 def _failure_in_words(error: Exception) -> str:
-  """Returns in words why no value can be computed from the records."""
+  """Returns a text that no value can be computed from the records because of `error`."""
   reason = repr(error)
   if isinstance(error, InputError):
     reason = str(error).partition('\n')[0].rstrip('.')  # the first line of the message
@@ -213,11 +225,7 @@ def _failure_in_words(error: Exception) -> str:
 
 
 def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Returns {folder: why its results are not confirmed by its records} for a run of one seed.
-
-  The folders are the workdir `path` and, for a battery, the folders of its tasks. Folders with
-  confirmed results are left out. `study_file` is the user's FILE.py:NAME for the study NAME, or ''.
-  """
+  """Does what `unverifiable` does, for a run of one seed: `path` and the folders of its tasks."""
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
     return dict.fromkeys(folders, NO_RECORDS)
@@ -227,26 +235,24 @@ def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.P
     if _is_of_this_code(Results.read(path)):
       raise
     return dict.fromkeys(folders, _failure_in_words(error))
-  reasons = {task: differences_of_study(finished) for task, finished in tasks.items()}
+  texts = {task: text for task in tasks if (text := differences_of_study(tasks[task]))}
   if SINGLE in tasks:
-    return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
-  words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
-  words += _tasks_that_differ(path, tasks)
-  reasons_by_folder = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
-  return {path: '; '.join(words), **reasons_by_folder} if words else {}
+    return {path: texts[SINGLE]} if texts else {}
+  texts_of_battery = [f'{task}: {text}' for task, text in texts.items()]
+  texts_of_battery += _tasks_that_differ(path, tasks)
+  text_by_folder = {tasks[task].folder: text for task, text in texts.items()}
+  return {path: '; '.join(texts_of_battery), **text_by_folder} if texts_of_battery else {}
 
 
 def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
-  """Yields in words how a battery's results differ from its tasks' results, which they repeat.
-
-  Only results that another version or commit wrote may differ.
+  """Yields a text for each task with other values in the battery's results than in its own folder.
 
   Args:
-    path: the workdir of the battery.
+    path: the workdir of the battery; its results repeat the results of all tasks.
     tasks: {task: its study, results and records}.
 
   Raises:
-    InputError: they differ, and this version and commit wrote the results of the battery.
+    InputError: values differ, although this version and commit wrote the results of the battery.
   """
   joined = Results.read(path)
   for task, finished in tasks.items():
@@ -261,17 +267,15 @@ def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> I
 
 
 def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
-  """Returns in words how results differ from the table computed from records; '' if they do not.
-
-  Only results that another version or commit wrote may differ.
+  """Returns a text on how results differ from what they should be; '' if they do not differ.
 
   Args:
     path: the folder of the results, for messages.
     results: the results.
-    from_records: the table of estimates computed from the records.
+    from_records: the estimates computed from the records, or from the results of seeds or tasks.
 
   Raises:
-    InputError: they differ, and this version and commit wrote the results.
+    InputError: values differ, although this version and commit wrote the results.
   """
   differences = _differences(results.table, from_records)
   if _is_of_this_code(results):
@@ -293,8 +297,8 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
     differs |= ~_is_close(rows[f'{name}_x'].to_numpy(float), rows[f'{name}_y'].to_numpy(float))
   return _Differences(
     changed=rows[(rows.found_in == 'both') & differs],
-    unrecorded=rows[rows.found_in == 'left_only'],
-    lacking=rows[rows.found_in == 'right_only'],
+    only_in_results=rows[rows.found_in == 'left_only'],
+    only_in_records=rows[rows.found_in == 'right_only'],
     quantities=frozenset(from_records['quantity']),
   )
 
@@ -308,13 +312,13 @@ def _with_text_facets(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
   """Returns estimates with the columns `facets` as text, so that two tables can be merged on them.
 
   Numbers are written with 12 digits, because two computations may differ in the last ones. Missing
-  values are ''.
+  values are '', also in facets that the table lacks.
   """
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)
   for name in facets:
     values = table[name] if name in types else pd.Series(np.nan, table.index)
-    if types.get(name) != TEXT:
+    if types.get(name) != TEXT:  # a number
       values = values.astype('Float64').map('{:.12g}'.format, na_action='ignore')
     columns[name] = values.astype(object).where(values.notna(), '')
   return pd.DataFrame(columns)
