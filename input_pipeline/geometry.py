@@ -67,11 +67,11 @@ def resized_by_pillow(pixels: np.ndarray, settings: DataSettings) -> np.ndarray:
 def _resize_by_pillow(
   pixels: np.ndarray, resized: Size, cropped: Size, settings: DataSettings
 ) -> np.ndarray:
-  """Resizes an image, uint8 [H, W, C], and returns its centre.
+  """Resizes an image, uint8 [H, W, C], to the size `resized` and returns its centre.
 
-  `resized` and `cropped` are height and width after the resize and of the centre. The width is
-  resized first and rounded to 8 bits, then the height, as in Pillow up to version 12. Later
-  versions resize the height first where it is less work, which changes every fourth value.
+  `cropped` is the size of the centre; both sizes are (height, width). The width is resized first
+  and rounded to 8 bits, then the height, as in Pillow up to version 12. Later versions resize the
+  height first where it is less work, which changes every fourth value.
   """
   picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
   (resized_height, resized_width), (height, width) = resized, cropped

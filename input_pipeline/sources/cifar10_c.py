@@ -114,7 +114,7 @@ class Cifar10C(Source):
   def _clean_from_tfds(self, labels: np.ndarray) -> np.ndarray:
     """Returns the clean images of the TFDS set in the released order, uint8 [n, 32, 32, 3].
 
-    Raises InputError if its labels are not `labels`.
+    Raises InputError if the labels of the TFDS set differ from `labels`.
     """
     key = self.key('clean_dataset')
     images, clean_labels = test_set(self.clean_dataset, self.data_dir, key)

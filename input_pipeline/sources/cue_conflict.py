@@ -63,12 +63,12 @@ class CueConflict(Source):
     count_outside_classes(root, left_out)
     needs_texture = self.dataset == NAME
     paths, labels, textures = [], [], []
-    for folder, place in folders_in(root).items():
-      for path in images_in(place, left_out=left_out):
+    for folder in folders_in(root).values():
+      for path in images_in(folder, left_out=left_out):
         # cat7-elephant1.png has shape 'cat' and texture 'elephant', cat7.png has texture None
         match = _PICTURE.fullmatch(path.name)
         shape, texture = match.groups() if match else ('', None)
-        has_shape = shape == folder and shape in names
+        has_shape = shape == folder.name and shape in names
         has_texture = texture in names if needs_texture else texture is None
         if not (has_shape and has_texture):
           example = 'cat7-elephant1.png' if needs_texture else 'cat7.png'

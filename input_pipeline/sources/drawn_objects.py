@@ -155,7 +155,8 @@ def _strawberry() -> Iterator[Shape]:
   for row, column in itertools.product(range(7), range(7)):
     # seeds are in rows; every second row is shifted by half a distance
     x, y = 0.24 + 0.09 * column + 0.045 * (row % 2), 0.26 + 0.09 * row
-    if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):  # inside the body
+    # inside the body, which reaches farther in its lower half
+    if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):
       yield _dot(x, y, 0.011, 0.018, (244, 206, 90))
   for leaf in range(-3, 4):
     tip, middle = 0.5 + 0.13 * leaf, 0.5 + 0.10 * leaf

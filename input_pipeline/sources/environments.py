@@ -265,7 +265,7 @@ class Environments(Source):
       declared = [*tfds.builder_cls(dataset).builder_configs]
     configs = declared or tfds_sets.prepared_configs(dataset, self.data_dir)
     if not configs:
-      # only to raise InputError if TFDS has no such data set; if it has one, see the error below
+      # raises InputError if TFDS has no such data set; a set without configs is refused below
       tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))
     names = tuple(listed.split(',')) if listed else tuple(configs)
     for name in names:
