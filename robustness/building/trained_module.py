@@ -100,7 +100,5 @@ class TrainedModule(TrainedHere):
       for collection, shapes in jax.eval_shape(init, jax.random.key(0), images).items()
     }
     logits = np.asarray(jax.jit(self.module.apply)(variables, images))
-    return {
-      **super().architecture_facts,
-      from_file.KEY: from_file.random_projections(logits).tolist(),
-    }
+    projections = from_file.random_projections(logits).tolist()
+    return {**super().architecture_facts, from_file.KEY: projections}

@@ -85,10 +85,10 @@ class NetworkWeights:
     return traverse_util.unflatten_dict(other_layers)
 
 
-def _are_same(names: Sequence[str], others: Sequence[str]) -> bool:
+def _are_same(names: Sequence[str], synonyms: Sequence[str]) -> bool:
   """Returns whether two lists name the same classes in the same order, also by synonyms."""
   index_by_name = label_space.index_by_name(names)
-  return [index_by_name.get(name) for name in others] == [*range(len(names))]
+  return [index_by_name.get(name) for name in synonyms] == [*range(len(names))]
 
 
 @dataclasses.dataclass(frozen=True)

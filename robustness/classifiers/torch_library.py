@@ -8,12 +8,10 @@ seed. Images are prepared as `config.json` (timm) or `preprocessor_config.json` 
 states.
 """
 
-import contextlib
 import dataclasses
 import functools
 import importlib
 import pathlib
-from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -234,13 +232,16 @@ class TorchLibrary(ClassifierKind):
         linear map and the config has no probe.
     """
     source, data_classes = self._source, images.class_names
+    import torch  # optional; `_source` has raised InputError if it is not installed
+
     weights, side = source.weights, source.weights.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
     is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
     imagenet_classes = label_space.get(label_space.IMAGENET).class_names
     classes_if_random = imagenet_classes if is_imagenet else data_classes
     build = _build_timm if self.name.startswith(TIMM) else _build_transformers
-    with _seeded_torch(self.seed):  # random weights are drawn from the seed
+    with torch.random.fork_rng(devices=[]):  # restores the state of PyTorch's random generator
+      torch.manual_seed(self.seed)  # random weights are drawn from the seed
       try:
         built = build(source, shape, len(classes_if_random))
       except InputError as error:
@@ -380,7 +381,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   if source.file:
     model, is_headless = _with_stored_weights(model, config, source.file)
   names = preprocessing.class_names(facts) if source.file else ()
-  # some models give their last linear map another name, which is not known
+  # the last linear map of some models has another name, which is not known here
   head = 'model.classifier' if 'classifier' in dict(model.named_children()) else ''
   return _Built(Logits(model).eval(), head, config.num_labels, names, is_headless)
 
@@ -410,16 +411,6 @@ def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[A
       f'left over, first {(missing_in_body or unexpected)[0]}'
     )
   return model, bool(missing)
-
-
-@contextlib.contextmanager
-def _seeded_torch(seed: int) -> Iterator[None]:
-  """Seeds PyTorch's random generator within a context, and restores its state afterwards."""
-  import torch
-
-  with torch.random.fork_rng(devices=[]):
-    torch.manual_seed(seed)
-    yield
 
 
 def _import_with_torch(package: str, name: str) -> ModuleType:

@@ -146,10 +146,10 @@ class _Convolution:
     for axis, length in enumerate(size):  # height, then width
       side = kernel.shape[axis]
       spread = (change.shape[axis + 1] - 1) * self.strides[axis] + 1  # `change` with its zeros
+      padded = length + side - 1
       forward_before, _ = self.pads[axis]
       before = side - 1 - forward_before
-      after = length + side - 1 - spread - before  # what is left of the padded length
-      pads.append((before, after))
+      pads.append((before, padded - spread - before))
     flipped = jnp.flip(kernel, (0, 1)).swapaxes(2, 3)
     # the fifth argument is the dilation of `change`
     return _convolve(change, flipped, (1, 1), pads, self.strides, precision=self.precision)
@@ -226,13 +226,15 @@ class _Convolution:
 
 
 def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
-  """Returns (number of shares of the images, number of images in a chunk of a share).
+  """Divides the images into equal shares, one for each device, and each share into chunks.
 
-  A share has the images of one device. The number of shares is the largest divisor of the number of
-  images up to the number of devices. A share is computed in chunks of at most `max_images`. The
-  chunk's size divides the share, so that none is padded, unless all such sizes are at most half of
-  `max_images`; the chunks then have nearly equal sizes. For 64 images, 2 devices and a maximum of
-  12 the result is (2, 8); for 62 images it is (2, 11).
+  If the number of devices does not divide the number of images, there are fewer shares. A chunk has
+  at most `max_images`. Chunks of equal sizes are preferred, because the last chunk is then not
+  padded, but only if they have more than half of `max_images`.
+
+  Returns:
+    The number of shares, and the number of images in a chunk. For 64 images, 2 devices and a
+    maximum of 12 they are (2, 8), with 4 chunks; for 62 images (2, 11), with 3 chunks.
   """
   num_images = len(inputs)
   num_shares = max(n for n in range(1, jax.device_count() + 1) if num_images % n == 0)
@@ -246,10 +248,7 @@ def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
-  """Returns (number of shares of the images, number of images in a chunk of a share).
-
-  Unlike in `_chunks`, chunks have tiles for Winograd's algorithm that fit the cores' caches.
-  """
+  """Returns `_chunks` for Winograd's algorithm, with the tiles of a chunk in the cores' caches."""
   num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   num_channels = sum(kernel.shape[2:])  # tiles of inputs and of outputs are stored
   bytes_per_image = num_tiles * winograd.PRODUCTS * num_channels * inputs.itemsize

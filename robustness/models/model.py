@@ -22,6 +22,8 @@ from robustness.models.callables import OUTPUTS, are_distributions
 from robustness.models.classifier import Classifier, Outputs, from_linen
 from robustness.models.inputs import Inputs
 
+Call = Callable[[PyTree, Any], Any]
+"""A function of variables and a batch of images that returns the outputs of a module."""
 FIRST, LAST = CHANNELS = ('first', 'last')
 TOLERANCE = 1e-4
 """Largest difference between the outputs of two calls, as a share of the largest output."""
@@ -168,10 +170,10 @@ class Model:
     scaling = {'mean': [*map(float, inputs.mean)], 'std': [*map(float, inputs.std)]}
     return dataclasses.replace(made, provenance={**made.provenance, 'preprocessing': scaling})
 
-  def _normalised_function(self) -> Callable[[PyTree, Any], Any]:
-    """Returns the function (variables, batch) -> outputs that calls the module.
+  def _normalised_function(self) -> Call:
+    """Returns the function that calls the module with normalised images.
 
-    The batch is normalised, and has the order of axes that the module takes.
+    The images have the order of axes that the module takes.
 
     Raises:
       InputError: a module of PyTorch, Equinox or NNX cannot be called in evaluation mode.
@@ -219,8 +221,12 @@ class Model:
     # a function of images alone, or of variables and images
     return (lambda _, batch: module(batch)) if self.variables is None else module
 
-  def _outputs(self, call: Callable[[PyTree, Any], Any], images: np.ndarray) -> np.ndarray:
-    """Returns the module's outputs [B, classes] for images [B, H, W, C]."""
+  def _outputs(self, call: Call, images: np.ndarray) -> np.ndarray:
+    """Returns the module's outputs [B, classes] for images [B, H, W, C] in [0, 1].
+
+    Raises:
+      InputError: the call fails, or does not return an array [B, classes].
+    """
     try:
       returned = call(self.variables, images)
     except InputError:
@@ -269,11 +275,7 @@ class Model:
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
   def _make_classifier(
-    self,
-    call: Callable[[PyTree, Any], Any],
-    inputs: Inputs,
-    shape: tuple[int, int, int],
-    names: tuple[str, ...],
+    self, call: Call, inputs: Inputs, shape: tuple[int, int, int], names: tuple[str, ...]
   ) -> Classifier:
     """Returns the classifier, with as much access to layers and gradients as its library allows.
 
@@ -282,22 +284,21 @@ class Model:
     and all others have neither.
 
     Args:
-      call: function of variables and images in [0, 1] that calls the module.
+      call: the function that calls the module with images in [0, 1].
       inputs: the normalisation.
       shape: height, width and channels of the images.
       names: the class names.
     """
     options: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
-    facts = {'kind': self.library}
-    if self.library == 'torch' and self.takes_channels_first:
-      made = Classifier.from_torch(self.module, shape, names, **options)
-    elif self.library in ('linen', 'nnx') and not self.takes_channels_first:
-      options |= {'input_shape': shape, 'class_names': names}
-      if self.library == 'nnx':
-        made = Classifier.from_nnx(self.module, **options)
-      else:
-        facts['sha256'] = weights.digest(self.variables)
-        made = from_linen(self.module, self.variables, **options, provenance=facts)
+    options |= {'input_shape': shape, 'class_names': names}
+    facts, library = {'kind': self.library}, self.library
+    if library == 'torch' and self.takes_channels_first:
+      made = Classifier.from_torch(self.module, **options)
+    elif library == 'nnx' and not self.takes_channels_first:
+      made = Classifier.from_nnx(self.module, **options)
+    elif library == 'linen' and not self.takes_channels_first:
+      facts['sha256'] = weights.digest(self.variables)
+      made = from_linen(self.module, self.variables, **options, provenance=facts)
     elif _is_traceable(call, self.variables, shape):
 
       def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
@@ -319,10 +320,8 @@ def _outputs_differ(first: np.ndarray, second: np.ndarray) -> bool:
   return bool((np.abs(first[is_finite] - second[is_finite]) > tolerance).any())
 
 
-def _is_traceable(
-  call: Callable[[PyTree, Any], Any], variables: PyTree, shape: tuple[int, int, int]
-) -> bool:
-  """Returns whether JAX can trace the function `call(variables, images)` for images [2, *shape]."""
+def _is_traceable(call: Call, variables: PyTree, shape: tuple[int, int, int]) -> bool:
+  """Returns whether JAX can trace `call` for images [2, *shape]."""
   try:
     jax.eval_shape(call, variables, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
   except Exception:  # functions of NumPy and other libraries raise errors of many types

@@ -23,6 +23,8 @@ from robustness.models.layers import FEATURES
 
 Arrays = dict[str, np.ndarray]
 """The arrays of a fitted probe by name."""
+_Nearest = tuple[jax.Array, jax.Array]
+"""The k largest cosines [B, k] of features with rows, and the indices of these rows."""
 _SMALL = 1e-6
 """Lower bound of norms, shares of votes and relative standard deviations, to avoid division by 0
 and the logarithm of 0."""
@@ -158,7 +160,7 @@ class Neighbors(Probe):
     return self.neighbors
 
   def takes(self, candidate: float, rows: int) -> bool:
-    """Returns whether there are at least k training rows."""
+    """Returns whether there are `candidate` or more training rows."""
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
@@ -463,8 +465,8 @@ def _refuse_derivative(primals: PyTree, tangents: PyTree) -> PyTree:
   )
 
 
-def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-  """Returns the k largest cosines of features with rows, and the indices of these rows, [B, k].
+def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> _Nearest:
+  """Returns the cosines and the indices of the k rows that are nearest to each of the features.
 
   `features` [B, F] and `rows` [N, F] have length 1, so that their products are cosines. Rows are
   searched in blocks, so that no array [B, N] is in memory. Of rows with equal products the first
@@ -473,13 +475,8 @@ def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Arr
   size = min(len(rows), _ROWS_AT_ONCE)
 
   @jax.checkpoint  # else a gradient would keep the products of all blocks, [B, N]
-  def search_block(
-    best: tuple[jax.Array, jax.Array], start: jax.Array
-  ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns the k largest cosines [B, k] among the rows before `start` and in the block there.
-
-    The second array has their indices. `best` are the two arrays for the rows before `start`.
-    """
+  def search_block(best: _Nearest, start: jax.Array) -> tuple[_Nearest, None]:
+    """Returns the nearest rows among `best`, which are before `start`, and the block at `start`."""
     best_products, best_indices = best
     # the last block overlaps the one before: of 10 rows in blocks of 4 it has rows 6 to 9
     first = jnp.minimum(start, len(rows) - size)

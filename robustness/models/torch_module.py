@@ -134,8 +134,7 @@ class TorchModule:
 
   def _split_images(self, images: np.ndarray) -> list[np.ndarray]:
     """Returns images [..., H, W, C] as a list of arrays [B, H, W, C] with B ≤ `batch_size`."""
-    flat = np.asarray(images)
-    flat = flat.reshape(-1, *flat.shape[-3:])
+    flat = np.reshape(images, (-1, *np.shape(images)[-3:]))
     return [flat[i : i + self.batch_size] for i in range(0, len(flat), self.batch_size)]
 
   def _run(

@@ -107,7 +107,7 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
   def averages(side: int) -> jax.Array:
     """Returns the matrix [parts, side] that maps `side` pixels to the means of `parts` cells."""
     pixels = np.arange(side)[None, :]
-    begin, end = cells * side // parts, -(-(cells + 1) * side // parts)
+    begin, end = cells * side // parts, -(-(cells + 1) * side // parts)  # rounded down and up
     is_inside = (pixels >= begin) & (pixels < end)
     return jnp.asarray(is_inside / is_inside.sum(axis=1, keepdims=True), x.dtype)
 

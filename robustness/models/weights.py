@@ -139,7 +139,7 @@ def for_images(
   if not position_embedding.is_resampled(flat):
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
-  # None: as many classes as the head in `arrays` has
+  # None takes the number of classes from `arrays`
   resampled, _ = _fit_to_network(
     architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape
   )

@@ -101,7 +101,7 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   pixels with a standard deviation of up to .5 pixels; a mirror image with probability ½; and noise
   with a standard deviation of .005. Images without three channels keep saturation and hue.
   """
-  # for amounts, order, geometry and blur, mirror image, noise; the sixth key is not used
+  # for amounts, order of colour changes, geometry and blur, mirror image, noise; the last is unused
   keys = jax.random.split(key, 6)
   # ranges of brightness, contrast, saturation, turns of the hue, and gamma; then a draw of each
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
