@@ -200,7 +200,7 @@ def unmeasured():
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(catalog, 'ARCHITECTURES', shallow)
     patched.setattr(WeightsFile, 'load', shapes)
-    patched.setattr(TrainedHere, 'initial', lambda kind, image_shape: None)
+    patched.setattr(TrainedHere, 'read_initial_weights', lambda kind, image_shape: None)
     patched.setattr(network, 'from_linen', wrap_once)
     patched.setattr(builder, 'check', check_once)
     patched.setattr(Training, '_shapes', property(cached_shapes))
