@@ -505,30 +505,26 @@ def train(
     attack = ATTACKS.find(attack, 'attack')()
   if isinstance(objective, str):
     objective = OBJECTIVES.find(objective, 'objective')()
+  # settings of the classifier, not of its training
+  initial_weights = settings.pop('initial_weights', '')
+  input_filter = settings.pop('input_filter', None)
   for key, value, kind in (
     ('attack', attack, Attack),
     ('objective', objective, Objective),
-    ('input_filter', settings.get('input_filter'), InputFilter),
+    ('input_filter', input_filter, InputFilter),
   ):
     if value is not None and not isinstance(value, kind):
       raise InputError(f'{key} is {value!r}; it must be an object of a class of {kind.__name__}.')
-  # The recipe states where the images are from, if they are of the input pipeline.
-  data = DataSettings(source=images) if isinstance(images, Source) else images
-  # Settings of the classifier, not of its training.
-  recipe_settings: dict[str, Any] = {
-    key: settings.pop(key) for key in ('initial_weights', 'input_filter') if key in settings
-  }
-  initial_weights = recipe_settings.get('initial_weights', '')
   if not isinstance(initial_weights, str | os.PathLike):
     raise InputError(
       f'initial_weights is a {type(initial_weights).__name__}; give a folder of checkpoints, or of '
       'an architecture also a file or a name of weights.'
     )
-  recipe_settings['initial_weights'] = os.fspath(initial_weights)
+  # the recipe states where the images are from, if they are of the input pipeline
+  data = DataSettings(source=images) if isinstance(images, Source) else images
+  module = {} if is_named else {'module': network, 'image_shape': rows.image_shape}
   with contextlib.ExitStack() as stack:
     training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
-    if not is_named:
-      recipe_settings |= {'module': network, 'image_shape': rows.image_shape}
     recipe_class: type[TrainedHere] = TrainedHere if is_named else TrainedModule
     recipe = recipe_class(
       name=network if is_named else 'network',
@@ -536,10 +532,12 @@ def train(
       augment=as_policy(policy),
       attack=attack,
       objective=objective or CrossEntropy(),
+      input_filter=input_filter,
+      initial_weights=os.fspath(initial_weights),
       training=training,
       data=data if isinstance(data, DataSettings) else DataSettings(split=''),
       seed=execution.seed,
-      **recipe_settings,
+      **module,
     )
     stack.enter_context(progress_bars.showing(progress))
     folder = expanded(workdir or stack.enter_context(tempfile.TemporaryDirectory()))

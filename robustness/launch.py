@@ -39,7 +39,7 @@ from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text
 from robustness.present.publish import Drawn, Presentation, Presented, publish, with_task_captions
 from robustness.results import FOURIER_TABLE, SINGLE, Results, Table
-from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
+from robustness.training.writers import NO_WRITER, JsonLinesWriter, training_writer
 from robustness.workdirs import workdir
 
 
@@ -388,17 +388,13 @@ def builder_for(
     # errors about weights name this classifier's section of the config
     with renaming_section('config.classifier', experiment.section_of_classifier(label)):
       recipe.fetch()
-
-  def writer(label: str) -> ScalarWriter:
-    """Returns the writer of the metrics of a training; only process 0 writes."""
-    return NO_WRITER if jax.process_index() else training_writer(path, label)
-
   return ClassifierBuilder(
     experiment,
     rows[experiment.data],
     open_rows=lambda recipe: rows.training(recipe.data),
     directory=path / 'checkpoints',
-    writer=writer,
+    # of the metrics of a training; only process 0 writes
+    writer=lambda label: NO_WRITER if jax.process_index() else training_writer(path, label),
     opened=rows,
     features=features,
   )

@@ -28,7 +28,7 @@ from robustness.evaluation.fit import resize_to_input
 from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import TOTAL, Shard
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.step import View
+from robustness.evaluation.step import View, view_at
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays, view_key
 from robustness.models.adaptation import Adaptation, ImageBatch, Outputs, Result
@@ -210,7 +210,7 @@ class AdaptingEvaluator(Evaluator):
       batch: columns of the rows.
       chunk: id and parameters of the only view, with a first axis of length 1.
     """
-    view_id, parameters = jax.tree.map(lambda x: x[0], chunk)
+    view_id, parameters = view_at(chunk, 0)
 
     def key_of_row(row: Arrays) -> jax.Array:
       """Returns a key for the adaptation, independent of the key that shows the row in the view."""
@@ -241,7 +241,7 @@ class AdaptingEvaluator(Evaluator):
       The recorded fields, {field: [rows, 1, ...]}, and the state after the batch.
     """
     batch = with_scaled_image(batch)
-    images, measured = self.show(variables, batch, jax.tree.map(lambda x: x[0], chunk))
+    images, measured = self.show(variables, batch, view_at(chunk, 0))
     image_batch = self._image_batch(images, batch, chunk)
     result = self._adaptation(self._apply, variables, state, image_batch)
     (logits, outputs), state = self._checked(result, len(images))

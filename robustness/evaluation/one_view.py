@@ -43,9 +43,8 @@ def show(
   views, show_row = _compile_view(
     study, row['image'].shape, classifier.forward if classifier else None
   )
-  parameters = {name: values[view] for name, values in views.parameters.items()}
   variables = classifier.variables if classifier and views.uses_classifier else None
-  return np.asarray(show_row(variables, key, dict(row), views.ids[view], parameters))
+  return np.asarray(show_row(variables, key, dict(row), *views.at(view)))
 
 
 def damaged_pictures(

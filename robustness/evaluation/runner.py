@@ -105,11 +105,8 @@ class Evaluator(Step):
 
     The programs take parameters of views as arguments, so that they are not compiled again.
     """
-    views = dataclasses.replace(
-      self.views,
-      ids=self.views.ids[positions],
-      parameters={name: values[positions] for name, values in self.views.parameters.items()},
-    )
+    ids, parameters = self.views.at(positions)
+    views = dataclasses.replace(self.views, ids=ids, parameters=parameters)
     evaluator = dataclasses.replace(self, views=views)
     # the cached properties `run` and `prepared` of the new object get the programs of this one
     vars(evaluator).update(run=self.run, prepared=self.prepared)
@@ -299,15 +296,13 @@ class Evaluator(Step):
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
     num_rows = self.parallel.num_devices  # one row for each device
     batch = {name: np.zeros((num_rows, *x.shape[1:]), x.dtype) for name, x in columns.items()}
-    views = self.views.ids, dict(self.views.parameters)
-    first_view = jax.tree.map(lambda values: values[0], views)
     variables = self.classifier.variables if self.classifier else None
     traced = copy.copy(self)
     # The copy's method `_logits` is replaced by a jitted one: attacks call it many times, and with
     # `jit` it is traced only once for each shape.
     vars(traced)['_logits'] = jax.jit(self._logits)
     prepared = jax.eval_shape(without_global_draws(self._prepare), batch)
-    traced.trace(variables, prepared, first_view)
+    traced.trace(variables, prepared, self.views.at(0))
 
   def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
     """Traces how a batch is shown in a view without computing images, so that errors are raised.
@@ -337,7 +332,7 @@ class Evaluator(Step):
     """
     start = chunk * layout.chunk_views
     index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
-    return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
+    return self.views.at(index)
 
   def _collect(
     self,

@@ -16,7 +16,7 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import part_of_step
 from robustness.core.typing import PyTree
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.step import View
+from robustness.evaluation.step import View, view_at
 from robustness.evaluation.views import STAGED, Arrays, Stages, view_key
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 from robustness.present.phrases import plural
@@ -64,10 +64,9 @@ class StagedEvaluator(Evaluator):
       last_states: list[Arrays] = []  # of each view that has steps
       state_numbers = np.zeros(len(ids), np.int32)  # index in `last_states`, for each view
       for index in sorted(view_indices):
-        view_parameters = {name: values[index] for name, values in parameters.items()}
+        view_id, view_parameters = view = view_at(views, index)
         if steps := self._stages.steps(view_parameters, self._network.num_classes):
-          state_numbers[ids == ids[index]] = len(last_states)  # also for repeats of the view
-          view = ids[index], view_parameters
+          state_numbers[ids == view_id] = len(last_states)  # also for repeats of the view
           last_states.append(self._after_steps(variables, batch, view, steps, initial_state))
       # the compiled step needs the columns even if no view of the chunk has steps
       columns = {

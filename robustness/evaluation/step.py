@@ -225,9 +225,9 @@ class Step:
     logits of all views to the recorded fields. The arguments are the same as in `step`, with the
     chunk on the host.
     """
-    ids, parameters = chunk
+    ids, _ = chunk
     num_views = len(np.unique(ids))  # without repeats of the last view, which fill the last chunk
-    views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(num_views)]
+    views = [view_at(chunk, index) for index in range(num_views)]
     logits, measured = [], []  # of each view
     pending = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
     for number in range(num_views):
@@ -391,6 +391,11 @@ class Step:
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
     return jax.vmap(function, (0, None))(rows, view)
+
+
+def view_at(chunk: PyTree, index: int) -> PyTree:
+  """Returns id and parameters of one view, given ids [v] and parameters [v, ...] of a chunk."""
+  return jax.tree.map(lambda values: values[index], chunk)
 
 
 def distance(first: jax.Array, second: jax.Array) -> jax.Array:

@@ -153,6 +153,10 @@ class Views:
     """Returns V, the number of views."""
     return len(self.ids)
 
+  def at(self, index: int | np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns ids and parameters of the view at an index, or of the views at indices [v]."""
+    return self.ids[index], {name: values[index] for name, values in self.parameters.items()}
+
   def describe(self, index: int) -> str:
     """Returns the name of view number `index` for messages, such as `view 3 (fy=-2, fx=5)`."""
     return f'view {index} ({self.values(index)})'
