@@ -251,6 +251,7 @@ class Results:
     estimates_of_quantity = self.table[self.table.quantity == quantity]
     if estimates_of_quantity.empty:
       raise InputError(f'no quantity {quantity!r}; {nearest(quantity, set(self.table.quantity))}.')
+    # the facets of one estimate for each set of facets that estimates of the quantity have
     examples = [
       ' and '.join(f'{name}={entries[name].tolist()[0]!r}' for name in names) or 'no facets'
       for names, entries in estimates.by_facets(estimates_of_quantity)

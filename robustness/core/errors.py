@@ -12,11 +12,13 @@ import argparse
 import contextlib
 import contextvars
 import difflib
+import itertools
 import os
 import pathlib
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
 """{section in errors: name of the section in the user's config}, see `renaming_section`."""
@@ -178,14 +180,17 @@ def error_of_user(error: BaseException) -> InputError | None:
   is_of_user = isinstance(error, Exception) and not isinstance(error, InputError | MemoryError)
   if not is_of_user or type(error).__name__ == 'JaxRuntimeError':
     return None
-  steps = list(traceback.walk_tb(error.__traceback__))
-  files = [frame.f_code.co_filename for frame, _ in steps]
-  # the frames above the first one of this project are of the caller
-  first = next((k for k, file in enumerate(files) if not is_users(file)), len(files))
-  users = [step for step, file in zip(steps[first:], files[first:], strict=True) if is_users(file)]
-  if not users:
+
+  def is_in_users_file(step: tuple[FrameType, int]) -> bool:
+    """Returns whether a step of the traceback, (frame, line), is in a user's file."""
+    return is_users(step[0].f_code.co_filename)
+
+  # the first steps are of the user's code that called this project, which is not at fault
+  steps = itertools.dropwhile(is_in_users_file, traceback.walk_tb(error.__traceback__))
+  users_steps = list(filter(is_in_users_file, steps))
+  if not users_steps:
     return None
-  frame, line = users[-1]
+  frame, line = users_steps[-1]
   lines = str(error).splitlines()
   if type(error).__module__.startswith('jax'):  # further lines but the last name its own functions
     lines = lines[:1] + [text for text in lines[1:] if text.startswith('See ')]

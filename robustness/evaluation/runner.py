@@ -142,23 +142,23 @@ class Evaluator(Step):
         finite (the message names example and view), or existing shards are of other images.
     """
     layout = records.layout
-    # each is {number of the row block: numbers of its view chunks}
-    share = layout.share(process, processes)
-    missing = records.missing()
-    todo = {}  # the missing shards in this process's share
+    # shards, {number of the row block: numbers of its view chunks}: all of this process, those
+    # that do not exist, and those that this process has to compute
+    share, missing = layout.share(process, processes), records.missing()
+    todo = {}
     for block, chunks in missing.items():
       if chunks_in_share := [chunk for chunk in chunks if chunk in share[block]]:
         todo[block] = chunks_in_share
     num_images = layout.num_images(share)
     num_present = num_images - layout.num_images(todo)
     self._check_same_rows(rows, records, missing, share)
-    # {incomplete block: a chunk of it that exists already, None if there is none}
-    unchecked = {b: layout.first_present(chunks) for b, chunks in missing.items()}
+    # {block with missing shards: one of its chunks that exists, or None}
+    present_by_block = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, todo):
         # The first new shard of a block must be of the same images as an existing shard of the
         # block. `pop` removes the block, so that this is checked once.
-        present = unchecked.pop(block, None)
+        present = present_by_block.pop(block, None)
         if present is not None:
           columns = {name: shard[name] for name in ROW_IDENTITY}
           require_same_images(records.read(block, present).arrays, columns, records.directory)
