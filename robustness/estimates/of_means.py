@@ -461,7 +461,7 @@ def _percentile_estimate(
   return estimate(value, low, high, note=note)
 
 
-def drop_zero_width_interval(estimate: Estimate) -> Estimate:
+def unless_equal(estimate: Estimate) -> Estimate:
   """Returns an estimate of `bootstrap`; an interval without width is replaced by NaN and a note.
 
   All resamples are then equal, such as resamples of a classifier without errors, and do not show
@@ -472,7 +472,7 @@ def drop_zero_width_interval(estimate: Estimate) -> Estimate:
   return dataclasses.replace(estimate, low=np.nan, high=np.nan, note=EQUAL)
 
 
-def drop_zero_width_intervals(table: pd.DataFrame) -> pd.DataFrame:
+def rows_unless_equal(table: pd.DataFrame) -> pd.DataFrame:
   """Returns a table of results in which bootstrap intervals without width are NaN, with a note."""
   is_equal = (table['method'] == BOOTSTRAP) & (table['low'] == table['high'])
   table.loc[is_equal, ['low', 'high', 'note']] = np.nan, np.nan, EQUAL

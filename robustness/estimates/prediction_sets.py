@@ -135,7 +135,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   return Threshold(q=score_at(rank), low=low, high=high)
 
 
-def with_threshold_uncertainty(
+def with_threshold_draw(
   estimates: pd.DataFrame,
   ends: Sequence[np.ndarray],
   correlations: Sequence[float],
@@ -181,7 +181,7 @@ def with_threshold_uncertainty(
 def _squared_changes(
   changes: np.ndarray, opposite: np.ndarray, correlations: Sequence[float]
 ) -> np.ndarray:
-  """Returns c² of `with_threshold_uncertainty`, which is added at the low or at the high ends.
+  """Returns c² of `with_threshold_draw`, which is added at the low or at the high ends.
 
   The result is [(2 L − 1) · G]: first for the L · G values, then for the (L − 1) · G differences.
 

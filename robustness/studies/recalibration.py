@@ -276,7 +276,7 @@ class Recalibration(StoredOrMade):
           measured.append(self.means(quantity, outcomes, by, facets={'score': score}))
         at_q, *at_ends = measured
         ends = [estimates.value.to_numpy() for estimates in at_ends]
-        yield prediction_sets.with_threshold_uncertainty(at_q, ends, correlations, quantity)
+        yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures. Captions of figures of coverage state 1 − α.

@@ -29,7 +29,7 @@ from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
-from robustness.estimates.of_means import bootstrap, drop_zero_width_interval, units_of_classifier
+from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
 from robustness.evaluation.records import RecordsReader, SelectedRows
@@ -560,9 +560,10 @@ def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float)
     return known_mean(units.means(weights) - balanced_units.means(weights))
 
   (estimate,) = bootstrap(gap, units, confidence)
-  # If the same scenes count in both, the gap is 0 by definition, with the interval [0, 0].
+  # If the same scenes count in both, the gap is 0 by definition, with the interval [0, 0]. If not,
+  # `unless_equal` removes an interval without width.
   if not np.array_equal(_counted_scenes(right), _counted_scenes(balanced)):
-    estimate = drop_zero_width_interval(estimate)
+    estimate = unless_equal(estimate)
   return estimate_row(label, '', GAP, {}, estimate, confidence)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from robustness.estimates.consistency import beyond_chance
 from robustness.estimates.intervals import BOOTSTRAP
 from robustness.estimates.means import Estimate, share_in_clusters
-from robustness.estimates.of_means import Units, bootstrap, drop_zero_width_interval
+from robustness.estimates.of_means import Units, bootstrap, unless_equal
 from robustness.estimates.outcomes import Sums
 
 CONFIDENCE = 0.95
@@ -137,7 +137,7 @@ def _bootstrapped(
   (estimate,) = bootstrap(  # `weights` are [resamples, G]
     lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )
-  return drop_zero_width_interval(estimate)
+  return unless_equal(estimate)
 
 
 def _tally(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ import pandas as pd
 
 from robustness.core.settings import require
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import Units, bootstrap, drop_zero_width_interval
+from robustness.estimates.of_means import Units, bootstrap, unless_equal
 from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
@@ -340,5 +340,5 @@ def detection_pm_k(
   # Videos are resampled. `bootstrap` reads only their weights, which are their numbers of sets.
   units = Units(num_sets, weight=num_sets, n=len(frames), images=len(frames) / len(num_sets))
   estimates = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
-  anchor, worst, drop = map(drop_zero_width_interval, estimates)
+  anchor, worst, drop = map(unless_equal, estimates)
   return DetectionScores(anchor, worst, drop, frames, precision)

@@ -82,7 +82,7 @@ def test_intervals_of_coverage_include_the_draw_of_images_held_out(held_out, mea
     share, *ends = ((scores <= end).mean() for end in q)
     rows = rows_of_shares([share], measured)
     ends = [np.array([end]) for end in ends]
-    row = prediction_sets.with_threshold_uncertainty(rows, ends, [1.0], SHARES).iloc[0]
+    row = prediction_sets.with_threshold_draw(rows, ends, [1.0], SHARES).iloc[0]
     misses += row.low > 1 - alpha, row.high < 1 - alpha
     misses_without_draw += not rows.low[0] <= 1 - alpha <= rows.high[0]
   assert misses.sum() <= 0.083 * draws, '0.05 and three standard errors of 400 draws'
@@ -93,7 +93,7 @@ def test_the_draw_cancels_in_the_difference_of_equal_classifiers():
   estimates = rows_of_shares([0.9, 0.9], 1000)
   ends = [np.array([0.87, 0.87, 0.0]), np.array([0.92, 0.92, 0.0])]
   equal, independent = (
-    prediction_sets.with_threshold_uncertainty(estimates, ends, [1.0, rho], SHARES).iloc[2]
+    prediction_sets.with_threshold_draw(estimates, ends, [1.0, rho], SHARES).iloc[2]
     for rho in (1.0, 0.0)
   )
   half = np.hypot(0.03, 0.02)
