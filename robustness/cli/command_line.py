@@ -255,12 +255,10 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
       )
     # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
     arguments = ['', f'{flag}.value{equals}{_as_python_tuple(text) if kind is tuple else text}']
-    separate_config = ConfigDict({'value': section.get_ref(last_word)})
+    separate = ConfigDict({'value': section.get_ref(last_word)})
     parser = flags.FlagValues()
     try:
-      config_flags.DEFINE_config_dict(
-        'config', separate_config, flag_values=parser, sys_argv=arguments
-      )
+      config_flags.DEFINE_config_dict('config', separate, flag_values=parser, sys_argv=arguments)
       parser(arguments)
       value = config_flags.get_override_values(parser['config'])['value']
       section[last_word] = value

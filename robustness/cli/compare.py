@@ -92,13 +92,14 @@ def run(
   config = {'workdirs': list(workdirs), 'common': common}
   results, tasks = compare_tasks(entries, common, references)
 
-  def write(folder: pathlib.Path, results: Results, appended: Drawn = ()) -> Drawn:
+  def write(folder: pathlib.Path, results: Results, figures_of_tasks: Drawn = ()) -> Drawn:
     """Writes results, figures and the report to a folder, and returns its PNG files with captions.
 
-    `appended` are PNG files and captions of further figures, which the report shows last.
+    `figures_of_tasks` are PNG files and captions that the report shows last.
     """
-    assert isinstance(results.presentation, Presentation)
-    return publish(folder, results, results.presentation, environment, config, appended, pdf)
+    presented = results.presentation
+    assert isinstance(presented, Presentation)
+    return publish(folder, results, presented, environment, config, figures_of_tasks, pdf)
 
   figures = {
     task: write(workdir.task_folder(out, task), of_task) for task, of_task in tasks.items()

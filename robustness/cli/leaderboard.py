@@ -51,12 +51,7 @@ from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.phrases import classifier_words
 from robustness.present.publish import Drawn, Presentation, publish, with_task_captions
-from robustness.present.selection import (
-  Selection,
-  overall_rows,
-  overall_selections,
-  values_that_rank,
-)
+from robustness.present.selection import overall_rows, overall_selections, values_that_rank
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
 from robustness.workdirs import finished_workdir, workdir
 
@@ -457,18 +452,19 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}
   )
   quantities, parts = list[Quantity](), list[pd.DataFrame]()
-  ranked_values: dict[str, Selection] = {}  # {'top-1 error', 'mCE', …: values of all classifiers}
+  # {name of a value, such as 'mCE': (its quantity, a row for each classifier)}
+  ranked_values: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
     rows = _relabelled_values(entries, quantity, labels)
     if len(rows):
       quantities.append(quantity)
       parts.append(rows)
       for selection in overall_selections(rows, quantity):
-        ranked_values[selection.words] = selection
-  for words, values in ranked_values.items():
+        ranked_values[selection.words] = quantity, selection.rows
+  for words, (quantity, rows) in ranked_values.items():
     # With several rankings this facet distinguishes them.
     facets = {'ranked_by': words} if len(ranked_values) > 1 else {}
-    parts.append(table_of_rows(list(_rank_rows(values.quantity, values.rows, facets))))
+    parts.append(table_of_rows(list(_rank_rows(quantity, rows, facets))))
   classifiers, provenance = list[Facts](), list[list[str]]()
   for entry in entries:
     for classifier in entry.results.classifiers:

@@ -27,7 +27,10 @@ _SERVE_DESCRIPTION = (
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Serves the review page or exports a review, and returns 0."""
+  """Runs `robustness review` and returns 0; `arguments` are the words after these two.
+
+  The page on which people review neighbor sets is served, or with 'export' a review is exported.
+  """
   if arguments and arguments[0] == 'export':
     export(export_parser().parse_args(arguments[1:]))
   else:
@@ -37,6 +40,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def serve(flags: argparse.Namespace) -> None:
   """Serves the page on which people review neighbor sets, until Ctrl-C or SIGTERM.
+
+  A neighbor set is an anchor, which is a frame of a video, with the frames around it. For each pair
+  of an anchor and a frame, people say whether the frame is similar and has the anchor's label.
 
   Args:
     flags: flags of `robustness review`, such as `metadata`, `answers` (the file that answers
@@ -70,7 +76,7 @@ def serve(flags: argparse.Namespace) -> None:
 
 
 def export(flags: argparse.Namespace) -> None:
-  """Writes the neighbor sets that passed the review, and prints counts and reviewers' agreement.
+  """Writes the neighbor sets that people have accepted; prints counts and how far people agree.
 
   Args:
     flags: flags of `robustness review export`, such as `metadata`, `answers`, `rule` and `out`.
@@ -110,7 +116,8 @@ def export(flags: argparse.Namespace) -> None:
 def _candidates(flags: argparse.Namespace) -> Candidates:
   """Returns the neighbor sets in the folder `flags.metadata`, with the names of their classes.
 
-  The label space `flags.classes` names the classes if the sets do not.
+  If the sets do not name their classes, the names are those in `flags.classes`, a label space such
+  as 'imagenet_vid' or a file.
   """
   sets = metadata.read(flags.metadata)
   names = sets.class_names

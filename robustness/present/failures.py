@@ -20,13 +20,14 @@ MAX_LETTERS = 40
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns a gallery for each classifier with failures, {'failures_<label>': (figure, caption)}.
+  """Returns {'failures_<label>': (figure, caption)}: galleries of images that each classifier gets
+  wrong.
 
   The results need the table `DAMAGED_IMAGES` and, for each classifier, the array
-  `<label>/failure_images`, uint8 [F, S, H, W, C]: S pictures of each of F images. With S = 2 these
-  are the stored image and the view in which the classifier is wrong with the highest confidence.
-  With S = 1 they are only that view, because the study composes its images. For a single classifier
-  the array is `failure_images` and the figure 'failures'.
+  `<label>/failure_images`, uint8 [F, S, H, W, C]: S pictures of each of F images. Usually S is 2:
+  the stored image, and the view in which the classifier is wrong with the highest confidence. If
+  the study composes its images, there is no stored image, and S is 1. For a single classifier the
+  array is `failure_images` and the figure 'failures'.
   """
   figures = {}
   for label, prefix in results.prefixes.items():
@@ -51,7 +52,7 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
     pictures: number of pictures of each image: 2, the image as stored and a view of it; or 1, the
       view alone.
   """
-  has_one_view = rows[0]['of'] == 1  # the number of views that an image was shown in
+  has_one_view = rows[0]['of'] == 1  # the column `of` has the number of views of each image
   if has_one_view and pictures == 1:
     return (
       f'Images that {label} takes for another class with the least probability of their own; above '
@@ -65,7 +66,7 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
   views, below = 'most views', 'the view of the most confident mistake'
   if has_one_view:
     views, below = 'one view', 'that view'
-  clean = rows[0]['taken for when clean']
+  clean = rows[0]['taken for when clean']  # None if the study has no clean view
   population = '' if clean is None else ', of the images that it gets right when clean'
   return (
     f'Images that {label} gets wrong in {views}{population}: above as they are stored, below in '
@@ -94,26 +95,26 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 
 
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
-  """Returns the title of each picture of an image.
+  """Returns the titles of the stored image and of the view in which it is taken for another class.
 
-  The clean picture is titled by the true class, followed by the prediction if it is recorded; the
-  damaged picture by the view and the wrong prediction, such as 'fog 5' and '→ cat 87%'. A single
-  picture has both.
+  The stored image is titled by its class, followed by the prediction for it if that is recorded;
+  the view by its name, such as 'fog 5', and the wrong prediction, such as '→ cat 87%'. Without the
+  stored image the only title has all of this.
 
   Args:
     row: {column: value} of a row of the table of failures.
-    pictures: number of pictures of the image: 2, or 1 for the damaged picture alone.
+    pictures: number of pictures of the image: 2, or 1 for the view alone.
   """
   mistake = prediction_title(row['taken for'], row['confidence'])
   label = _first_name(row['class'])
   view = _break_name(row['shown in'])
   if pictures == 1:
     return ['\n'.join([label, mistake] if view == 'as stored' else [label, view, mistake])]
-  clean = row['taken for when clean']
-  clean_title = (
-    label if clean is None else f'{label}\n{prediction_title(clean, row["confidence when clean"])}'
-  )
-  return [clean_title, f'{view}\n{mistake}']
+  title = label
+  if row['taken for when clean'] is not None:
+    clean = prediction_title(row['taken for when clean'], row['confidence when clean'])
+    title = f'{label}\n{clean}'
+  return [title, f'{view}\n{mistake}']
 
 
 def prediction_title(name: str, confidence: float) -> str:
@@ -126,7 +127,7 @@ def prediction_title(name: str, confidence: float) -> str:
 
 
 def _first_name(name: str) -> str:
-  """Returns the first name of a class, broken into lines of a title."""
+  """Returns the first of the names of a class, which commas separate, broken into lines."""
   return _break_name(name.split(',')[0])
 
 

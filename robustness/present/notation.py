@@ -300,7 +300,7 @@ def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str])
   template, noun = '{}', 'others'
   if len(varying) == 1:
     # Such as 'at severities {} under fog', with the texts '1' and '2'.
-    template = _plural_template(quantity, rows.iloc[0], facets, varying[0])
+    template = _plural_phrase(quantity, rows.iloc[0], facets, varying[0])
     facet, values = quantity.facet(varying[0]), listed[varying[0]]
     texts = [value_text(facet, value) for value in values]
     if not _value_template(facet, values.iloc[0]).endswith('{}'):
@@ -315,9 +315,7 @@ def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str])
   return template.replace('{}', f'{", ".join(before)} and {last}' if before else last)
 
 
-def _plural_template(
-  quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str
-) -> str:
+def _plural_phrase(quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str) -> str:
   """Returns the phrase that names several values of a facet, such as 'at severities {} under fog'.
 
   '{}' stands for the values of `varying`, which is one of `facets`. The phrase has the values of

@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -150,7 +150,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   # The first figure, if there is any, is shown above the sections.
   main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
   # (task, name) of each figure, which findings link to
-  figure_names = {(_task_of_figure(folder, path), path.stem) for path in captions}
+  figures_on_page = {(_task_of_figure(folder, path), path.stem) for path in captions}
   tables_of_estimates = {table.name: table for table in tables.tables(results)}
   # Other tables, except those named 'TASK: name', which are in the section of the task.
   tables_of_whole_run = {
@@ -161,7 +161,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
-    'Findings': _findings(results, context.findings, figure_names, tables_of_estimates),
+    'Findings': _findings(results, context.findings, figures_on_page, set(tables_of_estimates)),
     'Figures': other_figures,
     **_task_sections(folder, results, captions),
     'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
@@ -266,10 +266,7 @@ def _terms(lines: Iterable[tuple[str, str]], attribute: str = '') -> str:
 
 
 def _findings(
-  results: Results,
-  findings: Sequence[Finding],
-  figure_names: Iterable[tuple[str, str]],
-  tables: Container[str],
+  results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]], tables: set[str]
 ) -> str:
   """Returns the findings as an HTML list, and an explanation of the intervals in brackets.
 
@@ -279,12 +276,12 @@ def _findings(
   Args:
     results: the results.
     findings: the findings.
-    figure_names: (task, name) of each figure on the page; the task is '' for the whole run.
+    figures: (task, name) of each figure on the page; the task is '' for the whole run.
     tables: names of the tables on the page.
   """
   items = []
   for finding in findings:
-    names_in_task = {name for task, name in figure_names if task == finding.task}
+    names_in_task = {name for task, name in figures if task == finding.task}
     name = _figure_of(finding, results, names_in_task)
     anchor = quote('-'.join(filter(None, (finding.task, name))))
     figure_link = f'<a href="#figure-{anchor}">figure</a> ' if name else ''

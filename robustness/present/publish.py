@@ -122,7 +122,7 @@ def publish(
   presented: Presented,
   environment: Facts,
   config: Facts,
-  appended: Drawn = (),
+  figures_of_tasks: Drawn = (),
   pdf: bool = False,
 ) -> Drawn:
   """Writes results, figures and the report to a folder, and returns the PNG files with captions.
@@ -136,16 +136,17 @@ def publish(
     presented: decides title, figures and findings.
     environment: versions, devices, seed, git commit and command of the run.
     config: the config of the run as plain values.
-    appended: PNG files and captions of further figures, which the report shows last.
+    figures_of_tasks: PNG files and captions of the figures of a battery's tasks, which the report
+      shows last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
   """
   # `reduced_by` has the versions that computed these results, if others computed the records.
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)
-  drawn = () if pdf else _drawn_before(folder, presented)
+  reused = () if pdf else _drawn_before(folder, presented)
   return illustrate(
-    folder, results, presented, environment, config, appended=appended, pdf=pdf, drawn=drawn
+    folder, results, presented, environment, config, figures_of_tasks, pdf=pdf, reused=reused
   )
 
 
@@ -155,10 +156,10 @@ def illustrate(
   presented: Presented,
   environment: Facts,
   config: Facts,
-  appended: Drawn = (),
+  figures_of_tasks: Drawn = (),
   unverified: str = '',
   pdf: bool = False,
-  drawn: Drawn = (),
+  reused: Drawn = (),
 ) -> Drawn:
   """Writes the figures and the report of results that a folder already has; returns the figures.
 
@@ -168,20 +169,21 @@ def illustrate(
     presented: decides title, figures and findings.
     environment: versions, devices, seed, git commit and command of the run.
     config: the config of the run as plain values.
-    appended: PNG files and captions of further figures, which the report shows last.
+    figures_of_tasks: PNG files and captions of the figures of a battery's tasks, which the report
+      shows last.
     unverified: text on values that the records do not confirm; '' if all are confirmed.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
-    drawn: PNG files and captions of the figures if they need not be drawn again.
+    reused: PNG files and captions of the figures if they need not be drawn again.
   """
-  drawn = drawn or _draw(folder, results, presented, pdf)
+  figures = reused or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
   # The duration is of the whole run, and not of a task or seed.
   facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
   findings = presented.findings(results)
   results.findings = [finding.text for finding in findings]
   context = Context(presented.title, facts, config, findings, presented.papers, unverified)
-  write_report(folder, results, [*drawn, *appended], context)
-  return drawn
+  write_report(folder, results, [*figures, *figures_of_tasks], context)
+  return figures
 
 
 def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: bool) -> Drawn:

@@ -29,12 +29,9 @@ MOST_ROWS = 60
 """Most rows of a table in a report; results.csv alone has the estimates of longer ones."""
 CELL = ('value', 'low', 'high', 'family', 'note')
 """Columns of the table of results that the text of a cell is made from."""
-_GREEK = dict(
-  zip(
-    'αβγδκλμπρστ',
-    ('alpha', 'beta', 'gamma', 'delta', 'kappa', 'lambda', 'mu', 'pi', 'rho', 'sigma', 'tau'),
-    strict=True,
-  )
+_GREEK_NAMES = (
+  *('alpha', 'beta', 'gamma', 'delta', 'kappa', 'lambda'),
+  *('mu', 'pi', 'rho', 'sigma', 'tau'),
 )
 _LATEX = str.maketrans(
   {c: f'\\{c}' for c in '&%$#_{}'}
@@ -44,7 +41,7 @@ _LATEX = str.maketrans(
   | {'−': '$-$', '×': '$\\times$', '°': '$^\\circ$', '\n': ' '}
   | {'↓': '$\\downarrow$', '↑': '$\\uparrow$', '≤': '$\\le$', '≥': '$\\ge$'}
   | {'ε': '$\\varepsilon$', 'ℓ': '$\\ell$', '∞': '$\\infty$'}
-  | {letter: f'$\\{name}$' for letter, name in _GREEK.items()}
+  | {c: f'$\\{name}$' for c, name in zip('αβγδκλμπρστ', _GREEK_NAMES, strict=True)}
 )
 _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r', ' '))
 _Key = TypeVar('_Key', bound=tuple[Any, ...])
