@@ -17,7 +17,7 @@ from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.settings import DEFAULT, SOURCES, moved_keys
 from robustness.config import defaults, packaged
-from robustness.config.recipe import KINDS, default_label
+from robustness.config.recipe import PART_KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
 from robustness.core import json_files, settings
 from robustness.core.errors import KEYS, InputError, SettingError, nearest, renaming_section
@@ -229,7 +229,10 @@ def _names_parts(change: str) -> bool:
   key = change.partition('=')[0]
   *_, section, last_word = ['', *key.split('.')]  # 'data', 'source' of '--config.data.source'
   # {section: its key that names a part}
-  naming_keys = {'data': 'source', **{kind: naming_key for kind, (naming_key, _) in KINDS.items()}}
+  naming_keys = {
+    'data': 'source',
+    **{kind: naming_key for kind, (naming_key, _) in PART_KINDS.items()},
+  }
   # Any key of a study may name a part.
   return naming_keys.get(section) == last_word or _STUDY_KEY.fullmatch(key) is not None
 

@@ -16,7 +16,7 @@ from input_pipeline.settings import SOURCES, DataSettings
 from robustness.classifiers import ClassifierSettings
 from robustness.config import packaged
 from robustness.config.experiment import Execution
-from robustness.config.recipe import KINDS
+from robustness.config.recipe import PART_KINDS
 from robustness.core.errors import nearest
 from robustness.core.registry import Part, Registry, part_name
 from robustness.evaluation.study import STUDIES, ScoresPredictions
@@ -145,7 +145,7 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
     path = f'config.classifiers.{{{",".join(config.get("classifiers", {}))}}}'
   if classifiers:
     yield from _keys_of_section(path, classifiers, meanings(ClassifierSettings))
-    for kind, (key, registry) in KINDS.items():
+    for kind, (key, registry) in PART_KINDS.items():
       sections = [classifier[kind] for classifier in classifiers]
       yield from _keys_of_parts(f'{path}.{kind}', sections, key, registry)
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):

@@ -13,7 +13,7 @@ from ml_collections.config_dict import placeholder
 from input_pipeline.settings import DEFAULT, SOURCES, DataSettings
 from robustness.classifiers import ClassifierSettings
 from robustness.config.experiment import Execution
-from robustness.config.recipe import KINDS, SECTIONS
+from robustness.config.recipe import PART_KINDS, SECTIONS
 from robustness.core.errors import nearest
 from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import field_types
@@ -183,7 +183,7 @@ def classifier_section() -> dict[str, Any]:
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
   # the parts that a classifier has by default; of other kinds, such as attacks, it has none ('')
   default_parts = {'augment': (), 'objective': settings.objective.name}
-  for kind, (key, registry) in KINDS.items():  # such as 'augment' and its key 'policy'
+  for kind, (key, registry) in PART_KINDS.items():  # such as 'augment' and its key 'policy'
     section[kind] = {key: default_parts.get(kind, ''), **registry.default_sections()}
   section |= {'training': inherited_section(TrainingSettings), 'data': inherited_data()}
   return {**section, 'seed': placeholder(int)}
@@ -207,7 +207,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
   # paths of keys to the sections of classifiers
   paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
   for path in paths:
-    for kind, (key, registry) in KINDS.items():  # such as 'attack', with the key 'name'
+    for kind, (key, registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'
       section = _value_at(config, *path, kind)
       if not isinstance(section, ConfigDict):
         continue

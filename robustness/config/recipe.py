@@ -18,7 +18,7 @@ from robustness.objectives import OBJECTIVES
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.training.settings import TrainingSettings
 
-KINDS: dict[str, tuple[str, Registry]] = {
+PART_KINDS: dict[str, tuple[str, Registry]] = {
   'augment': ('policy', AUGMENTATIONS),
   'attack': ('name', ATTACKS),
   'input_filter': ('name', INPUT_FILTERS),
@@ -26,15 +26,15 @@ KINDS: dict[str, tuple[str, Registry]] = {
   'probe': ('name', PROBES),
   'adaptation': ('name', ADAPTATIONS),
 }
-"""Sections of named parts, with the key that chooses a part and the registry that has the parts."""
+"""Sections of a classifier that choose a part by name: {section: (key with the name, registry)}."""
 
-TRAINED_WITH = ('augment', 'attack', 'objective')
+TRAINING_PARTS = ('augment', 'attack', 'objective')
 """Kinds of parts that a classifier has only while it is trained."""
 
-INHERITING = ('training', 'data')
-"""Keys of a classifier that are sections with the values that differ from the run's."""
+INHERITED_SECTIONS = ('training', 'data')
+"""Sections of a classifier with values that replace those of the run's section of this name."""
 
-SECTIONS = (*INHERITING, *KINDS)
+SECTIONS = (*INHERITED_SECTIONS, *PART_KINDS)
 """All keys of a classifier that are sections."""
 
 
@@ -57,9 +57,10 @@ instead.
 def parse_classifier(
   section: Facts, path: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierKind:
-  """Returns a classifier's section as the dataclass of its kind.
+  """Returns the recipe of a classifier: its section of the config, parsed to a dataclass.
 
-  Keys that the section leaves out have the values of the run. A classifier trains on all rows of
+  The class depends on where the network is from, such as the catalogue or a user's file. Keys that
+  the section leaves out have the values of the run. A classifier trains on all rows of
   `training.split`, whatever rows `config.data` selects for the evaluation.
 
   Rows may be stored in environments, such as photographs and sketches, and a training may show an
@@ -93,7 +94,7 @@ def parse_classifier(
     augment = policy.from_section(sections['augment'], f'{path}.augment')
     parts = {  # the part of each kind, None if it has none; `augment` may have several
       kind: registry.optional(sections[kind], f'{path}.{kind}')
-      for kind, (_key, registry) in KINDS.items()
+      for kind, (_key, registry) in PART_KINDS.items()
       if kind != 'augment'
     }
     allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)

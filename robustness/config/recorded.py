@@ -6,7 +6,7 @@ from typing import Any
 
 from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, Source, moved_keys
 from robustness.classifiers import ClassifierSettings
-from robustness.config.recipe import INHERITING, KINDS, SECTIONS, TRAINED_WITH
+from robustness.config.recipe import INHERITED_SECTIONS, PART_KINDS, SECTIONS, TRAINING_PARTS
 from robustness.core.errors import InputError
 from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import Section, settings_in_use, without_inherited
@@ -84,13 +84,14 @@ def _remove_unused_parts(section: dict[str, Any]) -> None:
   """
   plain_values = {key: value for key, value in section.items() if key not in SECTIONS}
   values = settings_in_use(ClassifierSettings, plain_values)
-  for kind, (key, _registry) in KINDS.items():  # such as 'attack', with the key 'name'
+  for kind, (key, _registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'
     parts = _section(section, kind)
     names = _part_names(parts.get(key))
-    if names and (kind not in TRAINED_WITH or _is_trained(section)):
+    is_used = kind not in TRAINING_PARTS or _is_trained(section)
+    if names and is_used:
       values[kind] = {name: value for name, value in parts.items() if name in (key, *names)}
   if _needs_rows(section):
-    values |= {name: section[name] for name in INHERITING if section.get(name)}
+    values |= {name: section[name] for name in INHERITED_SECTIONS if section.get(name)}
   section.clear()
   section.update(values)
 

@@ -34,7 +34,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
     directory: the run's output folder, or '' for a command without one.
   """
   for cause in causes(error):
-    number = _number(cause)
+    number = _errno(cause)
     path = directory
     if isinstance(cause, OSError):
       path = cause.filename2 or cause.filename or directory
@@ -64,7 +64,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
   return None
 
 
-def _number(error: BaseException) -> int | None:
+def _errno(error: BaseException) -> int | None:
   """Returns the number of the system's error, such as `errno.ENOSPC`; None if there is none."""
   if isinstance(error, OSError):
     return error.errno

@@ -295,8 +295,10 @@ def check_label_array(
   low, high = labels.min(), labels.max()
   if low < smallest or high > largest:
     end = f'labels end at {largest}' if num_classes is None else f'there are {num_classes} classes'
-    outside, limit = (low, 'labels start at 0') if low < smallest else (high, end)
-    row = int(np.argwhere(table == outside)[0][0])
+    outside, limit = high, end
+    if low < smallest:
+      outside, limit = low, 'labels start at 0'
+    row = int(np.argwhere(table == outside)[0][0])  # the first one with this label
     raise InputError(f'{name} has {outside} (example {row}); {limit}.')
   # [N], and [N, L] with the labels of each image ascending, so that padding is first
   is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)

@@ -9,7 +9,7 @@ from robustness.augment import AUGMENTATIONS
 from robustness.cli import command_line
 from robustness.cli.explain import explain, meanings
 from robustness.config import packaged
-from robustness.config.recipe import KINDS
+from robustness.config.recipe import PART_KINDS
 from tests.cases import cases
 
 PREDICTIONS = ('calibration:workdir', 'video_pm_k:predictions')
@@ -37,9 +37,9 @@ def test_every_key_of_a_config_has_a_meaning(reference):
   assert len({section for section in sections if section.startswith('config.data')}) < 3
 
 
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', PART_KINDS)
 def test_every_setting_of_a_named_part_has_a_meaning(kind):
-  _, registry = KINDS[kind]
+  _, registry = PART_KINDS[kind]
   for part in registry.classes().values():
     assert set(part.__dataclass_fields__) <= set(meanings(part)), part
 
