@@ -299,14 +299,32 @@ class AttackError(AttackStudy):
     the other attacks of the run. Spectra are recorded too: in the clean view of the image, in every
     other view of what the attack changed.
     """
-    runs = self.runs
     ids, indices, radii = [0], [-1], [0.0]  # the clean view has no attack, −1, and the radius 0
     for epsilon in self.radii:
-      for index, (label, attack) in enumerate(runs.items()):
+      for index, (label, attack) in enumerate(self.runs.items()):
         words = f'{label} {attack.loss} {self.norm} {epsilon:.6g}'
         ids.append(id_of(words) + 1)  # at least 1, because the clean view has id 0
         indices.append(index)
         radii.append(epsilon)
+    measure, total = self._spectral_functions(image_shape)
+    return Views(
+      self._show,
+      ids=np.array(ids, np.int32),
+      parameters={'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
+      uses_classifier=True,
+      together=True,
+      stages=self._stages if self._ensembles else None,
+      measure=measure,
+      total=total,
+    )
+
+  def _spectral_functions(
+    self, image_shape: ImageShape
+  ) -> tuple[Callable[..., Arrays], Callable[..., Arrays]]:
+    """Returns the functions `measure` and `total` of the views, which record spectra of changes.
+
+    What `measure` returns is recorded for each image; what `total` returns is summed over images.
+    """
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def amplitudes(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
@@ -340,16 +358,7 @@ class AttackError(AttackStudy):
       mean = amplitudes(row, image, view).mean(-1)
       return {'spectrum': jnp.where(counted, mean, 0), 'counted': counted.astype(jnp.float32)}
 
-    return Views(
-      self._show,
-      ids=np.array(ids, np.int32),
-      parameters={'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
-      uses_classifier=True,
-      together=True,
-      stages=self._stages if self._ensembles else None,
-      measure=measure,
-      total=total,
-    )
+    return measure, total
 
   def _show(self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
     """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
