@@ -112,9 +112,9 @@ def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str
 
 
 def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object]) -> None:
-  """Removes all image sources but `names` from the section `data` of `parent`, also empty ones.
+  """Removes the settings of all image sources but `names` from the section `data` of `parent`.
 
-  Keys of an earlier version are moved to where they are now (`_move_keys`).
+  Empty sections are removed too. Keys of earlier versions are moved to where they are now.
 
   Args:
     parent: the config, or the section of a task or classifier.

@@ -171,7 +171,7 @@ class Progress:
     self._heartbeat = Heartbeat(self._show_waiting, every, every) if is_unfinished else None
 
   def advance(self, amount: int) -> None:
-    """Counts `amount` more units of work as done, and updates the bar or logs a line."""
+    """Counts `amount` more units of work as done at the end of a step, and shows the progress."""
     self._done += amount
     is_first_step = self._end_of_first_step is None
     if self._bar is not None:

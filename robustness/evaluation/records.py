@@ -313,7 +313,7 @@ class SelectedRows(RecordsReader):
       self.layout = dataclasses.replace(self.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns all selected rows in a chunk of views.
+    """Returns the records of all selected or joined rows in chunk number `chunk` of views.
 
     `block` must be 0, as all rows form one block. The shard has no pictures, and no sums, because
     stored sums are over all rows of the original records.
@@ -324,9 +324,9 @@ class SelectedRows(RecordsReader):
       if name.startswith((TOTAL, PICTURE)):
         continue
       values = np.concatenate([shard[name] for shard in shards])  # of all rows
-      if self._rows.ndim == 1:
+      if self._rows.ndim == 1:  # selected rows
         arrays[name] = values[self._rows]
-      elif is_per_view(name):
+      elif is_per_view(name):  # joined rows
         only_view = values[:, 0]
         arrays[name] = only_view[self._rows]  # [images, views, ...]
       else:

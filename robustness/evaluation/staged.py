@@ -48,12 +48,12 @@ class StagedEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Computes the shard of a block of rows in a chunk of views.
+    """Predicts a block of rows in a chunk of views, after the steps of each view.
 
-    For each batch, the steps of one view after the other are taken. Then `Views.show` makes the
-    images of all views from the last state of each: the batch has state number k as columns
-    'staged/k/NAME', and the view that it belongs to has the parameter 'staged' = k (`STAGED`).
-    Arguments and results are the same as in `Evaluator.run_chunk`.
+    For each batch of rows and each view, the steps are run first, such as the attacks of
+    AutoAttack. Then `Views.show` makes the images of all views from the states after the steps: it
+    finds state number k in the columns 'staged/k/NAME' of the batch, and k in the parameter
+    'staged' of the view (`STAGED`). For arguments and results see `Evaluator.run_chunk`.
     """
     ids, parameters = views
     # index of each view in the chunk; repeats of the last view, which fill the chunk, are left out

@@ -249,7 +249,7 @@ class Study(Part):
     return rows
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Checks, before anything is trained, that the study can have results.
+    """Raises InputError, before anything is trained, if rows or trainings do not suit the study.
 
     Args:
       rows: the rows that will be evaluated.
@@ -257,9 +257,9 @@ class Study(Part):
         {} for a classifier that is not trained in this run.
 
     Raises:
-      InputError: the rows or the trainings do not suit the study. By default it is raised only for
-        a study with `half_width`, the precision of its estimates, if the rows are too few for it,
-        or if some are versions of one image, so that they are no independent trials.
+      InputError: by default only for a study with `half_width`, the precision of its estimates, if
+        the rows are too few for it, or if some are versions of one image, so that they are no
+        independent trials.
     """
     if not self.half_width:
       return
