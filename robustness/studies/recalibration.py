@@ -408,10 +408,11 @@ class Recalibration(StoredOrMade):
     first = right.labels[0]
     first_scores: list[Scores] = []  # of the first classifier, by group
     for label, is_right in right.values.items():
-      # Both arrays are [N, V], and are taken view by view.
+      # Confidence and correctness are [N, V], and are taken view by view.
+      by_view = zip(fields[label]['confidence'].T, is_right.T, strict=True)
       scores_by_view = [
-        calibration.scores(Predictions.sort(confidence, hits), resamples, self.bins)
-        for confidence, hits in zip(fields[label]['confidence'].T, is_right.T, strict=True)
+        calibration.scores(Predictions.sort(*predictions), resamples, self.bins)
+        for predictions in by_view
       ]
       for number, group in enumerate(groups):
         scores = Scores.mean([scores_by_view[view] for view in group.views])

@@ -301,7 +301,7 @@ class Systematic(Study):
     The text of 'rho' is, for example, 'clipped, class balance'. They are lines of the report's
     table `which numbers these are`.
     """
-    # Terms of a mean of ρ that are 1 by definition are left out, or count as 1.
+    # Means of ρ leave out environments in which it is 1 by definition, or count them as 1.
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
     names = [*map(part_name, self.environments)]
     angles = self.angles if transforms.ROTATION in names else ['no rotation']
