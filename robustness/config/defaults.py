@@ -229,11 +229,9 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     config: the config, which is changed.
     values: the sections with the user's changes, which name the sources.
   """
+  named = [(key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())]
   # paths of keys to the sections that have a section `data`; () is the whole config
-  paths: list[tuple[str, ...]] = [()]
-  for key in ('battery', 'classifiers'):
-    paths += [(key, name) for name in config.get(key, ())]
-  paths.append(('classifier',))
+  paths: list[tuple[str, ...]] = [(), *named, ('classifier',)]
   sections = [section for path in paths if (section := _value_at(config, *path, 'data'))]
   names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
   for reference in _references(list(names)):

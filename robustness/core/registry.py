@@ -397,10 +397,8 @@ def _part_in_module(package: str, name: str, base: type[P]) -> type[P] | None:
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
   """Returns {name: class} of the parts, subclasses of `base`, in a package, sorted by name."""
-  return {
-    part.name: part
-    for part in sorted(subclasses_in_package(package, base), key=lambda part: part.name)
-  }
+  parts = sorted(subclasses_in_package(package, base), key=lambda part: part.name)
+  return {part.name: part for part in parts}
 
 
 @functools.cache

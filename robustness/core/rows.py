@@ -664,8 +664,7 @@ class _ChangedRows:
       return None
     columns = self.change(arrays.without_images())
     labels, ids = columns.pop('label'), columns.pop('example_id')
-    images, source = arrays.images, arrays.source
-    return ArrayRows(images, labels, self.class_names, ids, source=source, columns=columns)
+    return ArrayRows(arrays.images, labels, self.class_names, ids, arrays.source, columns)
 
   def without_images(self, *, streamed: bool = True) -> Batch:
     return self.change(self.rows.without_images(streamed=streamed))
