@@ -363,7 +363,7 @@ def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   # An entry without records is on the board too, but without paired differences.
   study, unverified = None, verification.NO_RECORDS
   if (path / workdir.RECORDS).is_dir():
-    [finished] = finished_workdir.read(path, study_file).values()  # the results are of a single one
+    [finished] = finished_workdir.read(path, study_file).values()  # of the only study
     study = finished.study
     unverified = verification.differences_of_study(finished)  # '' if all are reproduced
   entry = BoardEntry(path.name, path, results, unverified, study)

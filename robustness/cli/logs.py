@@ -44,7 +44,7 @@ def set_up() -> None:
 def is_shown(record: logging.LogRecord) -> bool:
   """Returns whether a record is printed.
 
-  Records of this project are printed from INFO on, those of `CHATTY` packages from ERROR on, and
+  Records of this project are printed from INFO on, records of `CHATTY` packages from ERROR on, and
   all others from WARNING on. Lines of Orbax's threads about a full disk or the end of another
   process are left out, because the command reports these itself.
   """
@@ -53,7 +53,7 @@ def is_shown(record: logging.LogRecord) -> bool:
     return False
   if record.pathname.startswith(OWN_FOLDERS):
     return record.levelno >= logging.INFO
-  is_chatty = bool(set(CHATTY) & set(record.pathname.split(os.sep)))
+  is_chatty = not set(CHATTY).isdisjoint(record.pathname.split(os.sep))  # folders of the file
   return record.levelno >= (logging.ERROR if is_chatty else logging.WARNING)
 
 

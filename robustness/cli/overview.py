@@ -49,13 +49,13 @@ def main(arguments: Sequence[str]) -> int:
 def matching(word: str) -> Iterator[str]:
   """Yields the lines of `robustness --help=WORD`, which say where a word occurs.
 
-  They are the entries of `PARTS` with the word in their name or description, under the heading of
-  their list; the studies with a key that has the word in its name or meaning; and the command that
-  finds such keys in a config.
+  They are the studies, configs, classifiers and data sources (`PARTS`) with the word in their name
+  or description; the studies with a key that has the word in its name or meaning; and the command
+  that finds such keys in a config.
   """
 
   def has_word(*texts: str) -> bool:
-    """Returns whether one of the texts has the word, in either case."""
+    """Returns whether one of the texts has the word, in lower or upper case."""
     return any(word.lower() in text.lower() for text in texts)
 
   for heading, lines in PARTS.values():
@@ -123,4 +123,4 @@ PARTS: Mapping[str, tuple[str, Callable[[], Listing]]] = {
   ),
   'sources': ('data sources (config.data.source)', sources),
 }
-"""What can be listed: a heading and the function that yields the names."""
+"""Lists that the command prints: {name: (heading, function that yields the lines)}."""

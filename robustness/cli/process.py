@@ -24,10 +24,9 @@ def set_devices(processes: peers.Processes) -> None:
   environment sets it by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
   """
   host.keep_freed_memory()
-  # {environment variable: word in it that sets the number of host devices; '' for the whole value}
-  options = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
-  is_set = any(name in os.environ and word in os.environ[name] for name, word in options.items())
-  if not is_set:
+  xla_flags = os.environ.get('XLA_FLAGS', '')
+  is_set_in_xla = 'xla_force_host_platform_device_count' in xla_flags
+  if not is_set_in_xla and 'JAX_NUM_CPU_DEVICES' not in os.environ:
     jax.config.update('jax_num_cpu_devices', host.usable_cores())
   processes.join()
   jax.local_devices()  # an absent platform fails here, before JAX removes frames from tracebacks

@@ -80,12 +80,12 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
       Raises:
         InputError: the results cannot be drawn.
       """
-      reason, results = unverified.get(folder, ''), Results.read(folder)
+      text, results = unverified.get(folder, ''), Results.read(folder)
       if isinstance(presented, Study):
         results = results.with_facets(presented.described_facets)
       try:
         return illustrate(
-          folder, results, presented, environment, settings, figures_of_tasks, reason, pdf
+          folder, results, presented, environment, settings, figures_of_tasks, text, pdf
         )
       except InputError:
         raise

@@ -286,7 +286,7 @@ def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.
 def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
   """Returns how the estimates `stated` in results differ from those computed from records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
-  keys = [*SUBJECT, *facets, 'family']
+  keys = [*SUBJECT, *facets, 'family']  # the same in both tables identify the same estimate
   # Columns of numbers get the suffix _x (stated) or _y (from records). The column `found_in` says
   # whether an estimate is in both tables or only in one.
   rows = _with_text_facets(stated, facets).merge(

@@ -116,7 +116,7 @@ def write_report(
 
 
 def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
-  """Returns the names of tables that have more rows in a folder's report than in the results.
+  """Returns the names of the tables with more rows in the report of a folder than in `results`.
 
   The list is empty if the folder has no `report.html`. The table above the main figure is called
   'headlines'.
@@ -128,10 +128,10 @@ def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
   # {name of a table, quoted as in links to it: match of its HTML}
   matches = {'headlines': _FIRST_TABLE.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
   # One line of each table is its head.
-  counts = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
-  new_counts = {quote(titled.name): len(titled.table.rows) for titled in tables.tables(results)}
-  new_counts['headlines'] = len(_first_table(results).rows)
-  return [unquote(name) for name, count in counts.items() if count > new_counts.get(name, 0)]
+  in_report = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
+  in_results = {quote(titled.name): len(titled.table.rows) for titled in tables.tables(results)}
+  in_results['headlines'] = len(_first_table(results).rows)
+  return [unquote(name) for name, count in in_report.items() if count > in_results.get(name, 0)]
 
 
 def render(folder: pathlib.Path, results: Results, figures: Figures, context: Context) -> str:
@@ -435,9 +435,10 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
 
 
 def _table(table: Table, head: Callable[[str], str] = str) -> str:
-  """Returns a table as HTML, with copies of it as text in other formats.
+  """Returns a table as HTML, with copies of it as text in other formats; '' for a table without
+  rows.
 
-  It scrolls sideways if it is wider than the page. `head` converts the names of columns for
+  The table scrolls sideways if it is wider than the page. `head` converts the names of columns for
   display.
   """
   if not table.rows:

@@ -378,10 +378,10 @@ def extreme_selections(
   it there are no selections. The interval of an extreme holds for the values in all conditions
   together.
 
-  A quantity that sets `extreme` and has a reference, another quantity by the same facets, is
-  compared with this: its extreme is in the condition with the highest or lowest difference of
-  value and reference. The selection then has the reference's value in this condition too, and
-  intervals hold for the values of both quantities together.
+  If `quantity.extreme` is set, and `quantity.reference` is another quantity with values by the same
+  facets, the values are compared with these: the extreme is the value with the highest or lowest
+  difference from the reference in its condition. The selection then has the reference's value in
+  this condition too, and intervals hold for the values of both quantities together.
 
   Args:
     table: estimates of one task.
@@ -416,8 +416,8 @@ def extreme_selections(
 def _groups_by_facets(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (facets, rows) of a quantity for each set of facets, with the rows by exactly these
-  facets.
+  """Yields the values of a quantity in many conditions, beyond its overall value, as (facets, rows)
+  for each set of facets.
 
   The rows are values, or paired differences if `is_difference`. Sets with fewer facets come first,
   sets with the facet class last. What a report states already, or would state in too much detail,
@@ -431,10 +431,11 @@ def _groups_by_facets(
   """
   overall = overall_rows(table, quantity)
   rows = table[table['quantity'] == quantity.name].drop(index=overall.index)
-  groups = with_few_facets([group for group in without_repeats(rows) if group[0]])
-  for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
+  groups = [(facets, group) for facets, group in without_repeats(rows) if facets]
+  groups.sort(key=lambda pair: (CLASS in pair[0], len(pair[0])))
+  for facets, group in with_few_facets(groups):
     group = group[((group.versus != '') == is_difference) & group['value'].notna()]
-    if group['low'].notna().any():
+    if group['low'].notna().any():  # `NO_SPREAD` is the note that all seeds have equal values
       group = group[group['low'].notna() | group['note'].eq(NO_SPREAD)]
     num_conditions = group.groupby(['classifier', 'versus']).size().max()  # NaN without rows
     if num_conditions > 1 and not _has_overall_extremes(group.drop(columns=[*facets]), overall):
