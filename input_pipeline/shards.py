@@ -358,7 +358,10 @@ def _labels_of_names(
 ) -> tuple[np.ndarray, tuple[str, ...]]:
   """Returns the labels of N class names, and the distinct names in the order of the labels.
 
-  `title` and `column` name the images and the column with the names in messages.
+  Args:
+    names: the class name of each image, [N].
+    title: name of the images in messages.
+    column: name of the column with the class names in messages.
   """
   classes = in_class_order({*names})
   # names that differ from another one only by spaces around them, such as 'cat ' and 'cat'

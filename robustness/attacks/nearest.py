@@ -99,7 +99,7 @@ class NearestAttack(Attack):
       is_nearer = is_wrong & (length < distance)
       nearest = jnp.where(balls.as_image_factors(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
-      share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # falls from 1 to 0
+      share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # cosine schedule from 1 to 0
       # an estimate of the distance of the decision boundary, where the linearised loss is 0
       boundary = length + jnp.abs(losses) / balls.change_norms(gradient, balls.DUALS[self.norm])
       radius = self.radius_after(radius, is_wrong, distance, boundary, share)

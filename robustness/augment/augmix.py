@@ -74,14 +74,14 @@ class AugMix(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
-    image, count = example['image'], (self.mixtures, self.width)  # chains of each mixture
+    image, shape_of_chains = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
-    chains = self.chains(key_chains, count, image.shape[:2])
+    chains = self.chains(key_chains, shape_of_chains, image.shape[:2])
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains)  # [mixtures · width, ...]
     operations = Operations(self.names, 'bilinear')
-    ends = map_entries(lambda chain: operations.in_sequence(image, chain), flat)
-    ends = ends.reshape(*count, *image.shape)
-    images = mixture(key_weights, key_share, image, ends, self.alpha)
+    results = map_entries(lambda chain: operations.in_sequence(image, chain), flat)
+    results = results.reshape(*shape_of_chains, *image.shape)  # the image after each chain
+    images = mixture(key_weights, key_share, image, results, self.alpha)
     return {**example, 'image': stack_variants(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:

@@ -52,9 +52,9 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   changes = choose_classifiers(config, changes)
   # Changes that name a part, such as an attack, come first: the section with the keys of the part
   # is then added, and other changes may set these keys.
-  names_of_parts = [change for change in changes if _names_parts(change)]
-  other_changes = [change for change in changes if change not in names_of_parts]
-  for group in (names_of_parts, other_changes):
+  selections = [change for change in changes if _may_select_part(change)]
+  other_changes = [change for change in changes if change not in selections]
+  for group in (selections, other_changes):
     _apply_changes(config, group)
     defaults.add_sections(config)
   note_unchosen(config, changes)
@@ -220,21 +220,17 @@ def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
       config.classifiers = defaults.nested({label: classifiers[label] for label in labels})
 
 
-def _names_parts(change: str) -> bool:
-  """Returns whether a change names a part, such as an attack, or sets a key of a study.
+def _may_select_part(change: str) -> bool:
+  """Returns whether a change of the command line may select a part, such as an attack.
 
   Such a change is made first, because other changes may set keys of the part. For example,
-  '--config.data.source=folder' names the part `folder`.
+  '--config.data.source=folder' selects the source `folder`. So may any key of a study.
   """
   key = change.partition('=')[0]
-  *_, section, last_word = ['', *key.split('.')]  # 'data', 'source' of '--config.data.source'
-  # {section: its key that names a part}
-  naming_keys = {
-    'data': 'source',
-    **{kind: naming_key for kind, (naming_key, _) in PART_KINDS.items()},
-  }
-  # Any key of a study may name a part.
-  return naming_keys.get(section) == last_word or _STUDY_KEY.fullmatch(key) is not None
+  selecting_keys = {'data': 'source'}  # {section of the config: its key that selects a part}
+  selecting_keys.update((section, name) for section, (name, _) in PART_KINDS.items())
+  ends = tuple(f'.{section}.{name}' for section, name in selecting_keys.items())
+  return key.endswith(ends) or _STUDY_KEY.fullmatch(key) is not None
 
 
 def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:

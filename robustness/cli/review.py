@@ -27,9 +27,9 @@ _SERVE_DESCRIPTION = (
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness review` and returns 0; `arguments` are the words after these two.
+  """Serves the page on which people review neighbor sets; 'export' exports a review instead.
 
-  The page on which people review neighbor sets is served, or with 'export' a review is exported.
+  `arguments` are the words that follow `robustness review` on the command line. The result is 0.
   """
   if arguments and arguments[0] == 'export':
     export(export_parser().parse_args(arguments[1:]))

@@ -287,10 +287,10 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
   count = jnp.minimum(count, MAX_CELLS)
 
   def cell_index(position: jax.Array) -> jax.Array:
-    """Returns the row or column of each pixel's cell in the table `luck` of random numbers.
+    """Returns the index in the table `luck` of each pixel's cell, from its position in cells.
 
-    As released, positions are rounded towards 0, so that those in (−1, 1) share a number, and a
-    negative index counts back from the end of the table of `count` cells.
+    It has two oddities of the released generator: positions are rounded towards 0, so that cells
+    −1 and 0 share a number; and a negative index counts back from the `count`-th number.
     """
     towards_zero = jnp.trunc(position).astype(jnp.int32)
     return jnp.where(towards_zero < 0, towards_zero + count, towards_zero)

@@ -161,9 +161,9 @@ def _draw_fog(
 ) -> jax.Array:
   """Returns the random numbers of fog for `plasma`, uniform on [−1, 1], [side² − 1].
 
-  The map has side × side pixels, where `side` is the smallest power of two that covers the image
-  and the constant `map_side`. With cloud='tfds' 512 takes the place of `map_side`, so that an image
-  of 224 pixels shows a smaller, more even part of the map.
+  The map has side × side pixels, and all pixels but the first need a random number. `side` is the
+  smallest power of two that covers the image and a minimum: the constant `map_side` with
+  cloud='released', or 512 with cloud='tfds', of which 224 pixels show a smaller, more even part.
   """
   min_side = max(constants['map_side']) if cloud == 'released' else 512
   side = 1 << (max(*shape[:2], min_side) - 1).bit_length()  # rounded up to a power of two

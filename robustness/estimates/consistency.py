@@ -178,12 +178,12 @@ def _variance_over_images(cells: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:
-  """Returns the design effect `variance` / `independent`, at least 1, [...].
+  """Returns the design effect, `variance` / `independent` but at least 1, [...].
 
   Args:
-    variance: variance over units of images, [...].
-    independent: variance that independent images would have, [...]; 0 if all images are in one
-      cell, which has the design effect 1.
+    variance: variance of a statistic over resampled units of images, such as videos, [...].
+    independent: its variance if all images were independent, [...]. The design effect is 1 where
+      this is 0.
   """
   effect = np.ones(np.shape(independent))
   np.divide(variance, independent, out=effect, where=independent > 0)

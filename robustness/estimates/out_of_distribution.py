@@ -164,8 +164,8 @@ class Separation:
     have high scores, from out-of-distribution (OOD) images.
 
     Args:
-      weights: [B, N + M], the weights of the ID images followed by the OOD images. They are scaled
-        within each kind of image, so that AUPR keeps the shares of both kinds.
+      weights: [B, N + M], the weights of N ID images followed by M OOD images. Only their ratios
+        among ID images and among OOD images count: AUPR has N to M images in every sample.
     """
     w = weights[:, self._order]  # in ascending order of scores
     # Weight of the ID and of the OOD images at each of S distinct scores, and its share, [B, S].
@@ -205,11 +205,11 @@ def separations(
 
   The result is {name of a set or group: (AUROC, AUPR, FPR95)}. Ends of intervals are percentiles
   of the Bayesian bootstrap, which resamples units of images; all OOD sets are compared with the
-  same resampled ID images. In the bootstrap samples, two units with a quarter of the average weight
-  are added to the ID images and to each OOD set. One has a score below and one a score above all
-  images: without them, completely separated sets would have an interval of no width. If units hold
-  several images and there are effectively fewer than `FEWEST`, there is no interval, and a note
-  says so. docs/studies/ood_scores.md has the coverage.
+  same resampled ID images. So that completely separated sets have an interval with a width, every
+  bootstrap sample has four more units, each with a quarter of the average weight: one with a score
+  below and one with a score above all images, for the ID images and for the OOD set. If units hold
+  several images and the effective number of units is below `FEWEST`, there is no interval, and a
+  note says so. docs/studies/ood_scores.md has the coverage.
 
   Args:
     of_id: scores [N] of the ID images.

@@ -154,7 +154,7 @@ class Wrong(Right):
   """
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns whether the rank of the true class is at least k, for `fields` as in `Right`."""
+    """Returns whether the prediction is wrong: `fields['rank']` ≥ k, bool of its shape."""
     return ~super().__call__(fields)
 
 

@@ -53,9 +53,9 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
   """Returns the mask of a high pass, bool [H, W], true at the frequencies that it keeps.
 
-  It keeps (f_y, f_x) if |f_y| and |f_x| are both at least the frequencies of `lowest_kept`. Zero
-  frequency is in the centre of the mask (`fftshift`), so that these frequencies are its four
-  corners. In the order of `fft2` they are one square around the Nyquist frequency.
+  It keeps (f_y, f_x) if |f_y| and |f_x| are both at least the frequencies of `lowest_kept`, which
+  also explains the `bandwidth`; 0 is the paper's high pass. Zero frequency is in the centre of the
+  mask (`fftshift`), so that the kept frequencies are in its four corners.
   """
   lowest_y, lowest_x = lowest_kept(height, width, bandwidth)
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))

@@ -231,7 +231,10 @@ class IRM(GroupObjective):
     return {'step': jnp.zeros((), jnp.int32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses plus λ times the mean penalty, weights, the step count, and metrics."""
+    """Returns each row's cross-entropy plus λ times the mean penalty, and its weight, both [B].
+
+    The third and fourth results are the state after the step and the metrics.
+    """
     logits = outputs['logits'].astype(jnp.float32)
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)
@@ -240,12 +243,13 @@ class IRM(GroupObjective):
     # the derivative of each loss by a factor w of the logits, at w = 1, [B] or [B, V]
     slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)
     slope = slope_of_images.reshape(len(losses), -1).mean(1)  # mean over the images of a row, [B]
-    penalties, has_rows = self._penalties(slope, member, half_of(batch['example_id']), total)
+    half = half_of(batch['example_id'])  # for the unbiased estimate
+    penalties, has_rows = self._penalties(slope, member, half, total)
     penalty = jnp.where(has_rows, penalties, 0).sum() / jnp.maximum(has_rows.sum(), 1)
-    weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)
-    scale = jnp.maximum(weight, 1) if self.rescale else 1.0
-    metrics = {'penalty': penalty, 'penalty_weight': weight}
-    minimised = (losses + weight * penalty) / scale
+    penalty_weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)  # λ
+    scale = jnp.maximum(penalty_weight, 1) if self.rescale else 1.0
+    metrics = {'penalty': penalty, 'penalty_weight': penalty_weight}
+    minimised = (losses + penalty_weight * penalty) / scale
     return minimised, weights, {'step': state['step'] + 1}, metrics
 
   def _penalties(

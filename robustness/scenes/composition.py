@@ -186,11 +186,11 @@ def visible_window(
   side: int,
   max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Resizes a cutout and returns the part of it that a canvas shows, a square called window.
+  """Resizes a cutout, and returns a square of it with all pixels that a canvas shows.
 
-  A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
-  cutout's point that is in the middle of the canvas. The border of the cutout is repeated
-  `REACH` pixels outwards, as far as a rotation reads; pixels beyond are 0.
+  The square, called window, is not rotated yet. Whatever the angle, it contains all pixels that are
+  within half the canvas's diagonal of the middle of the canvas. Outside the cutout, the pixels of
+  its border are repeated for `REACH` pixels, as far as the rotation reads; pixels beyond are 0.
 
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.

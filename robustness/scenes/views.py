@@ -47,8 +47,9 @@ def scene_functions(design: Design, side: int, measure: str) -> Shown:
 
   `prepare(row)` is called once for each row, an object and a background, and returns the row that
   `show` takes; `show(key, row, view)` returns the scene at one level, [S, S, 3]. If the design has
-  few distinct areas, `prepare` resizes the cutout once for each area. Otherwise `show` resizes it,
-  and `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
+  few distinct areas, `prepare` resizes the cutout once for each area, to an image called its sheet.
+  Otherwise `show` resizes it, and `prepare` only premultiplies it (in 8 bits per channel, like
+  Pillow).
 
   Args:
     design: the levels.
@@ -58,9 +59,8 @@ def scene_functions(design: Design, side: int, measure: str) -> Shown:
   rotates = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
   num_pixels = len(areas) * _sheet_side(max(areas), side, rotates) ** 2  # of a sheet for each area
-  # A sheet fits a cutout with a rectangle of the stated area; if the area is the mask's, the
-  # rectangle is larger. The sheet of a rotated cutout has only what a canvas with the cutout in its
-  # centre shows.
+  # A sheet is too small for a cutout with a mask of the stated area: its rectangle is larger. The
+  # sheet of a rotated cutout has only what the canvas shows if the cutout is in its centre.
   fits_sheets = measure == 'rectangle' and (is_centred(design) or not rotates)
   if fits_sheets and num_pixels <= MAX_SHEET_PIXELS:
     return _scenes_from_sheet(areas, side, rotates)

@@ -92,10 +92,14 @@ class FourierAttack(BeginsWithMap):
     return np.unique(np.concatenate(worst))
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, then a view for each frequency, with the same ids as in heatmaps."""
-    largest = len(self._frequencies(image_shape))
-    valid = f'at most {largest}, the number of distinct frequencies'
-    self.require(self.queries <= largest, 'queries', valid)
+    """Returns the clean view, then a view for each frequency that may be queried.
+
+    Views have the ids that they have in a heatmap. Raises SettingError for more queries than there
+    are frequencies.
+    """
+    num_frequencies = len(self._frequencies(image_shape))
+    valid = f'at most {num_frequencies}, the number of distinct frequencies'
+    self.require(self.queries <= num_frequencies, 'queries', valid)
     waves = self._waves(image_shape)
     return basis.wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 

@@ -33,8 +33,8 @@ class Tradeoff(StoredOrMade):
   """A study of changes of accuracy under corruptions against the frequencies of these corruptions.
 
   For each classifier but the first, the difference of its accuracy from the first classifier's is
-  compared over corruptions with the share of high frequencies in the energy of the corruption.
-  The study has the settings of `StoredOrMade`.
+  compared over corruptions with the share of high frequencies in the energy of the corruption. The
+  settings, which select corruptions and severities, are those of `StoredOrMade`.
   """
 
   title = 'Robustness by frequency: the trade-off'

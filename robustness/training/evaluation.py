@@ -29,11 +29,11 @@ class AccuracyOnRows:
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
   ):
-    """Prepares the measurement; the rows are read by the first call.
+    """Prepares the evaluation of a classifier; the rows are read by the first call.
 
     Args:
       classifier: the classifier, with weights or only their shapes.
-      rows: the rows.
+      rows: the images and labels on which accuracy is measured.
       seed: seed of the evaluation's random numbers.
       parallel: layout of the devices.
       resident_bytes: rows with at most this number of bytes are read once and stay on the devices.

@@ -56,12 +56,12 @@ class Rescoring:
     metadata: folder of the neighbor sets; '' takes the sets of the records.
     unreviewed: folder of the sets before their review, to estimate the effect of the review;
       predictions for the frames of these sets are then needed too. '' leaves the estimate out.
-    label_space: coarser label space onto which 1000 scores per frame are projected by
-      `config.study.merge` ('max' by default), if the sets do not name their classes.
+    label_space: the classes of sets that do not name them. Scores of ImageNet's 1000 classes are
+      merged into scores of these classes by `config.study.merge`, 'max' by default.
     scores: kind of the scores in files, 'logits' or 'probabilities'; 'auto' decides by their values
       (`score_kind`).
-    unpredicted: treatment of frames without scores, [] in a file: 'refused', or 'wrong' to count
-      them as wrong.
+    unpredicted: what is done with a frame that has an empty list of scores: 'refused' stops with an
+      error, and 'wrong' counts the frame as wrong.
     seed: seed that is recorded with the run.
   """
 
