@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 from absl import logging
@@ -17,7 +17,6 @@ from robustness.estimates.facets import STEP
 from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation.study import Study
 from robustness.measurement import measure
-from robustness.models import weights
 from robustness.models.classifier import Classifier
 from robustness.results import JSON_NAME, Results
 from robustness.workdirs.workdir import RECORDS
@@ -35,28 +34,26 @@ class AlongTraining:
   weights if the training began a second time, because the first one had stored no checkpoint yet.
 
   Attributes:
-    classifier: the network that is trained; its variables are replaced by the step's variables.
+    classifier_at: function `(variables, step)` that returns the classifier with these weights.
     tasks: {name of the task: (study, rows that it is measured on)}.
     execution: settings of the run, such as precision and seed.
     folder: the folder `along_training` of the workdir.
   """
 
-  classifier: Classifier
+  classifier_at: Callable[[Variables, int], Classifier]
   tasks: Mapping[str, tuple[Study, Rows]]
   execution: Execution
   folder: pathlib.Path
 
   def __call__(self, step: int, variables: Variables) -> None:
     """Measures all tasks with the weights after a step, and writes their results."""
-    digest = weights.digest(variables)
-    provenance = {**self.classifier.provenance, 'step': step, 'sha256': digest}
-    classifier = dataclasses.replace(self.classifier, variables=variables, provenance=provenance)
+    classifier = self.classifier_at(variables, step)
+    digest = classifier.provenance['sha256']
     for name, (study, rows) in self.tasks.items():
       folder = self.folder / name / classifier.name / f'step{step}'
-      if (folder / JSON_NAME).is_file():
-        measured = Results.read(folder).classifiers[0]
-        if measured.get('sha256') == digest:  # otherwise they are of an earlier, other training
-          continue
+      is_measured = (folder / JSON_NAME).is_file()
+      if is_measured and Results.read(folder).classifiers[0].get('sha256') == digest:
+        continue  # other weights are of an earlier, other training
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
       records_folder = folder / RECORDS / digest[:8]  # other weights have other records
       results = measure(study, self.execution, [classifier], rows, records_folder)

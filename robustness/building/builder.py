@@ -85,7 +85,7 @@ class ClassifierBuilder:
       initial = trained.read_initial_weights(self.rows.image_shape)
       with self._naming_section(label):
         variables = self.train(label, trained, initial)
-      built[label] = self._with_trained_weights(label, trained, variables, initial)
+      built[label] = self._with_trained_weights(label, trained, initial, variables)
     # a probe is fitted to the features of a network that was trained above or has stored weights
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
@@ -196,10 +196,6 @@ class ClassifierBuilder:
     """Returns the rows that a task is measured on."""
     return self.opened.get(task.data, self.rows)
 
-  def class_names(self, recipe: ClassifierKind) -> tuple[str, ...]:
-    """Returns the class names of a recipe's training rows, which are its network's outputs."""
-    return tuple(self.open_rows(recipe).class_names)
-
   def shown_in_training(self, recipe: ClassifierKind) -> Facts:
     """Returns a description of the images that a recipe's network is trained on, as JSON values.
 
@@ -255,10 +251,10 @@ class ClassifierBuilder:
       parallel=self.parallel(recipe.training),
       writer=NO_WRITER if is_finished else self.writer(label),
       evaluate=self.accuracy(label, recipe),
-      measure=self._tasks_along_training(label, recipe),
+      measure=self._tasks_along_training(label, recipe, initial),
       facts={
         **recipe.architecture_facts,
-        'class_names': list(self.class_names(recipe)),
+        'class_names': list(training.rows.class_names),
         'begun_with': weights.digest(initial.variables) if initial else '',
         'precision': self._training_precision(recipe),
       },
@@ -331,16 +327,18 @@ class ClassifierBuilder:
         "nn.Dense(name='head'), or name the classes as the weights do.",
       )
 
-  def _tasks_along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
+  def _tasks_along_training(
+    self, label: str, recipe: TrainedHere, initial: NetworkWeights | None
+  ) -> AlongTraining | None:
     """Returns the function that measures the tasks in `training.measure` at steps of the training.
 
-    It is None if `training.measure` is empty. `label` is the label of `recipe`.
+    It is None if `training.measure` is empty. The arguments are those of `train`.
     """
     if not recipe.training.measure:
       return None
-    classifier = self._prepare_for_measurement(self._load(label), recipe)
+    classifier_at = functools.partial(self._with_trained_weights, label, recipe, initial)
     folder, execution = self.directory.parent / along_training.FOLDER, self.experiment.execution
-    return AlongTraining(classifier, self.along_tasks(recipe), execution, folder)
+    return AlongTraining(classifier_at, self.along_tasks(recipe), execution, folder)
 
   def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
     """Returns {name: (study, rows)} of the tasks in the recipe's setting `training.measure`."""
@@ -405,20 +403,26 @@ class ClassifierBuilder:
     return create(self.experiment.execution.parallel, micro_batch, all_processes)
 
   def _with_trained_weights(
-    self, label: str, recipe: TrainedHere, variables: Variables, initial: NetworkWeights | None
+    self,
+    label: str,
+    recipe: TrainedHere,
+    initial: NetworkWeights | None,
+    variables: Variables,
+    step: int | None = None,
   ) -> Classifier:
     """Returns the classifier with the trained `variables`, and a provenance with their training.
 
-    If the recipe has a probe, the classifier predicts by the network's last layer, without a label
-    space or test-time adaptation: `build` first fits the probe to its features.
+    They are the weights after `step`, or those that `train` returns if it is None. If the recipe
+    has a probe, the classifier predicts by the network's last layer, without a label space or
+    test-time adaptation: `build` first fits the probe to its features.
     """
     settings = recipe.training
     fitted, _ = split_validation(self.open_rows(recipe), settings.validation)
     total = schedule.total_steps(settings, len(fitted))
-    selection = 'best by validation accuracy' if settings.keep == BEST else ''
+    selection = 'best by validation accuracy' if settings.keep == BEST and step is None else ''
     optional = {'ema_decay': settings.ema_decay, 'balanced': settings.balanced, 'kept': selection}
     facts = {
-      'step': total,
+      'step': total if step is None else step,
       'total_steps': total,
       'seed': recipe.seed,
       **self.shown_in_training(recipe),
@@ -442,7 +446,7 @@ class ClassifierBuilder:
     """
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
-    names, labels = self.class_names(recipe), rows.without_images()['label']
+    names, labels = rows.class_names, rows.without_images()['label']
     if not names:
       raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
     num_features = probes.num_features(network, probe.layer)
@@ -458,27 +462,25 @@ class ClassifierBuilder:
 
     The probe is fitted to the features that `network` has for the recipe's training rows.
     """
-    probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
+    probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
-    records = self._record_features(probe, rows, names, network)
+    records = self._record_features(probe, rows, network)
     barrier(f'the features of {label}')
     features, labels = records.column(f'output/{probes.FEATURES}'), records.column('label')
-    arrays, fit = probes.fit(probe, features, labels, names, recipe.seed)
+    arrays, fit = probes.fit(probe, features, labels, rows.class_names, recipe.seed)
     data = {'training_split': recipe.data.split, 'training_rows': len(labels)}
     fit = {**fit, **data, 'sha256': weights.digest(arrays)}
     logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], fit)
-    return probes.with_probe(network, probe, arrays, names, fit)
+    return probes.with_probe(network, probe, arrays, rows.class_names, fit)
 
-  def _record_features(
-    self, probe: probes.Probe, rows: Rows, class_names: tuple[str, ...], network: Classifier
-  ) -> Records:
+  def _record_features(self, probe: probes.Probe, rows: Rows, network: Classifier) -> Records:
     """Returns records of the features of all rows: the output of layer `probe.layer` of `network`.
 
     The name of their folder is a digest of network, layer, rows and classes, so that probes for
     which all four are equal share the records, and features are computed once.
     """
     runner = Evaluator(
-      probes.features_of(network, probe.layer, class_names),
+      probes.features_of(network, probe.layer, rows.class_names),
       stored_view(),
       random_keys.stream(0, probes.FEATURES),
       create(self.experiment.execution.parallel),
@@ -489,7 +491,7 @@ class ClassifierBuilder:
       'network': dict(network.provenance),
       'layer': probe.layer,
       'data': identity_of(rows),
-      'classes': list(class_names),
+      'classes': list(rows.class_names),
     }
     folder = self.features or self.directory.parent / 'features'
     encoded = json.dumps(facts, sort_keys=True, default=str).encode()

@@ -46,6 +46,7 @@ def test_estimates_have_the_step_and_end_with_those_of_the_run(finished):
   assert sorted(set(table.step)) == [1, 2, 3]
   last = table[(table.step == 3) & (table['quantity'] == 'clean_error')]
   assert last.value.tolist() == final[final['quantity'] == 'clean_error'].value.tolist()
+  assert Results.read(folder_of(finished)).classifiers == Results.read(finished).classifiers
   assert (folder_of(finished) / 'report.html').is_file()
   assert list((folder_of(finished) / 'figures').glob('*step*.png'))
 
