@@ -82,17 +82,17 @@ class ClassifierBuilder:
     """
     built = dict(self.checked_classifiers)
     for label, trained in self.to_train().items():
-      initial = trained.read_initial_weights(self.rows.image_shape)
       with self._naming_section(label):
+        initial = trained.read_initial_weights(self.rows.image_shape)
         variables = self.train(label, trained, initial)
       built[label] = self._with_trained_weights(label, trained, initial, variables)
     # a probe is fitted to the features of a network that was trained above or has stored weights
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
-        network = built[label] if recipe.is_trained_here else self._load(label)
-        built[label] = self._prepare_for_measurement(
-          self._with_fitted_probe(label, recipe, network), recipe
-        )
+        with self._naming_section(label):
+          network = built[label] if recipe.is_trained_here else self._load(label)
+          probed = self._with_fitted_probe(label, recipe, network)
+          built[label] = self._prepare_for_measurement(probed, recipe)
     return list(built.values())
 
   def to_train(self) -> dict[str, TrainedHere]:

@@ -231,13 +231,14 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architect
   mean_std, images = {'mean': (-0.5,), 'std': (2.0,)}, rows().images[:4]
   with caplog.at_level('WARNING', 'absl'):
     sections = {'stated': {'weights': str(file), **mean_std}, 'usual': {'weights': str(file)}}
-    stated, assumed = builder(tmp_path, sections).build()
+    sections['probed'] = {'weights': str(file), 'probe': {'name': 'prototype'}}
+    stated, assumed, _ = builder(tmp_path, sections).build()
     start = {'train': True, 'initial_weights': str(file)}
     for _ in range(2):  # two seeds: their equal warning is logged once
       tunings = builder(tmp_path, {'tuned': {**start, **mean_std}, 'begun': start})
       assert tunings.checked_classifiers
   assuming = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
-  assert assuming == ['usual', 'begun']
+  assert assuming == ['usual', 'probed', 'begun'], 'once for each classifier'
   initial = [recipe.read_initial_weights((28, 28, 1)) for recipe in tunings.to_train().values()]
   assert [classifier and classifier.mean for classifier in initial] == [(-0.5,), usual.mean]
   facts = [classifier.provenance for classifier in (stated, assumed)]
