@@ -164,15 +164,7 @@ class Neighbors(Probe):
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the arrays that `empty` explains, with the features at unit length and k = `option`.
-
-    Raises:
-      InputError: k exceeds the number of training rows.
-    """
-    if not self.takes(option, len(features)):
-      raise InputError(
-        f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
-      )
+    """Returns the arrays that `empty` explains, with features of unit length and k = `option`."""
     # Only the lengths of `ranks` and `classes` are used, as k and as the number of classes. Unlike
     # values, lengths are constants when compiled.
     arrays = _float32(
@@ -197,7 +189,13 @@ class Neighbors(Probe):
 
     The arrays are the features of the training rows, `rows` [N, F], with their `labels` int32 [N];
     and zeros `ranks` [k] and `classes` [classes], which store k and the number of classes.
+
+    Raises:
+      InputError: all of `neighbors` exceed the number of training rows.
     """
+    least = min(self.neighbors)
+    if not self.takes(least, rows):
+      raise InputError(f'{self.key("neighbors")} has {least}, and there are {rows} training rows.')
     k = min(max(self.neighbors), rows)
     arrays = _float32(rows=np.zeros((rows, features)), ranks=np.zeros(k), classes=np.zeros(classes))
     return {**arrays, 'labels': np.zeros(rows, np.int32)}
@@ -303,9 +301,8 @@ def fit(
       scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
   if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
-  else:  # the first candidate for which all rows suffice; if there is none, `fitted` raises
-    sufficient = (candidate for candidate in candidates if probe.takes(candidate, len(rows)))
-    best = next(sufficient, candidates[0])
+  else:  # the first candidate for which all rows suffice; `Probe.empty` raised if there is none
+    best = next(candidate for candidate in candidates if probe.takes(candidate, len(rows)))
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
     facts['chosen'] = best

@@ -165,7 +165,6 @@ def test_seeds_draw_other_rows_of_each_class():
   (TRAINING[1], NAMES, Prototype(rows_per_class=101), "needs 101 .*first 'a' with 100"),
   (TRAINING[1], NAMES, Linear(rows_per_class=1), 'rows_per_class is 1, but settings are chosen'),
   (TRAINING[1][:, None], NAMES, Prototype(), 'several labels'),
-  (TRAINING[1], NAMES, Neighbors(neighbors=(501,)), 'neighbors has 501, and there are 500'),
 )
 def test_unsuitable_rows_are_refused(labels, names, probe, message):
   refused(message, probes.fit, probe, TRAINING[0], labels, names, 0)
@@ -269,6 +268,10 @@ def test_the_features_of_a_probe_are_stored_and_reused(tmp_path, monkeypatch):
   (
     {'probe': {'name': 'knn', 'knn': {'votes': 'most'}}},
     bad_setting('config.classifiers.a.probe.knn.votes', 'most'),
+  ),
+  (
+    {'probe': {'name': 'knn', 'knn': {'neighbors': (70, 65)}}},
+    'a.probe.knn.neighbors has 65, and there are 64 training rows',
   ),
 )
 def test_bad_settings_are_refused_before_anything_is_computed(changes, message, tmp_path):
