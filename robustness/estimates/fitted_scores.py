@@ -4,7 +4,6 @@
 last layer, z = Wf + b, is solved for from recorded features f and logits z.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Self
@@ -12,7 +11,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy import linalg, special
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
+from robustness.core.settings import require
 from robustness.estimates.out_of_distribution import ENERGY, score_of_logits
 
 _IMAGES_PER_FEATURE = 8
@@ -99,12 +99,20 @@ def _whitening(deviations: np.ndarray) -> np.ndarray:
   return np.asarray(vectors[:, is_used] / np.sqrt(values[is_used]))
 
 
-@dataclasses.dataclass(frozen=True)
-class LastLayer:
-  """The last linear layer of a network: logits = features @ kernel [D, K] + bias [K]."""
+class LastLayer(NamedTuple):
+  """The last linear layer of a network: logits = features @ kernel [D, K] + bias [K].
+
+  Attributes:
+    kernel: [D, K].
+    bias: [K].
+    error: [D + 1, D + 1]. The standard error of the logits of features f [D] is the norm of
+      [f, 1] @ error. It is large if f differs from the recorded features in a direction in which
+      the recorded features hardly differ from each other.
+  """
 
   kernel: np.ndarray
   bias: np.ndarray
+  error: np.ndarray
 
   @classmethod
   def solved(cls, bank: Recording, scored: Iterable[Recording] = ()) -> Self:
@@ -133,10 +141,15 @@ class LastLayer:
       rows = np.union1d(np.arange(0, len(features), step), np.abs(features).argmax(0))
       all_features.append(np.asarray(features[rows], float))
       all_logits.append(logits[rows])
-    features = np.concatenate(all_features)
+    features, logits = np.concatenate(all_features), np.concatenate(all_logits)
     with_ones = np.pad(features, ((0, 0), (0, 1)), constant_values=1)  # the bias is the last row
-    solution, *_ = linalg.lstsq(with_ones, np.concatenate(all_logits))
-    return cls(kernel=solution[:-1], bias=solution[-1])
+    solution, *_ = linalg.lstsq(with_ones, logits)
+    free = max(1, logits.size - solution.size)  # degrees of freedom
+    rounding = linalg.norm(with_ones @ solution - logits) / free**0.5
+    # R of the QR decomposition has the singular values and directions of `with_ones`.
+    _, singular, directions = linalg.svd(np.linalg.qr(with_ones, mode='r'))
+    singular = np.maximum(singular, np.finfo(float).eps * singular[0])
+    return cls(solution[:-1], solution[-1], directions.T * (rounding / singular))
 
   def __call__(self, features: np.ndarray) -> np.ndarray:
     """Returns the logits [N, K] of features [N, D]."""
@@ -150,16 +163,25 @@ class LastLayer:
       change: function from features [N, D] to changed features [N, D].
 
     Raises:
-      InputError: the recorded logits do not belong to the recorded features.
+      InputError: the recorded logits do not belong to the recorded features, or do not determine
+        the logits of changed features.
     """
-    features = np.asarray(images.features, float)
+    features, tolerance = np.asarray(images.features, float), _ROUNDING * images.logits.std()
     difference = np.abs(self(features) - images.logits).max()  # self(…): the layer's logits
-    if difference > _ROUNDING * images.logits.std():
+    if difference > tolerance:
       raise InputError(
         f'recorded logits differ by up to {difference:.3g} from a linear map of the features: '
         "'vim', 'react' and 'ash' need a network with a linear last layer."
       )
-    return score_of_logits(ENERGY, self(change(features)))
+    changed = change(features)
+    standard_errors = linalg.norm(changed @ self.error[:-1] + self.error[-1], axis=1)
+    if 3 * standard_errors.max() > tolerance:
+      raise InputError(
+        f"leave 'react' and 'ash' out of {KEYS.study.scores}: recorded logits do not determine the "
+        'logits of features as these scores change them, for example after layer norm (in ViT, '
+        'Swin and ConvNeXt), whose outputs fulfil a linear equation that changed ones do not.'
+      )
+    return score_of_logits(ENERGY, self(changed))
 
 
 def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
@@ -183,11 +205,8 @@ def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
   centred = bank.features - origin
   squares, eigenvectors = linalg.eigh(centred.T @ centred)  # in ascending order of eigenvalues
   rank = int((squares > size * np.finfo(float).eps * squares[-1]).sum())  # others are rounding
-  if directions >= rank:
-    raise InputError(
-      f"D = {directions} of 'vim' for features that span {rank} dimensions leaves no residual: "
-      f'give 1 to {rank - 1}.'
-    )
+  valid = f'1 to {rank - 1}, as features span {rank} dimensions'
+  require(directions < rank, str(KEYS.study.directions), directions, valid)
   residual_directions = eigenvectors[:, : size - directions]  # all but the D principal ones
   scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual_directions, axis=1).mean()
   return lambda images: (
@@ -225,11 +244,8 @@ def ash_score(layer: LastLayer, percentile: float) -> Score:
   """
   size = len(layer.kernel)
   num_kept = size - round(size * percentile / 100)
-  if not num_kept:
-    raise InputError(
-      f"the percentile {percentile:g} of 'ash' sets all {size} features to 0: give at most "
-      f'{100 * (size - 1) // size}.'
-    )
+  valid = f"at most {100 * (size - 1) // size}, as 'ash' sets all {size} features to 0"
+  require(num_kept > 0, str(KEYS.study.percentile), percentile, valid)
 
   def shape(features: np.ndarray) -> np.ndarray:
     """Returns features [N, D]: the largest of each image are equal, and all others are 0.

@@ -9,7 +9,7 @@ from robustness.estimates import fitted_scores
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.fitted_scores import LastLayer, Recording
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def made() -> tuple[np.ndarray, np.ndarray, Recording, Recording]:
@@ -83,6 +83,22 @@ def test_features_that_few_images_have_are_found_in_the_bank_and_in_other_images
     np.testing.assert_allclose(energies, ood.score_of_logits('energy', scored.logits), rtol=1e-5)
 
 
+@cases('score', fitted_scores.react_score, lambda layer, _, p: fitted_scores.ash_score(layer, p))
+def test_changed_features_are_refused_after_layer_norm(score):
+  """A weighted sum of an image's features is 0, as after layer norm, and logits are rounded."""
+
+  def normalised(images: Recording) -> Recording:
+    centred = images.features - images.features.mean(1, keepdims=True)
+    features = centred * np.linspace(0.5, 2, 12, dtype=np.float32)
+    return images._replace(features=features, logits=(features @ KERNEL + BIAS).astype(np.float16))
+
+  bank, images = normalised(BANK), normalised(IMAGES)
+  layer = LastLayer.solved(bank, [images])
+  energies = layer.energy(images, lambda features: features)
+  np.testing.assert_allclose(energies, ood.score_of_logits('energy', images.logits), rtol=0.01)
+  refused("leave 'react' and 'ash' out of config.study.scores", score(layer, bank, 90), images)
+
+
 def test_the_generalised_entropy_takes_the_largest_probabilities():
   p = np.sort(np.exp(IMAGES.logits) / np.exp(IMAGES.logits).sum(1, keepdims=True), 1)[:, 3:]
   measured = ood.generalised_entropy(IMAGES.logits, 0.5, 2)
@@ -105,11 +121,11 @@ def test_probabilities_that_round_to_zero_have_finite_divergences():
   'fit, message',
   (
     lambda: fitted_scores.vim_score(LAYER, BANK, 13),
-    "D = 13 of 'vim' for features that span 12 dimensions leaves no residual: give 1 to 11",
+    bad_setting('config.study.directions', 13, '1 to 11, as features span 12 dimensions'),
   ),
   (
     lambda: fitted_scores.vim_score(LastLayer.solved(UNUSED), UNUSED, 12),
-    "D = 12 of 'vim' for features that span 12 dimensions leaves no residual: give 1 to 11",
+    bad_setting('config.study.directions', 12, '1 to 11, as features span 12 dimensions'),
   ),
   (
     lambda: fitted_scores.mahalanobis_score(Recording(*(x[:5] for x in BANK)), False),
@@ -121,7 +137,7 @@ def test_probabilities_that_round_to_zero_have_finite_divergences():
   ),
   (
     lambda: fitted_scores.ash_score(LAYER, 96),
-    "percentile 96 of 'ash' sets all 12 features to 0: give at most 91",
+    bad_setting('config.study.percentile', 96, "at most 91, as 'ash' sets all 12 features to 0"),
   ),
   (
     lambda: fitted_scores.ash_score(NOT_LINEAR, 90)(IMAGES),
