@@ -97,9 +97,10 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
 
   First, in a random order: brightness by a factor in [.6, 1.4], contrast [.7, 1.3], saturation
   [.5, 1.5], a turn of the hue by up to 21.6°, and gamma [.7, 1.3]. Then a rotation by up to 15°, a
-  move by up to 1/16 of the sides, a scale in [.9, 1.1], with edges continued; a blur of 5 × 5
-  pixels with a standard deviation of up to .5 pixels; a mirror image with probability ½; and noise
-  with a standard deviation of .005. Images without three channels keep saturation and hue.
+  move by whole pixels, up to 1/8 of the sides (the authors' 1/16 is of an image with margins of
+  half its sides), a scale in [.9, 1.1], with edges continued; a blur of 5 × 5 pixels with a
+  standard deviation of up to .5 pixels; a mirror image with probability ½; and noise with a
+  standard deviation of .005. Images without three channels keep saturation and hue.
   """
   # for amounts, order of colour changes, geometry and blur, mirror image, noise; the last is unused
   keys = jax.random.split(key, 6)
@@ -112,8 +113,8 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   angle, down, right, scale, sigma = jax.random.uniform(keys[2], (5,), minval=-1)
   height, width = x.shape[1:3]
   rows, columns = jnp.mgrid[:height, :width]  # from the next lines on relative to the moved centre
-  rows = rows - (height - 1) / 2 - down * height / 16
-  columns = columns - (width - 1) / 2 - right * width / 16
+  rows = rows - (height - 1) / 2 - jnp.round(down * height / 8)
+  columns = columns - (width - 1) / 2 - jnp.round(right * width / 8)
   sine, cosine = jnp.sin(angle * jnp.pi / 12), jnp.cos(angle * jnp.pi / 12)
   zoom = 1 + scale / 10
   source = (  # row and column in `x` of each pixel of the result

@@ -309,6 +309,12 @@ def test_views_of_cotta_lie_in_range_and_depend_on_the_key():
   assert np.abs(first - second).max() > 0.05
   grey = jnp.full((1, 16, 16, 1), 0.5)
   assert np.ptp(np.asarray(view(jax.random.key(2), grey))) < 0.06, 'only noise changes it'
+  # A square in the middle moves by up to 2 of 16 pixels, as in the authors' code.
+  square = jnp.zeros_like(grey).at[:, 6:10, 6:10].set(1)
+  views = np.concatenate([view(jax.random.key(seed), square)[..., 0] for seed in range(40)])
+  bright = np.maximum(views - 0.1, 0)
+  rows = (bright.sum(2) @ (np.arange(16) - 7.5)) / bright.sum((1, 2))
+  assert 1.7 < np.abs(rows).max() < 2.3
 
 
 def test_zero_takes_the_votes_of_confident_views_and_breaks_ties_by_the_next():
