@@ -30,8 +30,7 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       If all rows have the same titles, these are drawn above the first row only.
     label: text below all rows.
   """
-  first_picture, *_ = (image for line in rows.values() for image in line.values())
-  height, width = np.shape(first_picture)[:2]
+  (height, width, *_), *_ = (np.shape(image) for line in rows.values() for image in line.values())
   columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
   is_shared = len({tuple(line) for line in rows.values()}) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''
@@ -42,6 +41,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   width_for_page_width = (style.PAGE_WIDTH - margin) / columns
   # A column is a picture and the gap to its right.
   column_width = max(_MIN_WIDTH, min(_MAX_WIDTH, width_for_page_width, width_for_page_height))
+  label = style.wrapped(label, int((margin + columns * column_width) / style.LETTER))
+  text_height += 0.15 * label.count('\n')
   size = (margin + columns * column_width, text_height + len(rows) * column_width * ratio)
   figure = Figure(figsize=size, layout='compressed')
   # One plot with an image for each row, in inches: a plot for each picture takes far longer.

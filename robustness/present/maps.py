@@ -274,8 +274,9 @@ def cell_image(
   else:
     image = axes.pcolormesh(across, down, values, rasterized=True, **scale)
     axes.invert_yaxis()
-  for axis in (axes.xaxis, axes.yaxis):
-    axis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
+  for axis, positions in ((axes.xaxis, table.columns), (axes.yaxis, table.index)):
+    is_whole = bool((positions.to_numpy(float) % 1 == 0).all())  # such as five severities
+    axis.set_major_locator(MaxNLocator(4 + is_whole, steps=[1, 2, 5, 10], integer=is_whole))
   return image
 
 
@@ -363,8 +364,8 @@ def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) 
     axes.set_title(title, fontsize=7)
     axes.set_xticks(range(len(x_values)), x_names, **slant)
     axes.set_yticks(range(len(y_values)), y_names, fontsize=style.tick_size(y_names, cell_height))
-  figure.supxlabel(quantity.facet(x).axis)
-  figure.supylabel(quantity.facet(y).axis)
+  figure.supxlabel(style.wrapped(quantity.facet(x).axis, int(0.8 * width / style.LETTER)))
+  figure.supylabel(style.wrapped(quantity.facet(y).axis, int(0.8 * height / style.LETTER)))
   bar = figure.colorbar(image, ax=grid, aspect=30)
   bar.set_label(style.wrapped(notation.head, int(0.8 * height / style.LETTER)), fontsize=7)
   return figure

@@ -34,6 +34,16 @@ def test_pictures_stand_in_rows_with_names_and_titles(shape):
   assert figure.get_supxlabel() == 'L2 norm 4'
 
 
+def test_the_label_below_few_pictures_is_within_the_figure():
+  image = np.zeros((4, 4, 1))
+  words = '(vertical, horizontal) frequency in cycles per image'
+  figure = grid({'': {'1': image, '2': image}}, words)
+  figure.draw_without_rendering()
+  [label] = figure.texts
+  box = label.get_window_extent()
+  assert box.x0 >= 0 and box.x1 <= figure.bbox.width and box.y0 >= 0
+
+
 def test_rows_with_other_titles_show_them():
   image = np.zeros((4, 4, 1))
   figure = grid({'a': {'1': image, '2': image}, 'b': {'3': image}})

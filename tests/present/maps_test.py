@@ -140,6 +140,25 @@ def test_a_unit_has_a_separate_line_only_where_it_does_not_fit():
   assert axes.get_ylabel() == 'vertical frequency\n(cycles per image)'
 
 
+def test_a_low_grid_has_the_whole_name_of_a_facet():
+  panel = _constant_grid(0.5, 2, 2)
+  name = 'vertical_place_as_a_share_of_the_height'
+  panel = panel._replace(rows=panel.rows.rename(columns={'row': name}))
+  figure = maps.grids([panel], name, 'column')
+  figure.draw_without_rendering()
+  [box] = [text.get_window_extent() for text in figure.texts if 'vertical' in text.get_text()]
+  assert box.y0 >= 0 and box.y1 <= figure.bbox.height
+
+
+@cases('values, ticks', ([-1, 0], [-1, 0]), ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]))
+def test_a_map_has_ticks_at_whole_numbers_where_its_cells_are(values, ticks):
+  panel = _constant_grid(0.5, len(values), len(values))
+  rows = panel.rows.assign(**{name: panel.rows[name] + values[0] for name in ('row', 'column')})
+  axes, _ = maps.maps([panel._replace(rows=rows)], 'row', 'column').axes
+  low, high = axes.get_xlim()
+  assert [tick for tick in axes.get_xticks() if low < tick < high] == ticks
+
+
 def test_outlines_of_cells_are_white_where_the_cell_is_dark():
   rows = pd.DataFrame({'row': ['a', 'b'], 'column': ['x', 'x'], 'value': [0.0, 1.0]})
   rows = rows.assign(marked=False, note='noted', low=np.nan, high=np.nan)
