@@ -94,7 +94,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
   labels = pd.concat(estimates).classifier.unique()
   if len(selections) > 1 and len(labels) == 1:
     clauses = [
-      f'{_estimate(quantity, row)} {selection.condition}'
+      _estimate(quantity, row, selection.condition)
       for selection, rows in zip(selections, estimates, strict=True)
       for _, row in rows.iterrows()
     ]
@@ -145,10 +145,10 @@ def _overall_clauses(
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
-      lower, higher = _comparatives(quantity)
-      comparative, size = higher, _estimate(quantity, row).replace('+', '')
+      comparative = _comparatives(quantity)[int(row.value > 0)]
       if row.value <= 0:  # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
-        comparative, size = lower, _estimate(quantity, _swap_classifiers(row)).replace('+', '')
+        row = pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
+      size = _estimate(quantity, row).replace('+', '')
       link = ',' if label in values else ' is'
       yield f'{clause}{link} {comparative} than {row.versus} by {size}'
 
@@ -224,7 +224,7 @@ def _extremes(selection: Selection) -> tuple[str, list[str]]:
     condition = _without_frequency(selection.extreme_condition(extreme))
     if pd.isna(extreme.low) or condition == 'everywhere':
       continue
-    clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {condition}'
+    clause = f'{extreme.classifier} {_estimate(quantity, extreme, condition)}'
     if selection.reference is not None and selection.reference.extremes is not None:
       # The reference in the condition of the extreme has the same index.
       reference_row = selection.reference.extremes.loc[extreme.name]
@@ -272,16 +272,11 @@ def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:
   return selection.extremes[selection.extremes.index.isin(rows.index)]
 
 
-def _swap_classifiers(row: pd.Series) -> pd.Series:
-  """Returns a difference with the classifiers swapped: value and interval are negated."""
-  return pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
-
-
-def _estimate(quantity: Quantity, row: pd.Series) -> str:
-  """Returns an estimate with unit and interval, and its note if that restricts what the estimate
-  means: 'undefined …', or that it is the ratio of a classifier to itself.
+def _estimate(quantity: Quantity, row: pd.Series, condition: str = '') -> str:
+  """Returns an estimate with unit and interval, its condition, and its note if that restricts what
+  the estimate means: 'undefined …', or that it is the ratio of a classifier to itself.
   """
-  text = Notation(quantity, bool(row.versus)).full(row)
+  text = f'{Notation(quantity, bool(row.versus)).full(row)} {condition}'.rstrip()
   if ITSELF in row.note:
     return f'{text}, {ITSELF}'
   if any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE)):
