@@ -22,7 +22,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW, TOO_FEW_SEEDS
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, significant
@@ -35,10 +34,10 @@ from robustness.present.notation import (
   condition_of,
   is_axis,
   joined_words,
+  label_of,
   name_of,
   sentence,
   span,
-  value_text,
   value_words,
 )
 from robustness.present.selection import with_few_facets
@@ -92,7 +91,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
     return {}
   facet = up.facet(by)
   panels = [
-    forms.NamedPoints((value_text(facet, value),), x, rows.set_index('classifier'))
+    forms.NamedPoints((label_of(facet, value),), x, rows.set_index('classifier'))
     for value, rows in y.groupby(by, sort=False)
   ]
   heads = Notation(across).head, Notation(up).head
@@ -298,8 +297,10 @@ def _panels_by_value(plot: maps.Panel, name: str) -> list[maps.Panel]:
   """Divides a plot into plots for each value of the facet `name`, with the value as title."""
   _, rows, notation = plot
   facet = notation.quantity.facet(name)
-  values = dict.fromkeys(rows[name])
-  return [maps.Panel(_title(facet, value), rows[rows[name] == value], notation) for value in values]
+  return [
+    maps.Panel(label_of(facet, value), rows[rows[name] == value], notation)
+    for value in dict.fromkeys(rows[name])
+  ]
 
 
 def _maps_by_name(
@@ -343,14 +344,6 @@ def _points_by_name(
       plot._replace(rows=plot.rows[plot.rows[name].astype(str).isin(values)]) for plot in plots
     ]
   return forms.rows_of_points(values, plots, labels, name, reference)
-
-
-def _title(facet: Facet, value: Any) -> str:
-  """Returns the title of the plot for a value of a facet: 'fog' for text, 'severity 3' for a
-  number.
-  """
-  text = value_text(facet, value)
-  return text if isinstance(value, str) else f'{facet.words} {text}'
 
 
 def _caption(

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
 from robustness.present.maps import Panel
-from robustness.present.notation import Notation, are_degenerate, value_text
+from robustness.present.notation import Notation, are_degenerate, label_of
 from robustness.present.style import panels
 
 MAX_COLUMNS = 5
@@ -50,7 +50,7 @@ def rows_of_points(
   """
   drawn = [label for label in labels if any(label in set(plot.rows.classifier) for plot in plots)]
   facet = plots[0].notation.quantity.facet(column)
-  ticks = [style.wrapped(value_text(facet, name), 30) for name in names]
+  ticks = [style.wrapped(label_of(facet, name), 30) for name in names]
   # Sizes in inches; a name needs room for its text and for a point of each classifier.
   lines_per_tick = max(text.count('\n') + 1 for text in ticks)
   width = style.COLUMN_WIDTH if len(plots) == 1 else style.PAGE_WIDTH
@@ -115,14 +115,11 @@ def _draw_points(
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
-  xerr, yerr = (_error_bar_lengths(*axis) if len(axis) > 1 else None for axis in (x, y))
+  lengths = [[axis[0] - axis[1], axis[2] - axis[0]] if axis[1:] else [] for axis in (x, y)]
+  # 0 below and above values without an interval, None on an axis without intervals
+  xerr, yerr = (np.maximum(np.nan_to_num(axis), 0) if axis else None for axis in lengths)
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
   axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
-
-
-def _error_bar_lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-  """Returns the lengths of error bars below and above n values, [2, n]; 0 without an interval."""
-  return np.maximum(np.nan_to_num(np.stack([value - low, high - value])), 0)
 
 
 def _draw_hollow_markers(
@@ -182,15 +179,16 @@ def curves(
     if limits := _limits(panel.notation, *(plot.rows for plot in on_same_axis)):
       axes.set_ylim(limits)
     if not has_shared_axis or count == 1:
-      axes.set_ylabel(style.wrapped(panel.notation.head, int(0.8 * height / style.LETTER)))
+      axes.set_ylabel(style.wrapped(panel.notation.head, int(0.7 * height / style.LETTER)))
     axes.set_title(title, fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   if all(pd.api.types.is_integer_dtype(panel.rows[x].dtype) for panel in parts):
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
   figure.supxlabel(first_notation.quantity.facet(x).axis)
-  if has_shared_axis and count > 1:
-    figure.supylabel(style.wrapped(first_notation.head, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
+  if has_shared_axis and count > 1:
+    head = style.wrapped(first_notation.head, int(0.7 * height / style.LETTER))
+    figure.supylabel(head, y=height / 2 / figure.get_figheight())  # beside the plots
   return figure
 
 
@@ -331,8 +329,9 @@ def named_points(
       # Last, because the diagonal fixes the limits of the axes, which the plots share.
       style.diagonal(axes, 'equal')
   figure.supxlabel(style.wrapped(x, int(0.8 * width / style.LETTER)))
-  figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
+  head = style.wrapped(y, int(0.8 * height / style.LETTER))
+  figure.supylabel(head, y=height / 2 / figure.get_figheight())  # beside the plots
   return figure
 
 

@@ -232,6 +232,14 @@ def value_text(facet: Facet, value: Any) -> str:
   return PAPER_NAMES.get(facet.name, {}).get(value, value.replace('_', ' '))
 
 
+def label_of(facet: Facet, value: Any) -> str:
+  """Returns the value of a facet for a place without the name of the facet: 'fog', 'severity 3',
+  'class 7'.
+  """
+  text = value_text(facet, value)
+  return text if isinstance(value, str) and not value.isdigit() else f'{facet.words} {text}'
+
+
 def _value_template(facet: Facet, value: Any) -> str:
   """Returns the phrase that names a value of a facet, with '{}' for the value: 'under {}'."""
   preposition = 'in' if isinstance(value, str) else 'at'

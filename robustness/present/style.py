@@ -316,10 +316,10 @@ def _lay_out(figure: Figure) -> None:
 def wrapped(text: str, letters: int) -> str:
   """Returns text in lines of at most `letters`, broken at spaces and after _, / and -.
 
-  A word that is longer than a line is cut.
+  'pm-k' stays whole. A word that is longer than a line is cut.
   """
   lines, letters = [''], max(letters, 1)
-  for piece in re.split(r'(?<=[\s_/-])', text):  # 'a b_c' → 'a ', 'b_', 'c'
+  for piece in re.split(r'(?<=\s)|(?<=[_/-])(?=\w\w)', text):  # 'a b_c' → 'a ', 'b_', 'c'
     if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
       lines.append('')
     lines[-1] += piece
@@ -369,9 +369,8 @@ def panels(
     **share: further arguments of `Figure.subplots`.
   """
   figure = Figure(figsize=(size[0], size[1]), layout=layout)
-  share = {'sharex': True, 'sharey': True, **share}
-  grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **share)
-  axes = list(grid.flat)
+  share = {'sharex': True, 'sharey': True, 'squeeze': False, **share}
+  axes = list(figure.subplots(math.ceil(count / columns), columns, **share).flat)
   for empty in axes[count:]:
     empty.set_axis_off()
   for lowest in axes[max(0, count - columns) : count]:

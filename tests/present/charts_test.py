@@ -209,7 +209,7 @@ def test_the_clean_error_is_drawn_as_level_lines_and_against_the_error():
   results = Results('made', [{'label': 'a'}, {'label': 'b'}], {}, {}, table=table)
   [(name, (figure, _))] = charts.scatter(results, CLEAN_ERROR, ERROR, 'severity').items()
   assert name == 'error_against_clean_error'
-  assert [axes.get_title() for axes in figure.axes] == ['1', '2']
+  assert [axes.get_title() for axes in figure.axes] == ['severity 1', 'severity 2']
   low, high = figure.axes[0].get_ylim()
   assert all(low <= axes.dataLim.y0 and axes.dataLim.y1 <= high for axes in figure.axes)
   point = figure.axes[0].containers[0].lines[0]
@@ -325,6 +325,11 @@ def test_long_names_and_words_leave_room_and_stay_within_the_picture():
     assert list(faults.overlaps(figure)) == []
   words = 'accuracy on classes that were not seen in this environment'
   quantity = Quantity('unseen', words)
+  views = product(environment=kinds, severity=[1, 2, 3])
+  many = [f'{index} {"letters" * 4}' for index in range(20)]  # in a legend of many lines
+  drawn = charts.draw(made(views, quantity=quantity, labels=many))
+  figure, _ = drawn['unseen_environment_severity']
+  assert list(faults.overlaps(figure)) == []
   environments, by = {'environment': ['a rather long name', 'fog']}, ((), ('environment',))
   results = made(environments, *by, quantity=quantity)
   scatter = charts.scatter(results, quantity, quantity, 'environment')

@@ -159,6 +159,7 @@ def test_a_legend_has_labels_that_begin_with_an_underscore():
 def test_text_of_numbers_and_text_that_is_broken_where_words_are_joined():
   assert percent(0.0412) == '4%' and percent(float('nan')) == 'unknown'
   assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
+  assert style.wrapped('within k frames (pm-k)', 20) == 'within k frames\n(pm-k)'
   assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
   assert style.wrapped('', 5) == ''
   assert style.wrapped('ab', 0) == 'a\nb', 'one letter a line without room'
