@@ -37,9 +37,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       rows = [row for row in rows if row['classifier'] == label]
       name = f'failures_{label}' if prefix else 'failures'
       images = results.arrays[prefix + FAILURE_IMAGES]
-      num_pictures = images.shape[1]  # S
-      titles_of_images = [titles(row, num_pictures) for row in rows]
-      figures[name] = gallery(images, titles_of_images), _caption(label, rows, num_pictures)
+      titles_of_images = [titles(row, images.shape[1]) for row in rows]
+      figures[name] = gallery(images, titles_of_images), _caption(label, rows, images.shape[1])
   return figures
 
 

@@ -33,6 +33,7 @@ PAPER_NAMES: dict[str, dict[str, str]] = {
     'pgd': 'PGD',
     'square': 'Square',
   },
+  'score': {name: name.upper() for name in ('aps', 'gen', 'lac', 'mds', 'msp', 'raps', 'rmds')},
   'corruption_set': {
     'all': '19 common',
     'extra': 'four extra',

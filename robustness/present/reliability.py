@@ -37,8 +37,7 @@ def draw(results: Results) -> tuple[Figure, str]:
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
   rows_per_view = len(_QUANTITIES) * len(labels)  # with the same bin
-  has_other_views = rows.bin.value_counts().max() > rows_per_view
-  diagrams_per_label = 2 if has_other_views else 1
+  diagrams_per_label = 2 if rows.bin.value_counts().max() > rows_per_view else 1
   count = len(labels) * diagrams_per_label
   # Diagrams side by side: all of one classifier, or the number that fits.
   has_row_per_label = 1 < len(labels) <= _MAX_ROWS
@@ -56,10 +55,10 @@ def draw(results: Results) -> tuple[Figure, str]:
   figure.supxlabel('confidence (%)')
   figure.supylabel('accuracy (%)')
   return figure, (
-    f'Accuracy by confidence in {rows.bin.max()} bins of equal width, on {rows.n.iloc[0]} images, '
-    f'with {100 * confidence:g} % Clopper–Pearson intervals of bins with at least {_MIN_COUNT} '
-    'predictions (over several views they count predictions, not images); bars: the share of '
-    'predictions in each bin. Below the diagonal a classifier is overconfident.'
+    f'Accuracy by confidence in {rows.bin.max()} bins of equal width, on {rows.n.iloc[0]:,} '
+    f'images, with {100 * confidence:g} % Clopper–Pearson intervals of bins with at least '
+    f'{_MIN_COUNT} predictions (over several views they count predictions, not images); bars: the '
+    'share of predictions in each bin. Below the diagonal a classifier is overconfident.'
   )
 
 

@@ -266,7 +266,7 @@ class CorruptionSpectrum(StoredOrMade):
     return (
       spectrum_panels(titles, [results.arrays['clean_spectrum'], *changes]),
       f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
-      f'share of high frequency in the energy ({_high_in_words(results)}); {num_images} images, '
+      f'share of high frequency in the energy ({_high_in_words(results)}); {num_images:,} images, '
       'zero frequency in the centre, one logarithmic scale.',
     )
 
