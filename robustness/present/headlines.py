@@ -111,7 +111,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   rows_by_axis: dict[Quantity, list[pd.DataFrame]] = {}
   for selection in headlines(tasks):
     quantity = selection.quantity
-    rating = f', {quantity.better} is better' if quantity.better else ''
+    rating = f' ({quantity.better} is better)' if quantity.better else ''
     axis = Quantity('overview', f'value{rating}', quantity.kind, quantity.better, quantity.unit)
     rows = selection.reported_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
     rows_by_axis.setdefault(axis, []).append(rows.assign(headline=selection.name))

@@ -199,13 +199,12 @@ def _title(results: Results) -> str:
   """Returns the title of a page: classifiers and images for a battery, else the study."""
   if not results.tasks:
     return words(results.study).capitalize()
-  labels = results.labels[:MAX_NAMED]
-  if len(results.labels) > MAX_NAMED:
-    labels.append('others')
+  names = results.classifier_labels or results.labels  # no label of all classifiers together
+  labels = [*names[:MAX_NAMED], *(['others'] if len(names) > MAX_NAMED else [])]
   *before, last = labels or ['']
   classifiers = f'{", ".join(before)} and {last}' if before else last
   sources = dict.fromkeys(source_words(data) for data in results.data.values())
-  images = f' on {", ".join([*sources][:MAX_NAMED])}' if sources else ''
+  images = f' on {" and ".join([*sources][:MAX_NAMED])}' if sources else ''
   return f'Robustness of {classifiers}{images}'
 
 

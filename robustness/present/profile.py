@@ -65,9 +65,10 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     _attack_column(tasks),
   )
   columns = [column for column in candidates if column is not None]
-  labels = labels_of(tasks)[:MAX_CLASSIFIERS]
   if not columns:
     return {}
+  measured = {label for column in columns for label in column.rows.classifier}
+  labels = [label for label in labels_of(tasks) if label in measured][:MAX_CLASSIFIERS]
   size = style.PAGE_WIDTH * max(len(columns), 2) / 3, _HEIGHT * len(labels) + 0.2
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(len(labels), len(columns), squeeze=False)
@@ -84,7 +85,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   captions = '; '.join(
     f'{column.caption}{charts.sample_in_words(column.rows)}' for column in columns
   )
-  excerpt = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
+  excerpt = f' The first {len(labels)} classifiers.' if len(measured) > len(labels) else ''
   return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
 
 

@@ -114,7 +114,17 @@ def test_the_name_of_a_battery_has_classifiers_and_images_and_its_table_short_na
 
 def test_an_axis_of_headlines_says_which_end_is_better_once(battery):
   figure, _ = headlines.draw(battery.by_task)['overview_share_lower']
-  assert figure.axes[0].get_xlabel().replace('\n', ' ') == 'value, lower is better (%)'
+  assert figure.axes[0].get_xlabel().replace('\n', ' ') == 'value (lower is better) (%)'
+
+
+def test_a_label_of_all_classifiers_together_is_neither_in_the_title_nor_in_the_profile():
+  together = task((ACCURACY, {}, 0.9, ''), classifiers=(*LABELS, 'all classifiers'))
+  tasks = {**TASKS, 'neighbors': together}
+  figure, caption = profile.draw(tasks)['profile']
+  expected, expected_caption = profile.draw(TASKS)['profile']
+  assert (figure.get_figheight(), caption) == (expected.get_figheight(), expected_caption)
+  text = page.render(page.pathlib.Path(), join_tasks(tasks, {}), [], page.Context())
+  assert '<h1>Robustness of plain and robust on CIFAR-10</h1>' in text
 
 
 def test_texts_of_a_profile_do_not_overlap(monkeypatch):
