@@ -109,7 +109,7 @@ OFFSET_ERROR = _drawn(
 )
 TURNED = _drawn(
   'turned_wrong',
-  'share of sets with a right anchor and a wrong frame so far from it',
+  'share of sets with a right anchor and a wrong frame',
   better='lower',
   statistic=lambda right: right.by_offset(right.mistakes, np.zeros_like(right.is_anchor_right)),
 )
@@ -391,7 +391,7 @@ class VideoPmK(study.ScoresPredictions):
     """
     yield from self._accuracies(right)
     # `_accuracies` yields pm-k with the facet k. Reports state pm-k without facets first.
-    yield self._means(PM_K, right, self._at_k, test=True)
+    yield self._means(PM_K, right, self._at_k, test=True).assign(note=f'k = {self.k}')
     yield from self._by_distance(right)
     yield from self._errors_by_offset(right)
     if len(right.models) > 1:
