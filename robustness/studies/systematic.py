@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import jax
 import numpy as np
 import pandas as pd
+from absl import logging
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
@@ -136,8 +137,7 @@ class Systematic(Study):
     The rows need one class group for each environment. Every training that shows environments must
     have the same environments and class groups as the evaluation.
     """
-    if self.baseline:
-      self.choose('baseline', recipes)
+    self.choose('baseline', ('', *recipes))
     groups = rows.description.get('class_groups')
     if groups is None:
       raise InputError(
@@ -198,6 +198,7 @@ class Systematic(Study):
     names = self._names(rows.description)
     trained = [label for label, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
     if not trained:
+      logging.warning('no classifier is trained here on the environments: there will be no ρ.')
       return Preview()
     environments, groups, is_seen = self._cells_seen(rows.description)
     words = np.where(is_seen, 'seen', 'held out').tolist()
@@ -368,8 +369,7 @@ class Systematic(Study):
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
-    if self.baseline:
-      self.choose('baseline', [evaluation.label for evaluation in evaluations])
+    self.choose('baseline', ('', *(evaluation.label for evaluation in evaluations)))
     by_environment = {e.label: self._shares(e) for e in evaluations}
     with_levels = evaluations if self.source == GENERATED else []  # stored images have no levels
     by_level = {e.label: self._shares(e, by_level=True) for e in with_levels}

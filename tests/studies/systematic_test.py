@@ -164,7 +164,7 @@ def test_a_baseline_is_subtracted(tmp_path):
   assert gains[0].n == 8, 'images of the two unseen classes'
   assert set(table.method) <= {*methods.METHODS, ''}, 'the paragraph of methods has words for them'
   absent = Systematic(**{**vars(STUDY), 'baseline': 'other'})
-  refused(bad_setting('config.study.baseline', 'other'), table_of, absent, network)
+  refused(bad_setting('config.study.baseline', 'other', "'', 'net'"), table_of, absent, network)
 
 
 def test_each_level_has_an_interval_that_contains_its_value(tmp_path):
@@ -294,7 +294,7 @@ def test_a_classifier_that_saw_none_of_the_cells_has_no_rho(tmp_path, recipe):
   assert (table.note == '').all()
 
 
-def test_the_grid_of_cells_is_drawn_before_a_training_begins():
+def test_the_grid_of_cells_is_drawn_before_a_training_begins(caplog):
   recipe = {'training_split': 'train', 'augment': RECIPE}
   preview = STUDY.preview(rows(), {'plain': {'augment': []}, 'net': recipe, 'weights': {}})
   [(title, table)] = preview.tables.items()
@@ -319,6 +319,7 @@ def test_the_grid_of_cells_is_drawn_before_a_training_begins():
   refused(message, Systematic(source='stored').preview, rows(), {'net': recipe})
   empty = STUDY.preview(rows(), {'plain': {'augment': []}})
   assert not empty.tables and not empty.figures
+  assert 'no ρ' in caplog.text
 
 
 PICTURES = {
