@@ -183,8 +183,8 @@ class StoredNetwork(Network):
     if loaded.is_assumed:
       warn_once(
         f'{label}: no record says how the images of {self.weights} are normalised; the mean '
-        f'{loaded.mean} and std {loaded.std} of {self.architecture.name} are assumed: set '
-        f'{KEYS.classifier.mean:--} and std, or put a record next to it.'
+        f'{loaded.mean} and std {loaded.std} of {self.architecture.name} are assumed. If it '
+        f'was trained with others, set {KEYS.classifier.mean:--} and std.'
       )
 
 

@@ -65,7 +65,7 @@ CORRUPTION_SET = Facet(
 )
 SEVERITY = Facet('severity', 'severity', ordered=True)
 STEP = Facet('step', 'training step', ordered=True, place='after step {}')
-BAND = Facet('band', 'frequencies', place='in the {} band', words_of_many='bands')
+BAND = Facet('band', 'band of frequencies', place='in the {} band', words_of_many='bands')
 BANDWIDTH = Facet(
   'bandwidth',
   'bandwidth B, side of a square of frequencies',

@@ -379,7 +379,7 @@ def _caption(
   if notes and has_names and len(varying) == 2:
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif are_degenerate(rows).any():
-    text = f'{text}. Hollow, without an interval: degenerate'
+    text = f'{text}. Hollow, without an interval: degenerate, 1 by definition'
   for units, note in (('clusters', TOO_FEW), ('seeds', TOO_FEW_SEEDS)):
     if rows.note.str.contains(note, regex=False).any():
       text = f'{text}. Estimates from too few {units} have no interval'

@@ -338,8 +338,8 @@ def _about_brackets(results: Results) -> str:
     f'Brackets hold {shares} intervals. {"".join(exceptions)}{subject} say how the numbers{owners} '
     f'would vary over other images of the same kind; they leave out what {training}images of '
     'another kind would change. Simultaneous ones allow for the choice of the largest or smallest '
-    'of many, and for several comparisons. Which of many places differ holds at the '
-    'false-discovery rate of the figures. How each interval is made stands in results.csv.'
+    'of many, and for several comparisons. Which of many conditions differ is tested at the '
+    'false-discovery rate in the captions. The column method of results.csv names each interval.'
   )
 
 
