@@ -69,9 +69,8 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     scaled: further heatmaps, not drawn; the colour scales include their values.
   """
   quantity = parts[0].notation.quantity
-  values = [panel for panel in parts if not panel.notation.difference]
-  differences = [panel for panel in parts if panel.notation.difference]
-  groups = [group for group in (values, differences) if group]  # each has a colour bar
+  by_kind = [[p for p in parts if p.notation.difference == kind] for kind in (False, True)]
+  groups = [group for group in by_kind if group]  # values and differences, each with a colour bar
   columns, positions_of_groups = _arrange_maps(list(map(len, groups)))
   positions = list(itertools.chain(*positions_of_groups))
   lines = positions[-1] // columns + 1
@@ -81,9 +80,8 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   map_width = (width - _LEFT - _BAR * bars_in_line) / columns
   first_table = cells_of(groups[0][0].rows, y, x)
   ratio = len(first_table) / len(first_table.columns)
-  ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
-  map_height = map_width * ratio
-  titles = [style.wrapped(p.title, int(map_width / style.LETTER)) for p in (*values, *differences)]
+  map_height = map_width * (ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4))
+  titles = [style.wrapped(p.title, int(map_width / style.LETTER)) for p in itertools.chain(*groups)]
   height_of_title = _TITLE + _LINE * max(title.count('\n') for title in titles)
   height = _BELOW + lines * (map_height + height_of_title)
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
@@ -108,7 +106,9 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     # The bar is at complete lines, with their empty plots, so that maps are aligned.
     end = math.ceil(places.stop / columns) * columns if lines > 1 else places.stop
     bar = figure.colorbar(image, ax=grid[places.start : end], shrink=0.9, aspect=18)
-    bar.set_label(_wrap_to_width(notation.head, 0.9 * map_height), fontsize=7)
+    line_height = map_height + height_of_title
+    bar_height = 0.9 * (line_height * math.ceil(len(group) / columns) - height_of_title)
+    bar.set_label(_wrap_to_width(notation.head, bar_height), fontsize=7)
   return figure
 
 

@@ -159,6 +159,17 @@ def test_a_map_has_ticks_at_whole_numbers_where_its_cells_are(values, ticks):
   assert [tick for tick in axes.get_xticks() if low < tick < high] == ticks
 
 
+def test_the_name_of_a_bar_is_as_long_as_the_bar():
+  y, x = np.meshgrid(np.arange(-4.0, 5), np.arange(-4.0, 5), indexing='ij')
+  rows = pd.DataFrame({'frequency_y': y.ravel(), 'frequency_x': x.ravel(), 'marked': False})
+  rows, quantity = rows.assign(value=x.ravel() / 10), Quantity('q', 'top-1 error under waves')
+  name = 'wide_resnet28_10_gaussian_noise'
+  values = maps.Panel(name, rows, Notation(quantity))
+  differences = maps.Panel(f'{name} − {name}', rows, Notation(quantity, True, name))
+  *_, bar = maps.maps([values] * 12 + [differences] * 11, 'frequency_y', 'frequency_x').axes
+  assert bar.get_ylabel().count('\n') < 3, 'the bar is as high as two lines of maps'
+
+
 def test_outlines_of_cells_are_white_where_the_cell_is_dark():
   rows = pd.DataFrame({'row': ['a', 'b'], 'column': ['x', 'x'], 'value': [0.0, 1.0]})
   rows = rows.assign(marked=False, note='noted', low=np.nan, high=np.nan)
