@@ -65,7 +65,7 @@ GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean o
 NORMALISED_ACCURACY = _normalised(
   'normalised_accuracy', 'accuracy as a share of its largest', headline=True
 )
-ANY_SHARE = ', however little of the object is inside'
+ANY_SHARE = ' (however little of the object is inside)'
 ACCURACY_OF_ALL = _drawn('accuracy_of_all_scenes', f'accuracy on all scenes{ANY_SHARE}')
 NORMALISED_OF_ALL = _normalised(
   'normalised_accuracy_of_all_scenes',
