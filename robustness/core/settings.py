@@ -164,7 +164,7 @@ def _convert(kind: type, value: object, key: str) -> object:
   if typing.get_origin(kind) is tuple:
     element = typing.get_args(kind)[0]  # str of tuple[str, ...]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
-      raise SettingError(key, value, f'a tuple of {element.__name__}')
+      raise SettingError(key, value, f'a tuple of {element.__name__}, written (X,) for one')
     if element is str and (numbers := [v for v in value if type(v) is int]):
       fix = f'Write the number in quotes: "(\'{numbers[0]}\',)".'
       raise SettingError(key, value, 'a tuple of words', fix)

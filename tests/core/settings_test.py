@@ -39,7 +39,7 @@ def test_nested_sections_are_parsed_and_defaults_stay():
   ({'norm': 10**400}, bad_setting('config.s.norm')),
   ({'norm': 1.0, 'count': -(2**63)}, bad_setting('config.s.count', -9223372036854775808)),
   ({'norm': 1.0, 'count': 2**31}, bad_setting('config.s.count', 2147483648)),
-  ({'norm': 1.0, 'layers': 'stage1'}, bad_setting('config.s.layers', 'stage1')),
+  ({'norm': 1.0, 'layers': 'stage1'}, bad_setting('config.s.layers', 'stage1', 'written .X,.')),
   ({'norm': 1.0, 'layers': (1,)}, bad_setting('config.s.layers', (1,))),
   ({'norm': 1.0, 'inner': 3}, bad_setting('config.s.inner', 3)),
   ({'norm': 1.0, 'inner': {'flip': 1}}, bad_setting('config.s.inner.flip', 1)),
