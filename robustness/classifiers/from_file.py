@@ -16,7 +16,7 @@ from absl import logging
 
 from robustness.classifiers import ClassifierKind, ClassifierSettings, Images
 from robustness.core import registry
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, error_of_user
 from robustness.models.classifier import Classifier
 from robustness.models.model import Model
 
@@ -107,7 +107,8 @@ def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the function is the user's and may raise anything
-    raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
+    message = f'{reference} raised {type(error).__name__}: {error}'
+    raise error_of_user(error) or InputError(message) from error
   if not isinstance(made, Classifier | Model):
     raise InputError(
       f'{title} is a {type(made).__name__}, not a Classifier: see robustness.classifier.'

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import ClassVar, Generic, Self, TypeVar
 
-from robustness.core import settings
+from robustness.core import errors, settings
 from robustness.core.errors import USERS_FILES, InputError, SettingError, key_name, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import Section
@@ -108,8 +108,7 @@ class Part(abc.ABC):
       if isinstance(reference, RecordedReference):
         files[part_name(reference)] = dict(reference.file)
       elif is_reference(reference):
-        code = load(reference, self.section)
-        files[part_name(reference)] = {'file': code.path.name, 'file_sha256': code.digest}
+        files[part_name(reference)] = load(reference, self.section).facts
     return {'files': files} if files else {}
 
   def describe(self) -> dict[str, PlainValue]:
@@ -370,7 +369,7 @@ class Registry(Generic[P]):
         'yours another name.'
       )
     part.name = code.name
-    part.file = {'file': code.path.name, 'file_sha256': code.digest}
+    part.file = code.facts
     return part
 
 
@@ -439,6 +438,11 @@ class FromFile:
   path: pathlib.Path
   digest: str
 
+  @property
+  def facts(self) -> dict[str, str]:
+    """{'file': name of the file, 'file_sha256': its digest}, for results."""
+    return {'file': self.path.name, 'file_sha256': self.digest}
+
 
 @contextlib.contextmanager
 def files_refused() -> Iterator[None]:
@@ -504,7 +508,8 @@ def load(reference: str, key: str) -> FromFile:
       raise InputError(
         f'{key_name(key)} names {reference!r}: no module {error.name!r} is installed.'
       ) from error
-    raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
+    message = f'{reference} raised {type(error).__name__}: {error}'
+    raise errors.error_of_user(error) or InputError(message) from error
   if name not in vars(module):
     raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file), "defined")}')
   if len(digests) > 1:

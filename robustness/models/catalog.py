@@ -59,10 +59,8 @@ def get(name: str) -> Architecture:
 
 def file_facts(name: str) -> dict[str, str]:
   """Returns {'file': name, 'file_sha256': digest} for an architecture `FILE.py:NAME`, or {}."""
-  if not registry.is_reference(name):
-    return {}
-  loaded = registry.load(name, 'config.classifier.name')
-  return {'file': loaded.path.name, 'file_sha256': loaded.digest}
+  is_in_file = registry.is_reference(name)
+  return registry.load(name, 'config.classifier.name').facts if is_in_file else {}
 
 
 def of_timm_name(name: str) -> str:

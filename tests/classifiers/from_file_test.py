@@ -82,7 +82,7 @@ def test_the_provenance_changes_with_the_file(file):
   ('mak', "has no 'mak'.*'make'"),
   ('number', 'number in .*mine.py is a int, not a Classifier'),
   ('score', 'raised TypeError'),
-  ('broken', 'mine.py:broken raised RuntimeError: no weights here'),
+  ('broken', 'mine.py, line .* in broken, raised RuntimeError: no weights here'),
   ('softmax', 'probabilities .* where logits are expected'),
   ('four_logits', r'gives \(4, 4\) for 4 images and 3 class names'),
   ('integers', 'gives int32; logits are floats'),

@@ -78,8 +78,8 @@ def test_bad_names_and_keys_are_refused(file, name, sections, message):
 
 def test_an_empty_name_selects_no_part_and_bad_files_are_refused(tmp_path):
   assert PARTS.optional({'name': ''}, WHERE) is None and PARTS.optional({}, WHERE) is None
-  (tmp_path / 'bad.py').write_text('1 / 0')
-  message = 'bad.py:X raised ZeroDivisionError: division by zero'
+  (tmp_path / 'bad.py').write_text('\n1 / 0')
+  message = 'bad.py, line 2, in <module>, raised ZeroDivisionError: division by zero'
   refused(message, PARTS.find, f'{tmp_path}/bad.py:X', WHERE)
   user_file = tmp_path / 'taken.py'
   user_file.write_text('from robustness.augment.flip_and_crop import Crop as crop')
