@@ -19,7 +19,7 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import RecordedReference, is_reference, load, part_name
+from robustness.core.registry import RecordedReference, are_distinct, is_reference, load, part_name
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
@@ -49,14 +49,10 @@ def find(name: str, key: str = 'name') -> Corruption:
   if not is_reference(name):
     choice(key, name, KNOWN)
     return CORRUPTIONS[name]
-  corruption = load(name, key).value
-  if not isinstance(corruption, Corruption):
-    raise InputError(
-      f'{key} names {name!r}, which is no corruption: write @corruption(...) above the function, '
-      'as docs/recipes.md does.'
-    )
-  if part_name(name) in NUMBERS:
-    raise InputError(f'{key} names {name!r}, but {part_name(name)!r} is here already: rename it.')
+  corruption: Any = load(name, key).value
+  is_new = isinstance(corruption, Corruption) and part_name(name) not in NUMBERS
+  valid = 'a function of a new name with @corruption(...) above it, as in docs/recipes.md'
+  require(is_new, key, name, valid)
   return corruption
 
 
@@ -79,8 +75,7 @@ def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) ->
     elif not isinstance(name, RecordedReference):  # references in stored results are never loaded
       find(name, key)
   referenced = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
-  is_distinct = len({*referenced}) == len(referenced)
-  require(is_distinct, key, tuple(names), 'corruptions of distinct names')
+  require(are_distinct(referenced), key, tuple(names), 'corruptions of distinct names')
 
 
 @dataclasses.dataclass(frozen=True)

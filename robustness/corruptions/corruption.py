@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import KEYS, InputError, nearest
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
 from robustness.core.typing import Facts
 from robustness.corruptions.names import FAMILIES, SEVERITIES
 
@@ -166,18 +166,26 @@ def corruption(
     parameters: Names of its constants, separated by blanks, such as 'low high'.
     by_side: {side of images: one entry for each of the five severities}. An entry is a value, or a
       tuple of values if there are several parameters. Sides 64 and 299 that are left out take the
-      entries of 32 and 224 (`SIDES`).
+      entries of 32 and 224 (`SIDES`); images of another side take those of the nearest.
     family: One of `names.FAMILIES`.
     **declared: Other fields of `Corruption`.
+
+  Raises:
+    InputError: a side or a number of entries is not one of these.
   """
   names = parameters.split()
 
   def constants(values: Sequence[Any]) -> Constants:
     """Returns {parameter: one value per severity} from one entry per severity."""
-    assert len(values) == len(SEVERITIES)
     columns = zip(*values, strict=True) if len(names) > 1 else [tuple(values)]
     return dict(zip(names, columns, strict=True))
 
+  counts = {side: len(entries) for side, entries in by_side.items()}
+  is_valid = {*counts} <= {*SIDES} and {*counts.values()} == {len(SEVERITIES)}
+  valid = (
+    f'5 for sides in {", ".join(map(str, SIDES))}; images of another take those of the nearest'
+  )
+  require(is_valid, 'number of entries of @corruption by side', counts, valid)
   values = {side: by_side.get(side, by_side.get(default)) for side, default in SIDES.items()}
   declared['constants'] = {side: constants(v) for side, v in values.items() if v is not None}
   return lambda function: Corruption(function, family=family, **declared)

@@ -11,6 +11,7 @@ import pytest
 from robustness import corruptions
 from robustness.augment.corruption import RandomCorruption
 from robustness.config.defaults import default_config
+from robustness.corruptions.corruption import corruption
 from robustness.corruptions.names import NUMBERS, view_id
 from robustness.corruptions.views import CorruptionViews
 from robustness.environments import transforms
@@ -97,10 +98,15 @@ def test_trainings_and_environments_accept_a_private_corruption(code):
 
 
 def test_other_objects_and_taken_names_are_refused(code):
-  refused('no corruption: write @corruption', CorruptionViews, corruptions=(f'{code}:brightness',))
-  refused("but 'fog' is here already", CorruptionViews, corruptions=(f'{code}:fog',))
+  refused('with @corruption', CorruptionViews, corruptions=(f'{code}:brightness',))
+  refused('a function of a new name', CorruptionViews, corruptions=(f'{code}:fog',))
   refused("has no 'dark'", corruptions.corrupt, 0, IMAGES, f'{code}:dark', 1)
   refused('no published constants', corruptions.corrupt, 0, IMAGES, f'{code}:darken', 1, side=224)
+
+
+@pytest.mark.parametrize('by_side', [{28: (1, 2, 3, 4, 5), 32: (1, 2, 3, 4, 5)}, {32: (1, 2)}])
+def test_constants_that_no_image_would_get_are_refused(by_side):
+  refused('5 for sides in 32, 64, 224, 299', corruption, 'factor', by_side, 'alone')
 
 
 def test_a_module_that_is_not_installed_is_named():
