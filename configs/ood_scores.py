@@ -33,7 +33,7 @@ from robustness.config.defaults import (
   variants,
 )
 from robustness.config.trainings import resnet20_on_cifar10, use_cifar10
-from robustness.estimates.out_of_distribution import SCORES
+from robustness.estimates.fitted_scores import SCORES
 
 
 def cifar10() -> ConfigDict:
@@ -60,7 +60,7 @@ def workdirs() -> ConfigDict:
 def openood() -> ConfigDict:
   """Returns the config that compares finished runs by the protocol of OpenOOD 1.5."""
   config = workdirs()
-  config.study.scores = SCORES
+  config.study.scores = tuple(SCORES)
   return config
 
 

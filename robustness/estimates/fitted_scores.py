@@ -1,19 +1,21 @@
-"""Scores of images in distribution that are fitted to recorded features and logits.
+"""Scores of images in distribution by name, and those that are fitted to features and logits.
 
 `robustness.estimates.out_of_distribution` has the formulas. The network itself is not needed: its
 last layer, z = Wf + b, is solved for from recorded features f and logits z.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg, special
 
 from robustness.core.errors import KEYS, InputError
+from robustness.core.registry import is_reference, load, part_name
 from robustness.core.settings import require
-from robustness.estimates.out_of_distribution import ENERGY, score_of_logits
+from robustness.estimates import out_of_distribution as ood
+from robustness.estimates.out_of_distribution import ENERGY, MAX_LOGIT, MSP, score_of_logits
 
 _IMAGES_PER_FEATURE = 8
 """Images per feature that the last layer is solved from; few suffice, as it is exact up to
@@ -283,4 +285,69 @@ def kl_matching(held_out: Recording) -> Score:
     # −KL(p ‖ q) = Σ p log q − Σ p log p
     return np.asarray((p @ log_means.T).max(1) - (p * log_p).sum(1))
 
+  return score
+
+
+class FitData(NamedTuple):
+  """The recordings that a score may be fitted to.
+
+  Attributes:
+    bank: the recording of training images.
+    held_out: the recording of other images of known classes; the bank if there are none.
+    last_layer: returns the last layer of the network, which is solved for at the first call.
+  """
+
+  bank: Recording
+  held_out: Recording
+  last_layer: Callable[[], LastLayer]
+
+
+class OodScore(NamedTuple):
+  """A score of the study `ood_scores`, by its name in `SCORES` or as `FILE.py:NAME`.
+
+  Attributes:
+    fit: function `(study, data) -> score`, from the study with its settings and a `FitData` to the
+      function that scores images. A larger score means a known class.
+    settings: the settings of the study that only some scores, such as this one, read.
+    is_fitted: whether the score needs training images. If no score does, `data` has the recording
+      of the test images.
+  """
+
+  fit: Callable[[Any, FitData], Score]
+  settings: tuple[str, ...] = ()
+  is_fitted: bool = True
+
+
+SCORES: Mapping[str, OodScore] = {
+  MSP: OodScore(lambda s, d: lambda x: score_of_logits(MSP, x.logits), is_fitted=False),
+  MAX_LOGIT: OodScore(lambda s, d: lambda x: score_of_logits(MAX_LOGIT, x.logits), is_fitted=False),
+  ENERGY: OodScore(lambda s, d: lambda x: score_of_logits(ENERGY, x.logits), is_fitted=False),
+  'gen': OodScore(
+    lambda s, d: lambda x: ood.generalised_entropy(x.logits, s.exponent, s.largest),
+    ('exponent', 'largest'),
+    is_fitted=False,
+  ),
+  'knn': OodScore(
+    lambda s, d: lambda x: ood.nearest_neighbours(x.features, d.bank.features, s.neighbours),
+    ('neighbours',),
+  ),
+  'mds': OodScore(lambda s, d: mahalanobis_score(d.bank, is_relative=False)),
+  'rmds': OodScore(lambda s, d: mahalanobis_score(d.bank, is_relative=True)),
+  'vim': OodScore(lambda s, d: vim_score(d.last_layer(), d.bank, s.directions), ('directions',)),
+  'react': OodScore(
+    lambda s, d: react_score(d.last_layer(), d.held_out, s.percentile), ('percentile',)
+  ),
+  'ash': OodScore(lambda s, d: ash_score(d.last_layer(), s.percentile), ('percentile',)),
+  'klm': OodScore(lambda s, d: kl_matching(d.held_out)),
+}
+"""All scores; formulas in `robustness.estimates.out_of_distribution`."""
+
+
+def find(name: str, key: str) -> OodScore:
+  """Returns the score with a name of `SCORES` or a reference `FILE.py:NAME`, the value of `key`."""
+  if not is_reference(name):
+    return SCORES[name]
+  score = load(name, key).value
+  if not isinstance(score, OodScore) or part_name(name) in SCORES:
+    raise InputError(f'{key} names {name!r}, no OodScore of a new name: see docs/recipes.md.')
   return score

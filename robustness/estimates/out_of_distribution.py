@@ -37,18 +37,13 @@ import numpy as np
 from scipy import special
 
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
 from robustness.estimates.intervals import BAYESIAN, percentile_interval
 from robustness.estimates.jackknife import FEWEST, effective_units, too_few
 from robustness.estimates.means import Estimate
 
-MSP, MAX_LOGIT, ENERGY, GEN, KNN = 'msp', 'max_logit', 'energy', 'gen', 'knn'
-"""Names of scores that need only the logits; 'knn' needs features too."""
-MDS, RMDS, VIM, REACT, ASH, KLM = 'mds', 'rmds', 'vim', 'react', 'ash', 'klm'
-FITTED = (KNN, MDS, RMDS, VIM, REACT, ASH, KLM)
-"""Scores with parameters that are fitted to training images."""
-SCORES = (MSP, MAX_LOGIT, ENERGY, GEN, *FITTED)
-"""All scores."""
+MSP, MAX_LOGIT, ENERGY = 'msp', 'max_logit', 'energy'
+"""Names of the scores that `score_of_logits` computes."""
 POSITIVES = ('ood', 'id')
 """The images that are positives in AUPR and FPR95: out of or in distribution."""
 RECALL = 0.95
@@ -138,16 +133,14 @@ class Separation:
       positives: 'ood' or 'id', the positives of AUPR and FPR95.
 
     Raises:
-      InputError: there are no ID or no OOD images, a score is NaN, or `positives` is not 'ood' or
-        'id'.
+      InputError: there are no ID or no OOD images, scores have another shape or are NaN, or
+        `positives` is not 'ood' or 'id'.
     """
     choice('positives', positives, POSITIVES)
     values = np.concatenate([of_id, of_ood])
-    if not len(of_id) or not len(of_ood) or np.isnan(values).any():
-      raise InputError(
-        f'{len(of_id)} scores of ID images and {len(of_ood)} of OOD images: give at least one of '
-        'each, none NaN.'
-      )
+    is_valid = values.ndim == 1 and 0 < len(of_id) < len(values) and not np.isnan(values).any()
+    valid = '[N] and [M] for ID and OOD images, at least one of each, none NaN'
+    require(is_valid, 'shape of the scores', (of_id.shape, of_ood.shape), valid)
     self.positives = positives
     share = len(of_ood if positives == 'ood' else of_id) / len(values)  # of positive images
     self._negatives_per_positive = (1 - share) / share

@@ -9,7 +9,7 @@ class (out of distribution, OOD). It measures how well each score of
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,14 @@ import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
-from robustness.core.registry import are_distinct_and_some, setting, word
+from robustness.core.registry import are_distinct_and_some, is_reference, part_name, setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys
-from robustness.estimates import fitted_scores
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
-from robustness.estimates.fitted_scores import LastLayer, Recording, Score
+from robustness.estimates.fitted_scores import SCORES, FitData, LastLayer, Recording, Score, find
 from robustness.estimates.means import Row, estimate_row, table_of_rows
-from robustness.estimates.out_of_distribution import FITTED, MSP, POSITIVES, SCORES
+from robustness.estimates.out_of_distribution import ENERGY, MAX_LOGIT, MSP, POSITIVES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
 from robustness.evaluation.provenance import IMAGE_DIGEST
@@ -50,14 +49,6 @@ FEATURES, ID = 'features', 'example_id'
 """Names of the recorded features and of the column with the number of the image."""
 TEST, SHIFTED = 'test images', 'test and shifted images'
 """Values of the facet `id_set`, the images of known classes."""
-SCORES_BY_SETTING = {
-  'neighbours': ('knn',),
-  'directions': ('vim',),
-  'percentile': ('react', 'ash'),
-  'exponent': ('gen',),
-  'largest': ('gen',),
-}
-"""The scores that each setting is for."""
 MAX_SHARED = 0.02
 """Largest share of the scored images that may be among the training images that scores are fitted
 to. A few are allowed, because data sets have some images twice and digests may be equal by chance.
@@ -108,7 +99,8 @@ class OodScores(ScoresPredictions):
 
   Attributes:
     scores: names of scores: 'msp', 'max_logit', 'energy', 'gen', 'knn', 'mds', 'rmds', 'vim',
-      'react', 'ash', 'klm' (formulas in `robustness.estimates.out_of_distribution`).
+      'react', 'ash', 'klm' (formulas in `robustness.estimates.out_of_distribution`), or
+      `FILE.py:NAME` for an `OodScore` of `robustness.estimates.fitted_scores`.
     positives: the images that AUPR and FPR95 count as positive: 'ood', images of no known class, as
       in OpenOOD 1.5, or 'id', images of known classes.
     neighbours: K of 'knn', which scores by the distance to the K-th nearest training feature.
@@ -130,7 +122,9 @@ class OodScores(ScoresPredictions):
   quantities = (AUROC, AUPR, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
   scores: tuple[str, ...] = setting(
-    (MSP, 'max_logit', 'energy'), 'not empty, distinct', are_distinct_and_some
+    (MSP, MAX_LOGIT, ENERGY),
+    'not empty, of distinct names',
+    lambda x: are_distinct_and_some([*map(part_name, x)]),
   )
   positives: str = word('ood', POSITIVES)
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
@@ -146,12 +140,17 @@ class OodScores(ScoresPredictions):
     not list, such as `neighbours` without 'knn'.
     """
     super().__post_init__()
-    self.choose('scores', SCORES)
-    for key, scores_with_it in SCORES_BY_SETTING.items():
+    self.choose('scores', (*SCORES, *filter(is_reference, self.scores)))
+    for key in {key for score in SCORES.values() for key in score.settings}:
+      scores_with_it = [name for name, score in SCORES.items() if key in score.settings]
       is_used = any(score in self.scores for score in scores_with_it)
-      default = getattr(type(self), key)
       valid = f'left out without {" and ".join(map(repr, scores_with_it))} in {self.key("scores")}'
-      self.require(is_used or getattr(self, key) == default, key, valid)
+      self.require(is_used or getattr(self, key) == getattr(type(self), key), key, valid)
+
+  @property
+  def references(self) -> tuple[str, ...]:
+    """The scores in files of the user, `FILE.py:NAME`; see `Part`."""
+    return self.scores
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -169,7 +168,7 @@ class OodScores(ScoresPredictions):
     """Returns AUROC, AUPR and FPR95 of each score from the records of finished workdirs.
 
     They measure how well a score separates the test images from images of no known class. The
-    scores in `FITTED` are fitted to the bank, a run on training images; 'react' and 'klm' are
+    scores with `is_fitted` are fitted to the bank, a run on training images; 'react' and 'klm' are
     fitted to held-out images instead, if there are any. `folder` is unused, because no records are
     written.
 
@@ -182,13 +181,12 @@ class OodScores(ScoresPredictions):
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
-    needs_bank, has_bank = any(name in FITTED for name in self.scores), bool(workdirs.bank)
-    is_held_out_alone = bool(workdirs.held_out) and not has_bank
-    if needs_bank != has_bank or is_held_out_alone:
+    needs_bank = any(find(name, self.key('scores')).is_fitted for name in self.scores)
+    if needs_bank != bool(workdirs.bank) or (workdirs.held_out and not workdirs.bank):
+      fitted = ', '.join(repr(name) for name, score in SCORES.items() if score.is_fitted)
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
-        f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '
-        'else does.'
+        f'{fitted} need the workdir of a run on training images, and nothing else does.'
       )
     test = _read(workdirs.predictions, workdirs.task)
     # {path: run} on images of no known class, on shifted images, and on images to fit scores to.
@@ -238,7 +236,8 @@ class OodScores(ScoresPredictions):
       """Returns the last layer of the network, which only 'vim', 'react' and 'ash' need."""
       return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown.values()]))
 
-    scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
+    data = FitData(bank, held_out, last_layer)
+    scores = {name: find(name, self.key('scores')).fit(self, data) for name in self.scores}
     names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}
     # The values of scores, by set of images of no known class, and by run on known classes.
     by_set = {names[path]: _values(run, label, scores) for path, run in unknown.items()}
@@ -283,40 +282,11 @@ class OodScores(ScoresPredictions):
         known_scores, ids, unknown_scores, means, self.positives, self.confidence, workdirs.seed
       )
       for name, estimates in separations.items():
-        all_facets = {'score': score, 'ood_set': name, **facets}
+        all_facets = {'score': part_name(score), 'ood_set': name, **facets}
         for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
           notes = '; '.join(filter(None, (estimate.note, note)))
           noted = dataclasses.replace(estimate, note=notes)
           yield estimate_row(label, '', quantity, all_facets, noted, self.confidence)
-
-  def _score(
-    self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]
-  ) -> Score:
-    """Returns the function from a recording, the logits and features of N images, to scores [N].
-
-    Args:
-      name: the name of the score.
-      bank: the recording of training images, which 'knn', 'mds', 'rmds' and 'vim' compare with.
-      held_out: the recording of other images of known classes, which 'react' and 'klm' are fitted
-        to.
-      last_layer: returns the network's last layer, for 'vim', 'react' and 'ash'.
-    """
-    match name:
-      case 'gen':
-        return lambda x: ood.generalised_entropy(x.logits, self.exponent, self.largest)
-      case 'knn':
-        return lambda x: ood.nearest_neighbours(x.features, bank.features, self.neighbours)
-      case 'mds' | 'rmds':
-        return fitted_scores.mahalanobis_score(bank, is_relative=name == 'rmds')
-      case 'vim':
-        return fitted_scores.vim_score(last_layer(), bank, self.directions)
-      case 'react':
-        return fitted_scores.react_score(last_layer(), held_out, self.percentile)
-      case 'ash':
-        return fitted_scores.ash_score(last_layer(), self.percentile)
-      case 'klm':
-        return fitted_scores.kl_matching(held_out)
-    return lambda x: ood.score_of_logits(name, x.logits)
 
 
 def _recording(task: FinishedStudy, label: str) -> Recording:

@@ -107,6 +107,7 @@ def test_few_units_of_several_images_have_no_interval():
 
 
 def test_bad_scores_are_refused():
-  refused('0 scores of ID', ood.Separation, KNOWN[:0], OTHER)
+  refused(r'is \(\(0,\)', ood.Separation, KNOWN[:0], OTHER)
+  refused(r'is \(\(60, 1\)', ood.Separation, KNOWN[:, None], OTHER[:, None])
   refused('none NaN', ood.Separation, KNOWN, OTHER * np.nan)
   refused(bad_setting('positives', 'in'), ood.Separation, KNOWN, OTHER, 'in')

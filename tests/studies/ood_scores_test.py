@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from robustness.estimates.fitted_scores import LastLayer
-from robustness.estimates.out_of_distribution import SCORES
+from robustness.cli.redraw import redraw
+from robustness.estimates.fitted_scores import SCORES, FitData, LastLayer
 from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.studies import ood_scores
@@ -90,6 +90,27 @@ def test_all_scores_have_means_over_the_sets_of_a_battery(tmp_path):
   np.testing.assert_allclose(rows, 0.5, err_msg='all sets are the same digits')
 
 
+MARGIN = """
+from robustness.estimates.fitted_scores import OodScore
+
+margin = msp = OodScore(lambda study, data: lambda x: x.logits.max(1) - 1, is_fitted=False)
+"""
+
+
+def test_a_score_in_a_file_of_the_user_is_computed_and_recorded_with_the_file(folders, tmp_path):
+  file = tmp_path / 'mine.py'
+  file.write_text(MARGIN)
+  scores = 'max_logit', f'{file}:margin'
+  results = scored(folders, tmp_path / 'ood', **{'study.scores': scores})
+  values = select(results.table, 'auroc', score=..., ood_set=...).set_index('score').value
+  assert set(values.index) == {'max_logit', 'margin'} and values.margin == values.max_logit
+  assert results.settings['files']['margin']['file'] == 'mine.py'
+  taken = {'study.scores': (f'{file}:msp',)}
+  refused('no OodScore of a new name', scored, folders, tmp_path / 'taken', **taken)
+  file.write_text('1 / 0')
+  redraw(str(tmp_path / 'ood'))  # without running the file
+
+
 @cases(
   'changes, message',
   ({'out_of_distribution': ()}, 'config.out_of_distribution is empty'),
@@ -129,7 +150,7 @@ def test_classes_that_the_classifier_cannot_predict_do_not_change_scores():
   logits = features @ generator.normal(size=(6, 3))
   columns = {'output/features': features, 'label': labels}
   without_last = np.pad(logits, ((0, 0), (0, 1)), constant_values=-np.inf)
-  study = OodScores(scores=SCORES, neighbours=3, directions=2)
+  study = OodScores(scores=tuple(SCORES), neighbours=3, directions=2)
   of_all, of_three = (
     _values_of(study, {**columns, 'output/logits': z}) for z in (without_last, logits)
   )
@@ -142,8 +163,8 @@ def _values_of(study: OodScores, columns: dict[str, np.ndarray]) -> dict[str, np
   records = SimpleNamespace(column=columns.__getitem__)
   task = SimpleNamespace(evaluations=[SimpleNamespace(label='net', records=records)])
   bank = ood_scores._recording(task, 'net')
-  last_layer = LastLayer.solved(bank)
-  return {name: study._score(name, bank, bank, lambda: last_layer)(bank) for name in SCORES}
+  data = FitData(bank, bank, lambda: LastLayer.solved(bank))
+  return {name: score.fit(study, data)(bank) for name, score in SCORES.items()}
 
 
 def test_the_note_on_versions_keeps_the_reason_for_a_missing_interval(monkeypatch):
