@@ -63,16 +63,16 @@ class PublishedErrors:
   Attributes:
     title: the classifier and the set.
     corrupted: {corruption: error, averaged over severities}, as fractions.
-    clean: error on clean images; NaN if it was not published, so that there is no relative mCE.
     side: side of the set's images in pixels.
     set_name: the set in papers, such as 'ImageNet-C'.
+    clean: error on clean images; NaN if it was not published, so that there is no relative mCE.
   """
 
   title: str
   corrupted: Mapping[str, float]
-  clean: float
   side: int
   set_name: str
+  clean: float = math.nan
 
   @property
   def means(self) -> dict[str, float]:
@@ -85,23 +85,14 @@ class PublishedErrors:
 
 BASELINES = {
   'alexnet': PublishedErrors(
-    title='AlexNet on ImageNet-C',
-    corrupted=ALEXNET_ERRORS,
-    clean=ALEXNET_CLEAN_ERROR,
-    side=224,
-    set_name='ImageNet-C',
+    'AlexNet on ImageNet-C', ALEXNET_ERRORS, 224, 'ImageNet-C', clean=ALEXNET_CLEAN_ERROR
   ),
   'alexnet_3dcc': PublishedErrors(
-    title='AlexNet on 5,000 images of ImageNet-3DCC',
-    corrupted=ALEXNET_3DCC_ERRORS,
-    clean=math.nan,
-    side=224,
-    set_name='ImageNet-3DCC',
+    'AlexNet on 5,000 images of ImageNet-3DCC', ALEXNET_3DCC_ERRORS, 224, 'ImageNet-3DCC'
   ),
   'cifar10_standard': PublishedErrors(
-    title="RobustBench's Standard WideResNet-28-10 on CIFAR-10-C",
-    corrupted=CIFAR10_STANDARD_ERRORS,
-    clean=math.nan,
+    "RobustBench's Standard WideResNet-28-10 on CIFAR-10-C",
+    CIFAR10_STANDARD_ERRORS,
     side=32,
     set_name='CIFAR-10-C',
   ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.settings import choice, require
 from robustness.estimates.facets import SHARED, Facet
 
 Statistic = Callable[..., np.ndarray]
@@ -84,15 +84,11 @@ class Quantity:
 
   def __post_init__(self) -> None:
     """Raises InputError if `name` is empty, or `kind`, `better` or `extreme` is not valid."""
-    if not self.name or self.kind not in RANGES or self.better not in ('lower', 'higher', ''):
-      raise InputError(
-        f'Quantity {self.name!r} has kind={self.kind!r} and better={self.better!r}: give a name, a '
-        f"kind of {', '.join(RANGES)}, and better='lower', 'higher' or ''."
-      )
-    if self.extreme not in ('highest', 'lowest', ''):
-      raise InputError(
-        f"Quantity {self.name!r} has extreme={self.extreme!r}: give 'highest', 'lowest' or ''."
-      )
+    subject = f'of the quantity {self.name!r}'
+    require(bool(self.name), 'name of a quantity', self.name, 'not empty')
+    choice(f'kind {subject}', self.kind, RANGES)
+    choice(f'better {subject}', self.better, ('lower', 'higher', ''))
+    choice(f'extreme {subject}', self.extreme, ('highest', 'lowest', ''))
 
   def facet(self, name: str) -> Facet:
     """Returns the declaration of the facet called `name`, from `facets` or else from `SHARED`.

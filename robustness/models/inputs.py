@@ -10,6 +10,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.registry import PACKAGES, Part
+from robustness.core.settings import require
 
 SAME = 1e-3
 """Largest difference of a filtered pixel that counts as rounding."""
@@ -97,8 +98,5 @@ class Inputs:
         'std is 0. Divide those of images in 0..255 by 255.'
       )
     for name, values in (('mean', self.mean), ('std', self.std)):
-      if len(values) not in (1, channels):
-        raise InputError(
-          f'{name} has {len(values)} values for images of {channels} channels: {name} is {values}; '
-          f'it must be one number, or one for each of {channels} channels.'
-        )
+      valid = f'one number, or one for each channel of the images, which have {channels}'
+      require(len(values) in (1, channels), name, values, valid)

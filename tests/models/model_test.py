@@ -99,7 +99,11 @@ def test_channels_come_first_and_have_a_mean_and_std_each_if_set():
     np.testing.assert_array_equal(model.classifier(IMAGES).predict(IMAGES), logits_last)
   single = robustness.classifier(linear, mean=0.5, std=np.float64(0.25))
   assert (single.mean, single.std) == ((0.5,), (0.25,))
-  refused('2 values for images of 3', Model(linear, mean=(0.1, 0.2)).classifier, IMAGES)
+  refused(
+    'one for each channel of the images, which have 3',
+    Model(linear, mean=(0.1, 0.2)).classifier,
+    IMAGES,
+  )
   refused('channels', Model, linear, channels='middle')
   failing = Model(lambda x: x.missing, channels='first')
   refused("got .B, C, H, W.; .* channels='last'", failing.classifier, IMAGES)

@@ -168,7 +168,7 @@ def test_indivisible_batches_and_models_of_another_axis_are_refused(make_task, r
 
 @cases(
   'change, message',
-  ({'inputs': Inputs(mean=(0.1, 0.2))}, 'mean has 2 values for images of 3 channels'),
+  ({'inputs': Inputs(mean=(0.1, 0.2))}, 'one for each channel of the images, which have 3'),
   ({'inputs': Inputs((123.7, 116.3, 103.5), (58.4,))}, 'Divide those of images in 0..255 by 255'),
   ({'inputs': Inputs(std=(0.0,))}, r'std is \(0.0,\)'),
 )
