@@ -26,6 +26,7 @@ from robustness.augment.policy import from_section
 from robustness.cli import command_line, trackers
 from robustness.config import experiment, packaged
 from robustness.config.defaults import ConfigDict
+from robustness.corruptions.names import NUMBERS
 from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.fourier.input_filters import INPUT_FILTERS
@@ -330,6 +331,8 @@ def copy_with_recipe(tmp_path_factory):
 def test_every_file_of_a_recipe_has_a_test():
   files = list(recipes())
   assert len(files) == len(blocks('docs/recipes.md', 'python')) == 16
+  (number,) = re.findall(r"'darken': \((\d+),", text('docs/recipes.md'))
+  assert int(number) not in NUMBERS.values(), 'another corruption has the number of the recipe'
   tests = {pathlib.Path(name).name for name in files if name.startswith('tests/')}
   added = [pathlib.Path(name).stem for name in files if not name.startswith('tests/')]
   assert tests == {f'{name}_test.py' for name in added}

@@ -75,12 +75,12 @@ def test_a_new_file_adds_a_kind_for_evaluation_and_training(tmp_path):
   assert initial is not None and initial.name == 'constant:3'
 
 
-def test_there_are_seven_kinds():
+def test_the_kinds_of_the_package_are_found():
   kinds = registry.subclasses_in_package('robustness.classifiers', ClassifierKind)
-  assert sorted(kind.__name__ for kind in kinds) == [
+  assert {kind.__name__ for kind in kinds} >= {
     *('CheckpointFolder', 'FromFile', 'PublishedWeights', 'RandomWeights'),
     *('TorchLibrary', 'TrainedHere', 'WeightsFile'),
-  ]
+  }
 
 
 OBJECTS = """

@@ -9,7 +9,7 @@ import pytest
 
 from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt, corrupt_each, textures
 from robustness.corruptions.catalog import CORRUPTIONS
-from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.names import NUMBERS, SEVERITIES
 from robustness.corruptions.views import CorruptionOptions
 from tests.cases import cases, marked
 from tests.corruptions.pictures import natural, share_within, write_photographs
@@ -30,6 +30,12 @@ VARIANTS = {
 }
 """The first option of each corruption that has options, and its values with the default first."""
 KEY = jax.random.key(11)
+
+
+def test_each_corruption_has_another_number():
+  numbers = sorted(NUMBERS.values())
+  shared = [name for name, number in NUMBERS.items() if numbers.count(number) > 1]
+  assert not shared, f'{shared}: give the new one the next number, {numbers[-1] + 1}'
 
 
 @functools.cache
