@@ -66,7 +66,7 @@ COVERED = Quantity(
 )
 SIZE = Quantity(
   'set_size',
-  'classes in a prediction set',
+  'size of a prediction set',
   AMOUNT,
   unit='classes',
   low=0,
