@@ -119,7 +119,7 @@ class TfRows:
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
     if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
       return None
-    batches = [*self._batches(_READ_AT_ONCE, None, stored=True)]
+    batches = [*self._batches(min(_READ_AT_ONCE, self.num_examples), None, stored=True)]
     # the mask is False for the padding of the last batch
     columns = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
     del columns['mask']

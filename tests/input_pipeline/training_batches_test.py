@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from input_pipeline import rows as rows_module
 from input_pipeline.images import IndexedStore
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.core.sampler import Balanced, Epochs, share_of_batch
@@ -113,3 +114,10 @@ def test_large_rows_and_random_crops_are_not_read_into_memory(make_rows):
   assert make_rows(23).in_memory(23 * row_bytes) is not None
   assert make_rows(23).in_memory(23 * row_bytes - 1) is None
   assert make_rows(23, random_crop_area=0.3).in_memory(2**20) is None
+
+
+def test_few_rows_in_memory_are_not_padded_to_a_large_batch(make_rows, monkeypatch):
+  padded, pad_batch = [], rows_module.pad_batch
+  monkeypatch.setattr(rows_module, 'pad_batch', lambda b, n: padded.append(n) or pad_batch(b, n))
+  assert make_rows(23).in_memory(2**20) is not None
+  assert max(padded) == 23
