@@ -181,14 +181,15 @@ def _iterate(data: Any) -> Iterator[Any]:
   """Returns an iterator over a data set, which is read by index if it has no `__iter__`.
 
   Raises:
-    InputError: the data are an array of images without labels, or have no entries.
+    InputError: the data are an array of images without labels, have no entries, or are a
+      `tf.data.Dataset` that repeats without end.
   """
   has_iterator, has_index = hasattr(data, '__iter__'), hasattr(data, '__getitem__')
   if isinstance(data, np.ndarray) or not (has_iterator or has_index):
     raise InputError(f'data is a {type(data).__name__} without labels: give labels [N].')
-  if has_iterator:
-    return iter(data)
-  return (data[number] for number in range(len(data)))
+  if hasattr(data, 'cardinality') and int(data.cardinality()) == -1:  # INFINITE_CARDINALITY
+    raise InputError('data repeat without end: leave out repeat(), or give data.take(N).')
+  return iter(data) if has_iterator else (data[number] for number in range(len(data)))
 
 
 def _image_array(image: Any) -> np.ndarray:

@@ -105,3 +105,7 @@ def test_arrays_keep_their_type_columns_and_class_names():
 )
 def test_bad_data_are_refused(arguments, message):
   refused(message, rows_of, *arguments)
+
+
+def test_a_tensorflow_data_set_without_end_is_refused():
+  refused('repeat without end', rows_of, of_tensorflow(2).repeat(), None, {}, NAMES)
