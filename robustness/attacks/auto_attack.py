@@ -137,10 +137,17 @@ class AutoAttack(Attack):
   def advance(
     self, stage: int, first: Array | int, count: int, arguments: Arguments, state: State
   ) -> State:
-    """Returns the state after `count` runs of a stage, from run `first`, which may be traced.
+    """Returns the state after `count` runs of a stage, from run `first` on.
 
-    `state` is from `begin` or the previous call. `stage` is an index into `stages`; the state
-    numbers the stages from 1, because its 0 stands for no success.
+    A stage is one of the attacks of the ensemble, and a run of it one random start or one target
+    class. Only images that are still classified correctly are attacked.
+
+    Args:
+      stage: index into `stages`. The state numbers stages from 1, as its 0 stands for no success.
+      first: number of the first run in the stage, from 0; may be traced.
+      count: number of runs.
+      arguments: the arguments of the attack.
+      state: the state from `begin` or from the previous call.
     """
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
@@ -159,7 +166,8 @@ class AutoAttack(Attack):
     `Attack.observed` describes the observations.
     """
     keys, logits, images, labels, scale = arguments
-    start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)  # as Auto-PGD starts
+    # a random point in the ball, drawn as Auto-PGD draws its starts
+    start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)
     gradient = jax.grad(lambda x: attacks.dlr(logits(x), labels).sum())(start)
     # the number of the attack that succeeded, or one more than the last number if none did; 0
     # remains for images that were misclassified already

@@ -364,7 +364,7 @@ class RandAugment(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations from which N are drawn; 'torchvision' draws from these and the identity."""
+    """The operations among which each of the N is drawn, in 'torchvision' with the identity."""
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
 

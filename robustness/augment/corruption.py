@@ -61,7 +61,10 @@ class RandomCorruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The names of the corruptions that are drawn, and of families with similar corruptions."""
+    """The corruptions that training may show, and the families that these belong to.
+
+    A test under one of these corruptions, or under another one of these families, is not unseen.
+    """
     families = {find(name).family for name in self.names}
     return (*self.names, *sorted(families - {ALONE}))  # members of `ALONE` resemble no other one
 

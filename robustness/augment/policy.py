@@ -123,9 +123,9 @@ def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation with branches, see `Augmentation`.
+  """Returns rows after an augmentation that draws one of several functions, its branches.
 
-  `by_branch` sorts the images by the branch that they drew, and computes only this branch for each.
+  The function `by_branch` computes only the branch that an image drew (see `Augmentation`).
   `rows` are columns [B, ...], among them the random keys `KEY`, which the result lacks; images are
   [B, H, W, C], or [B, V, H, W, C] if rows have V images.
   """

@@ -260,7 +260,9 @@ def _parse_measurement(section: Section, data: Section, path: str) -> Measuremen
 
 
 def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
-  """Returns the tasks of `config.battery` that run; its other tasks are only checked.
+  """Returns {name of a task: what it measures} for the tasks that `config.battery.tasks` lists.
+
+  The other tasks of the section do not run, and are only checked.
 
   Args:
     section: the section `config.battery`, with a section for each task.

@@ -81,8 +81,8 @@ class Heartbeat:
     Args:
       beat: the function to call, with the seconds since the start.
       first: seconds until the first call.
-      every: seconds between calls. After `SLOW_BEAT_SECONDS` they are a minute, unless `every` is
-        at most 1 s, as for a bar.
+      every: seconds between calls. If it is above 1, as for log lines, calls are rarer after the
+        first `SLOW_BEAT_SECONDS`: one in `SLOW_BEAT_SECONDS`. Calls for a bar are not.
     """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)

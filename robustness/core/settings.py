@@ -126,7 +126,7 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def is_needed(key: str, value: PlainValue) -> bool:
-    """Returns whether the setting `key` differs from its default or, if not, has an effect."""
+    """Returns whether the setting `key` differs from its default, or its default has an effect."""
     immutable = tuple(value) if isinstance(value, list) else value
     if key not in fields or immutable != fields[key].default:
       return True

@@ -192,7 +192,10 @@ class CorruptionViews(Study):
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
-    """{corruption: {option: value}} for options that differ from the released generator's."""
+    """{corruption: {option: value}} for options that are not at their default.
+
+    Defaults are as in the code with which the authors of a corruption generated images.
+    """
     non_default = self.options.non_default()
     return {name: options for name, options in non_default.items() if name in self.names}
 
@@ -315,9 +318,10 @@ class CorruptionViews(Study):
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Returns the names and groups that `view_table` describes, without 'clean' unless `has_clean`.
+    """Returns the table of `view_table`, without the view 'clean' unless `has_clean`.
 
-    The table also has `facets`: {name of a view or group: its columns in results}.
+    Its `facets` are {name of a view or group: its columns in results}. `levels` are all severities
+    of the views; `severities` lack the fractional ones, which are in no group.
     """
     # {name of a corrupted view: its facets}
     views: dict[str, Mapping[str, object]] = {

@@ -74,10 +74,11 @@ class FixedWidth:
 
   @property
   def early_level(self) -> float:
-    """The confidence of the interval of an unfinished proportion, above `level`.
+    """The confidence of intervals that are stated before the last look, above `level`.
 
-    It is 1 − `EARLY_SHARE` · α / `looks` with α = 1 − `confidence`. The probability that the
-    interval of any look misses the proportion is then at most `EARLY_SHARE` · α.
+    A proportion needs it if its interval is not narrow enough yet. The confidence is 1 −
+    `EARLY_SHARE` · α / `looks` with α = 1 − `confidence`, so that the probability that the interval
+    misses the proportion at any look is at most `EARLY_SHARE` · α.
     """
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
 

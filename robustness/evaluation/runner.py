@@ -417,7 +417,7 @@ class Evaluator(Step):
 
 
 def _storable(values: np.ndarray) -> np.ndarray:
-  """Returns values as a type that files of NumPy can hold; bfloat16, which is none, as float32."""
+  """Returns values in a type that files of NumPy can hold: bfloat16 as float32, others as is."""
   return values.astype(np.float32) if values.dtype.kind == 'V' else values
 
 

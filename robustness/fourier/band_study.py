@@ -122,7 +122,7 @@ class BandStudy(Study):
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}
     for kind in self.kinds:
-      bands = np.flatnonzero(views.band == kind)  # indices of views
+      bands = np.flatnonzero(views.band == kind)  # indices of the views with bands of this kind
       # Five evenly spaced views, or all if there are fewer.
       sampled = bands[np.unique(np.linspace(0, len(bands) - 1, 5).round().astype(int))]
       samples = [one_view.show(self, row, view, key) for view in sampled]

@@ -212,7 +212,10 @@ class _Convolution:
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
     """Returns the patch of inputs for each output position, [shares, images, H', W', U · V · I].
 
-    `x` is [shares, images, H, W, I], `size` is (H', W') and `sides` is (U, V).
+    Args:
+      x: inputs, [shares, images, H, W, I]; a share is the images of one device.
+      size: (H', W'), rows and columns of the output.
+      sides: (U, V), rows and columns of the kernel.
     """
     padded = jnp.pad(x, ((0, 0), (0, 0), *self.pads, (0, 0)))
     (down, right), (height, width) = self.strides, size

@@ -283,7 +283,7 @@ def _expected_shapes(
       f'some of their {stored_classes}, name these by '
       "save_variables(PATH, load(...), {'class_names': [...]})"
     )
-  # if neither number is known, the head is for 1 class, and is left out below
+  # 1 stands for an unknown number of classes: the file then lacks the head, and so does the result
   expected = architecture.shapes(num_classes or stored_classes or 1, input_shape)
   if num_classes is not None:
     return expected

@@ -320,10 +320,11 @@ def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def overall_selections(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Selection]:
-  """Returns the overall values of a quantity (`overall_rows`), a selection for each condition.
+  """Returns a selection for each condition with overall values of a quantity (`overall_rows`).
 
-  Rows with an undefined value (NaN) are left out, except for values over all conditions with a note
-  that says why. `task` is the name of the task of a battery; '' for a single study.
+  Undefined values (NaN) are left out. Only where a value over all conditions is undefined, and its
+  note says why, its row is in the selection of the other classifiers. `task` is the name of the
+  task of a battery; '' for a single study.
   """
   selections = []
   for facets, rows in by_facets(overall_rows(table, quantity)):

@@ -235,8 +235,10 @@ def _extremes(selection: Selection) -> tuple[str, list[str]]:
 
 
 def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, at: str) -> str:
-  """Returns in which conditions `rows` are: 'under fog and snow', 'under all', 'under 12' of them,
-  or 'under 12 %' if there are at least `MANY` in all.
+  """Returns the conditions of rows as a phrase, such as 'under fog and snow' or 'under all'.
+
+  More than `MAX_NAMED` + 1 conditions are counted instead of named: 'under 12', or 'under 12 %' if
+  `total` is at least `MANY`.
 
   Args:
     selection: the selection that the rows are from.

@@ -337,9 +337,9 @@ def _interpolate(
   first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
   pixels = packed.reshape(-1)
 
-  # An iteration adds one row of neighbours; the unrolled loop is six times slower.
+  # An iteration adds one row of the 4 × 4 neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    """Adds the weighted pixels of row `number` of the neighbours to `total`, a sum per channel."""
+    """Adds row `number` of the neighbours, weighted, to `total`, the sums of the 4 channels."""
     start = first + number * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
     new_total = []

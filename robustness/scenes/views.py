@@ -131,7 +131,11 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def scene_from(min_area: float) -> jax.Array:
-      """Returns the scene, by a program for areas of at least `min_area`."""
+      """Returns the scene if the view's area is at least `min_area`.
+
+      The larger `min_area`, the fewer pixels of a cutout a resized pixel depends on, and the less
+      is computed. Hence there is a program for each of several ranges of areas.
+      """
       bound = reduction_bound(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       scene, _ = composition.paste_cutout(
         cutouts, index, size, pixels, background, factors, rotate=rotates, max_reduction=bound

@@ -439,13 +439,13 @@ class AttackError(AttackStudy):
       """Returns the state of a batch of B rows after one step, which is a run of a stage.
 
       Args:
-        program: (index of the attack, index of the stage).
+        program: (index of the attack, index of the stage, an attack of the ensemble).
         keys: random keys, [B].
         rows: the rows, with `image` [B, H, W, C].
         view: the view, with the radius `epsilon`.
         logits: function from images to logits.
         state: the state before the step.
-        run: number of the run in its stage.
+        run: number of the run in its stage: of the random start or target class.
       """
       index, stage = program
       attack, scale = attacks[index], view['epsilon'] / self.epsilon

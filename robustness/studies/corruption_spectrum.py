@@ -294,13 +294,13 @@ def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataF
 
 
 def _with_slots(rows: Rows) -> Rows:
-  """Returns stored rows with their clean images, and a column that keeps sums over rows separate.
+  """Returns stored rows with their clean images, and a column by which spectra are summed.
 
-  A part is the rows of one stored corruption and severity, which are consecutive. Its mean spectrum
-  is needed, but sums over rows are recorded by shard, at most 512 consecutive rows (`MOST_ROWS`),
-  which may be of several parts. A shard therefore has S sums, its slots, with S the largest number
-  of parts in a shard. The rows of part number p are summed in slot p modulo S, so that the parts in
-  a shard have different slots. The column is the slot of each row as one-hot, float32 [B, S].
+  The study needs the mean spectrum of every part: the consecutive rows of one stored corruption and
+  severity. Records have sums over the rows of a shard, at most 512 consecutive rows (`MOST_ROWS`),
+  which may be of several parts. So each shard has S sums, called slots, where S is the largest
+  number of parts in a shard, and the rows of part p are added to slot p modulo S. The column is the
+  slot of each row as one-hot, float32 [B, S].
   """
   number_of_part = {tuple(part): number for number, part in enumerate(stored.parts_of_rows(rows))}
   num_parts = len(number_of_part)

@@ -156,10 +156,11 @@ class FourierPreview(BeginsWithMap):
   def _sensitivity_estimates(
     self, label: str, sensitivity: np.ndarray, n: int
   ) -> list[pd.DataFrame]:
-    """Returns the table of a classifier's sensitivity by frequency, and its agreement with a map.
+    """Returns one table of estimates, or three if the study has the heatmap of an earlier run.
 
-    If the study has the heatmap of an earlier run, two tables follow: the errors of this map, and
-    the rank correlation of errors and sensitivities over its frequencies.
+    The first has a classifier's sensitivity at each frequency. The others have the errors in the
+    heatmap, and the rank correlation of these errors with the sensitivities at the same
+    frequencies.
 
     Args:
       label: label of the classifier.

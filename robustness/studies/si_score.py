@@ -243,10 +243,11 @@ class SiScore(Study):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records with a row per pair of object and background, and their table of views.
+    """Returns records in which a row is an image to resample by, and their table of views.
 
-    A view is a level, which is an area, angle and position of the object. For stored scenes, the
-    table has one group of all levels, 'as stored'.
+    The image is a pair of object and background, and the views show the pair at every level, an
+    area, angle and position of the object. For stored scenes, the table has one group of all
+    levels, 'as stored'.
     """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}

@@ -317,8 +317,8 @@ class Systematic(Study):
   def quantities(self) -> tuple[Quantity, ...]:
     """The quantities that are estimated; their words name the baseline by its label.
 
-    ρ is of the kind 'ratio' with the formula 'clipped', and an 'amount' with 'printed', because it
-    may then be negative.
+    ρ by the formula 'clipped' is in [0, 1], and its kind is 'ratio'. By the formula 'printed' it
+    may be negative, and its kind is 'amount'.
     """
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
     rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]

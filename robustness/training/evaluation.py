@@ -53,7 +53,8 @@ class AccuracyOnRows:
     results = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=local)
     # the rank of a label is the number of classes with a larger logit
     num_correct = sum(int((columns['rank'] == 0).sum()) for _, _, columns in results)
-    counts = exchange(f'the evaluation of {self.evaluator.name}', str(num_correct))  # of processes
+    # the number of every process, as a text
+    counts = exchange(f'the evaluation of {self.evaluator.name}', str(num_correct))
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:

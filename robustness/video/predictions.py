@@ -253,7 +253,7 @@ def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str
 def transfer_to(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
-  """Looks up the predictions for the F frames of other neighbor sets in the records of a run.
+  """Looks up the recorded predictions for the F frames of other neighbor sets than a run measured.
 
   A run on candidate sets can thus be scored on the sets that passed the review.
 
@@ -263,10 +263,10 @@ def transfer_to(
     class_names: label l of `sets` stands for the class `class_names[l]`.
 
   Returns:
-    A tuple of three: `sets`, with each label replaced by the number that its class has in
-    `records`; {array name: values} with the predicted classes `prediction` [F, 1] and the scores
-    [F, 1, classes], as far as `records` has these arrays; and the identity of `records`, with the
-    title and digest of `sets` in place of the original ones.
+    * `sets`, with each label replaced by the number that its class has in `records`;
+    * {array name: values}: the predicted classes `prediction` [F, 1] and the scores [F, 1,
+      classes], of which `records` may lack one;
+    * the identity of `records`, with the title and digest of `sets` in place of the original ones.
 
   Raises:
     InputError: the records have no paths, or lack a frame or a class.

@@ -68,7 +68,8 @@ class FinishedStudy:
 def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
   """Returns the studies of a workdir, or of its folder `seed<n>`, {task of the battery: study}.
 
-  The task of a single study is `SINGLE`. No Python file that the workdir names is run.
+  The task of a single study, in a workdir without a battery, is `SINGLE`. Python files that the
+  workdir names are not run: for a private study the caller gives its file.
 
   Args:
     directory: the workdir; of a run with seeds the folder of one seed.
