@@ -189,10 +189,9 @@ def run_command(
     same command.
   """
 
-  path = expanded(directory).absolute()
-
   def run() -> None:
     """Runs the config; process 0 logs the summary."""
+    path = expanded(directory).absolute()
     compilation_cache.use(compiled)
     process.set_devices(processes)
     peers.check_config(config.to_dict())

@@ -173,6 +173,12 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
   assert capsys.readouterr().err.startswith('interrupted. Finished work is saved in')
 
 
+def test_a_workdir_that_cannot_be_named_is_bad_input(monkeypatch, capsys):
+  monkeypatch.setattr(process, 'set_devices', lambda processes: None)
+  assert running.run_command(default_config('accuracy'), '~nobody-here/run', '') == 2
+  assert '~nobody-here' in capsys.readouterr().err
+
+
 def exhausted(*_):
   raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1.00TiB.')
 
