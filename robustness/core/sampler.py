@@ -148,16 +148,15 @@ class Balanced(Sampler):
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64."""
-    numbers = self._group_numbers(begin, end)
-    blocks = np.arange(begin, end) // len(self._groups)  # number of the block of each position
-    first, end_block = begin // len(self._groups), -(-end // len(self._groups))  # rounded up
-    rows = np.zeros(end - begin, np.int64)
-    for number, (group, epochs) in enumerate(zip(self._groups, self._epochs, strict=True)):
-      # block k has row k of the sequence of each group
-      rows_of_blocks = group[epochs.positions(first, end_block)]
-      is_in_group = numbers == number
-      rows[is_in_group] = rows_of_blocks[blocks[is_in_group] - first]
-    return rows
+    count = len(self._groups)
+    first, end_block = begin // count, -(-end // count)  # of the blocks; the latter rounded up
+    # block k has row k of the sequence of each group
+    rows_of_groups = [
+      group[epochs.positions(first, end_block)]
+      for group, epochs in zip(self._groups, self._epochs, strict=True)
+    ]
+    numbers, blocks = self._group_numbers(begin, end), np.arange(begin, end) // count
+    return np.asarray(np.stack(rows_of_groups)[numbers, blocks - first])
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns the group that each row at positions [begin, end) of the sequence was drawn for.
@@ -165,8 +164,9 @@ class Balanced(Sampler):
     It is {column: number of the group, int32 [end − begin]} with the `column` of the constructor,
     or {} without one.
     """
-    numbers = self._group_numbers(begin, end).astype(np.int32)
-    return {self._column: numbers} if self._column else {}
+    if not self._column:
+      return {}
+    return {self._column: self._group_numbers(begin, end).astype(np.int32)}
 
 
 def held_out(
