@@ -49,7 +49,7 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError, first_names, nearest
 from robustness.core.paths import expanded, files_in
-from robustness.core.registry import setting
+from robustness.core.registry import are_distinct, setting
 from robustness.core.rows import in_class_order
 from robustness.core.typing import Facts
 from robustness.environments.class_groups import ClassGroups, from_settings
@@ -272,7 +272,7 @@ class Environments(Source):
       if name not in configs:
         fix = f'{nearest(name, configs)}.'
         raise self.refused('path', f'which names the config {name!r}', fix)
-    if len(names) < 2 or len(set(names)) < len(names):
+    if len(names) < 2 or not are_distinct(names):
       raise InputError(
         f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '
         f'data set or more, {dataset!r} has: {", ".join(configs) or "none"}.'

@@ -162,7 +162,7 @@ def _keep_printed(results: Results) -> Results:
   facets = [accuracies[name].astype(str) for name in facets_of(accuracies)]
   conditions = facets or [pd.Series(0, index)]
   accuracies = accuracies[pd.Series(is_new, index, bool).groupby(conditions).transform('any')]
-  table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
+  table = assemble([other_estimates, accuracies])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
 

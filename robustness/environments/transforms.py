@@ -147,7 +147,7 @@ def check_levels(section: str, severities: Sequence[int], angles: Sequence[int])
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
     levels = tuple(values) if isinstance(values, Sequence) else ()  # a single number is refused
-    is_valid = 0 < len(levels) == len(set(levels)) and set(levels) <= set(valid)
+    is_valid = are_distinct_and_some(levels) and {*levels} <= {*valid}
     # the message shows an invalid single number, in place of ()
     require(is_valid, f'{section}.{key}', levels or values, f'distinct {words}')
 

@@ -150,6 +150,8 @@ def failure_point(
   """
   count, highest = len(measured.weight), severities[-1]
   estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=BOOTSTRAP)
+  if not measured.total[:, 0].any():
+    return estimate(np.nan, np.nan, np.nan, note=NO_CLEAN)
 
   def severity_at(weights: np.ndarray) -> np.ndarray:
     """Returns the failure severity in B bootstrap samples, [B], given weights [B, K] of the units.
@@ -164,8 +166,6 @@ def failure_point(
   value = float(severity_at(np.full((1, count), 1 / count))[0])
   drawn = bootstrap_samples(severity_at, count)
   reached = np.isfinite(drawn).mean()  # share of the samples in which the classifier fails
-  if not measured.total[:, 0].any():
-    return estimate(np.nan, np.nan, np.nan, note=NO_CLEAN)
   if not np.isfinite(value):
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.1f} % of bootstrap samples' if reached else ''

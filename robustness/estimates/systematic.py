@@ -17,6 +17,7 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -106,7 +107,7 @@ class StratifiedMeans:
       freedom=np.maximum(is_counted.sum(0) - num_strata, 1),
     )
 
-  @property
+  @functools.cached_property
   def variance(self) -> np.ndarray:
     """The variances of the means, [Q]."""
     return np.asarray((self.deviation**2).sum(0))

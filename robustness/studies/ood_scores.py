@@ -141,7 +141,7 @@ class OodScores(ScoresPredictions):
     """
     super().__post_init__()
     self.choose('scores', (*SCORES, *filter(is_reference, self.scores)))
-    for key in {key for score in SCORES.values() for key in score.settings}:
+    for key in dict.fromkeys(key for score in SCORES.values() for key in score.settings):
       scores_with_it = [name for name, score in SCORES.items() if key in score.settings]
       is_used = any(score in self.scores for score in scores_with_it)
       valid = f'left out without {" and ".join(map(repr, scores_with_it))} in {self.key("scores")}'

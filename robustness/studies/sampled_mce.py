@@ -27,7 +27,7 @@ from robustness.estimates.corruption_error import MCE
 from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import ERROR, Quantity
-from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
+from robustness.evaluation.outcomes import ONE_VIEW, Evaluation, Recorded, refuse_versions
 from robustness.evaluation.study import Findings, ImageShape, Recipes
 from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 from robustness.results import Table
@@ -143,7 +143,7 @@ class SampledMCE(CorruptionViews):
 
     The corruption is no facet of the view, because each image has another one.
     """
-    return pd.DataFrame(index=range(1))
+    return ONE_VIEW
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns mCE, errors, and the table `passes` with one row of four numbers.

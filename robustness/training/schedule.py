@@ -6,6 +6,7 @@ import jax
 import optax
 
 from robustness.core import decimals
+from robustness.core.registry import are_distinct
 from robustness.core.settings import require
 from robustness.training.settings import (
   CHECKPOINTS,
@@ -78,13 +79,12 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   per_epoch = num_examples / settings.batch_size
   fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
   are_inside = all(warmup < step < total for step in fall_steps)
-  are_distinct = len(set(fall_steps)) == len(fall_steps)
   valid = (
     f'after the warm-up of {settings.warmup_epochs:g} epochs, before the end and at least a step '
     f'apart ({per_epoch:g} steps an epoch, {total} in all)'
   )
   key = 'config.training.step_epochs'
-  require(are_inside and are_distinct, key, settings.step_epochs, valid)
+  require(are_inside and are_distinct(fall_steps), key, settings.step_epochs, valid)
   # its steps are counted from the end of the warm-up
   factors = {step - warmup: settings.step_factor for step in fall_steps}
   fall = optax.piecewise_constant_schedule(settings.learning_rate, factors)
