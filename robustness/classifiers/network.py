@@ -133,6 +133,7 @@ class Network(ClassifierKind):
       stages=self.architecture.stages,
       input_filter=self.input_filter,
     )
+    _warn_of_borders(label, self.architecture, loaded.input_shape)
     is_imagenet = classifier.class_names == imagenet.class_names
     return dataclasses.replace(classifier, aliases=imagenet.aliases if is_imagenet else {})
 
@@ -157,7 +158,6 @@ class Network(ClassifierKind):
       **({} if precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
       **({'input_filter': self.input_filter.describe()} if self.input_filter else {}),
     }
-    _warn_of_borders(classifier.name, self.architecture, classifier.input_shape)
     placed = jax.device_put(variables)  # so that no evaluation copies them
     return dataclasses.replace(classifier, variables=placed, provenance=facts)
 

@@ -284,7 +284,8 @@ def from_mappings(
   neighbors, offsets = [], []
   for anchor, members in sets.items():
     neighbors.append(np.array([position[member] for member in members], np.int32))
-    distances = [frame_number(member) - frame_number(anchor) for member in members]
+    number = frame_number(anchor)
+    distances = [frame_number(member) - number for member in members]
     offsets.append(np.array(distances, np.int32))
   types, fps = _types_and_rates(frames, facts) if facts else (None, None)
   return NeighborSets(

@@ -73,12 +73,12 @@ class SetOutcomes:
     """Whether a pair's anchor is predicted rightly and its neighbor wrongly, bool [..., P]."""
     return self.is_anchor_right[..., self.group] & ~self.is_neighbor_right
 
-  @property
+  @functools.cached_property
   def offsets(self) -> np.ndarray:
     """The O distinct signed distances of frames from their anchors, ascending, including 0."""
     return np.unique(np.append(self.offset, 0))
 
-  @property
+  @functools.cached_property
   def has_frame(self) -> np.ndarray:
     """Whether each set has a frame at each of the O `offsets`, bool [A, O]."""
     return self.by_offset(np.ones_like(self.group, bool), np.ones(self.num_anchors, bool))
