@@ -235,6 +235,7 @@ def function_of_means(
   for label, versus in sorted(estimates, key=lambda labels: labels[1] != ''):
     for group_facets, estimate in zip(facets_of_groups, estimates[label, versus], strict=True):
       all_facets = {**(facets or {}), **group_facets}
+      estimate = unless_equal(estimate)
       rows.append(estimate_row(label, versus, quantity, all_facets, estimate, confidence))
   return table_of_rows(rows)
 
@@ -462,21 +463,14 @@ def _percentile_estimate(
 
 
 def unless_equal(estimate: Estimate) -> Estimate:
-  """Returns an estimate of `bootstrap`; an interval without width is replaced by NaN and a note.
+  """Returns an estimate; a bootstrap interval without width is replaced by NaN and a note.
 
   All resamples are then equal, such as resamples of a classifier without errors, and do not show
   how uncertain the value is.
   """
-  if estimate.low != estimate.high:
+  if estimate.method != BOOTSTRAP or estimate.low != estimate.high:
     return estimate
   return dataclasses.replace(estimate, low=np.nan, high=np.nan, note=EQUAL)
-
-
-def rows_unless_equal(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table of results in which bootstrap intervals without width are NaN, with a note."""
-  is_equal = (table['method'] == BOOTSTRAP) & (table['low'] == table['high'])
-  table.loc[is_equal, ['low', 'high', 'note']] = np.nan, np.nan, EQUAL
-  return table
 
 
 def bootstrap_samples(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:

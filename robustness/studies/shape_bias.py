@@ -19,7 +19,6 @@ import pandas as pd
 from robustness.core.errors import KEYS, InputError, nearest, or_column
 from robustness.core.rows import Rows, composed_unicode
 from robustness.estimates.means import means, published_row, table_of_rows
-from robustness.estimates.of_means import rows_unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
@@ -135,8 +134,7 @@ class ShapeBias(Study):
     cues = pd.DataFrame({'answer': ['shape', 'texture']})
     by_cue = Outcomes.from_fields(BIAS, answered, cues).of_rows(mask)
     biases = self.means(BIAS, by_cue, ['answer'], facets=facets)
-    differences = biases[biases.versus != ''].copy()
-    yield rows_unless_equal(differences)  # without intervals that have no width
+    yield biases[biases.versus != '']
 
   def _published_rows(self) -> Iterator[pd.DataFrame]:
     """Yields the published shape biases and shares of decided answers, which have no intervals.

@@ -157,5 +157,6 @@ def test_a_normalised_difference_divides_each_classifier_by_its_maximum():
   assert (differences.low < differences.high).any()
   first = outcomes.values['first']
   equal = table({'first': first, 'second': first})
-  assert (equal[['value', 'low', 'high']] == 0).all(axis=None)
+  assert (equal.value == 0).all()
+  assert equal[['low', 'high']].isna().all(axis=None), 'resamples without a difference say nothing'
   assert table({'first': first, 'second': np.zeros_like(first)}).value.isna().all(), 'no maximum'

@@ -237,10 +237,15 @@ def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path):
   clean, corrupted = np.arange(20) < 2, np.arange(20) < 7  # 2 and 7 of 20 images are wrong
   corrupted[0], corrupted[18] = False, True  # some resamples then have no excess error
   wrong, less_wrong = np.stack([clean, corrupted], 1), np.stack([corrupted, clean], 1)
-  evaluations = records_of_mistakes(tmp_path, first=wrong, second=wrong)
-  row = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
-  assert row.value == pytest.approx(1)
+  more_wrong, unaffected = wrong.copy(), np.stack([clean, clean], 1)
+  more_wrong[19, 1] = True  # 6 mistakes more than when clean, where the first has 5
+  mistakes = {'first': wrong, 'second': more_wrong, 'third': unaffected}
+  table = table_of(study, records_of_mistakes(tmp_path, **mistakes))
+  row = estimate(table, 'second', 'relative_mCE', **SHOWN)
+  assert row.value == pytest.approx(6 / 5)
   assert 'of 1000 resamples' in row.note and 'left out' in row.note
+  row = estimate(table, 'third', 'relative_mCE', **SHOWN)
+  assert row.value == 0 and np.isnan([row.low, row.high]).all(), 'all resamples are 0'
   evaluations = records_of_mistakes(tmp_path / 'less', first=less_wrong, second=wrong)
   undefined = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
