@@ -32,7 +32,7 @@ from robustness.core.typing import Facts
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import methods, side_by_side, tables
-from robustness.present.notation import MINUS, condition_of, value_text
+from robustness.present.notation import MINUS, value_text, words_with_condition
 from robustness.present.phrases import data_words
 from robustness.present.selection import overall_rows
 from robustness.results import TASK, Results
@@ -218,7 +218,7 @@ def hub_entry(
   scale = 100.0 if options.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
-  words = f'{quantity.words} {condition_of(quantity, row, facets_of(row.to_frame().T))}'.rstrip()
+  words = words_with_condition(quantity, row, facets_of(row.to_frame().T))
   if quantity.scale > 1:  # reports print it in percent, so that the unit is not obvious
     words = f'{words}, {"percent" if options.percent else "a fraction"}'
   notes = [

@@ -31,7 +31,6 @@ from robustness.present.notation import (
   Notation,
   are_degenerate,
   column_name,
-  condition_of,
   is_axis,
   joined_words,
   label_of,
@@ -39,6 +38,7 @@ from robustness.present.notation import (
   sentence,
   span,
   value_words,
+  words_with_condition,
 )
 from robustness.present.selection import with_few_facets
 from robustness.results import SEED, Results
@@ -131,8 +131,7 @@ def draw_levels(results: Results) -> dict[str, Picture]:
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
     if quantity.kind == SHARE and len(rows) and all(rows[name].nunique() == 1 for name in facets):
-      condition = condition_of(quantity, rows.iloc[0], facets)
-      rows = rows.assign(words=' '.join(filter(None, (quantity.words, condition))))
+      rows = rows.assign(words=words_with_condition(quantity, rows.iloc[0], facets))
       (shares_with_differences if (rows.versus != '').any() else shares_without).append(rows)
   figures: dict[str, Picture] = {}
   for shares in filter(None, (shares_with_differences, shares_without)):

@@ -296,6 +296,11 @@ def condition_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> s
   return condition_words(quantity, names, [row[name] for name in names])
 
 
+def words_with_condition(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
+  """Returns the name of a quantity with the condition of a row: 'top-1 error under fog'."""
+  return f'{quantity.words} {condition_of(quantity, row, facets)}'.rstrip()
+
+
 def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
   """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
 

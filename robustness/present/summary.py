@@ -17,7 +17,7 @@ from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import OVER_SEEDS, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
-from robustness.present.notation import Notation, condition_of
+from robustness.present.notation import Notation, words_with_condition
 from robustness.present.publish import Presentation, Presented
 from robustness.present.selection import CLASS, Selection, worst_tasks
 from robustness.present.selection import headlines as headline_selections
@@ -235,7 +235,7 @@ def most_changed(results: Results) -> list[Finding]:
     max_width, row = widths.max(), rows.loc[widths.idxmax()]
     quantity = shares[row['quantity']]
     facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
-    words = ' '.join(filter(None, (quantity.words, condition_of(quantity, row, facets))))
+    words = words_with_condition(quantity, row, facets)
     minus = f' minus {row.versus}' if row.versus else ''
     subject = f'{task}, {row.classifier}' if task else row.classifier
     text = (
