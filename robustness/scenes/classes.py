@@ -45,15 +45,15 @@ There are 112 classes; the released sets have the first 61.
 
 
 def imagenet_index(name: str, kind: str = 'class') -> int:
-  """Returns the index of a class among ImageNet's 1000.
+  """Returns the ImageNet class index, 0 to 999, for a class name or a WordNet identifier.
 
   Args:
-    name: A class of SI-Score in any case, with spaces or underscores ('Bell pepper'), or a WordNet
-      identifier of ImageNet ('n07720875').
-    kind: The word for it in messages, for example 'folder'.
+    name: One of SI-Score's class names, for instance 'Bell pepper', or a WordNet identifier of
+      ImageNet, for instance 'n07720875'. Case is ignored, and underscores may replace spaces.
+    kind: What error messages call `name`, for example 'folder'.
 
   Raises:
-    InputError: There is no such class; the nearest one is named.
+    InputError: `name` is unknown. The message names the closest class.
   """
   plain_name = ' '.join(name.replace('_', ' ').lower().split())
   if plain_name in IMAGENET_INDEX:

@@ -43,24 +43,23 @@ def compose(
   x: ArrayLike,
   y: ArrayLike,
 ) -> jax.Array:
-  """Returns a scene, float32 [S, S, 3] in [0, 1]: a cutout pasted on a background.
+  """Pastes a cutout on a background and returns the scene, float32 [S, S, 3] in [0, 1].
 
-  The premultiplied cutout is rounded to 8 bits per channel before and after it is resized, as in
-  the released generator; the blended scene is not rounded. The function can be jitted and vmapped
-  in all arguments.
+  The cutout is resized, rotated counter-clockwise and blended as in SI-Score's generator of scenes.
+  Like there, the premultiplied cutout has 8 bits per channel; the blended scene is not rounded. The
+  function can be jitted and vmapped in all arguments.
 
   Args:
-    cutout: [h, w, 4], uint8 or floats in [0, 1]: colours and alpha, not premultiplied.
+    cutout: [h, w, 4], colours and alpha, not premultiplied. uint8 or floats in [0, 1].
     background: [S, S, 3], uint8 or floats in [0, 1].
     area: Area of the resized cutout's rectangle as a fraction of the scene, in (0, 1].
-    angle: Degrees counter-clockwise.
-    x: Centre of the cutout, as a fraction of the side from the left, in [0, 1].
-    y: The same from the top.
+    angle: Angle of the rotation in degrees.
+    x: Horizontal centre of the cutout, from 0 (left edge) to 1 (right edge).
+    y: Vertical centre of the cutout, from 0 (top edge) to 1 (bottom edge).
 
   Raises:
-    InputError: The cutout is not [h, w, 4], or the background no square [S, S, 3]; or a value that
-      is not traced is out of range, the alpha of the cutout is 0 everywhere, or the area is less
-      than a pixel high or wide.
+    InputError: A shape or a value is not as described above, the alpha is 0 everywhere, or the
+      resized cutout would be less than a pixel high or wide. Traced values are not checked.
   """
   cutout, background = as_array('cutout', cutout), as_array('background', background)
   is_square = background.shape[2:] == (3,) and background.shape[0] == background.shape[1]
@@ -92,7 +91,12 @@ def compose(
 
 
 def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
-  """Returns pixels, uint8 or floats, as float32 in [0, 1]; `name` is for messages."""
+  """Converts pixels (uint8, or floats in [0, 1]) to float32 in [0, 1].
+
+  Args:
+    name: What error messages call the image, such as 'cutout'.
+    pixels: An image of any shape.
+  """
   if pixels.dtype == jnp.uint8:
     return pixels / jnp.float32(255)
   return as_pixels(f'pixels of the {name}', pixels, 'scenes')
@@ -125,22 +129,24 @@ def paste_cutout(
   rotate: bool,
   max_reduction: float = math.inf,
 ) -> tuple[jax.Array, jax.Array]:
-  """Resizes, rotates and pastes a cutout; returns the scene and the cutout's visible fraction.
+  """Pastes one of several cutouts on a background, after resizing and rotating it.
 
   The function can be jitted and vmapped in area, angle, x and y.
 
   Args:
-    cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
-    index: Index of the cutout.
-    size: int32 [2], height and width of the cutout.
-    pixels: Number of pixels of the cutout that count as its area, such as the pixels of its mask;
-      None counts all, height · width.
-    background: float32 [S, S, 3] in [0, 1].
-    factors: Area > 0 of the resized cutout as a fraction of the canvas; angle in degrees
-      counter-clockwise; x and y of the centre, fractions of the side from the left and the top.
-    rotate: False skips the rotation for any angle, which is faster.
-    max_reduction: Upper bound of size / resized size, static; infinity is always right, but slow on
-      a CPU.
+    cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8. Smaller cutouts fill the top
+      left of [h, w].
+    index: Index of the cutout to paste, in [0, N).
+    size: int32 [2], height and width of this cutout.
+    pixels: Number of pixels that are counted as the cutout's area, such as the pixels of its mask.
+      None counts its whole rectangle.
+    background: The canvas, float32 [S, S, 3] in [0, 1].
+    factors: Four values. The area of the resized cutout is a fraction (> 0) of the canvas. The
+      angle is in degrees counter-clockwise. The centre's x and y are fractions of S, from the left
+      and from the top.
+    rotate: False ignores the angle, which is faster.
+    max_reduction: Static upper bound of size / resized size. A finite bound is faster on a CPU;
+      infinity is valid for all areas.
 
   Returns:
     The scene, float32 [S, S, 3] in [0, 1], and the fraction of the rotated cutout's bounding
@@ -165,15 +171,20 @@ def paste_cutout(
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:
-  """Returns a cutout [h, w, 4], floats in [0, 1], with its colours multiplied by its alpha."""
+  """Multiplies the colours of a cutout by its alpha; both are [h, w, 4], floats in [0, 1]."""
   channel = jax.lax.broadcasted_iota(jnp.int32, foreground.shape, 2)  # 0, 1, 2, 3 at every pixel
   return foreground * jnp.where(channel < 3, foreground[..., 3:], 1.0)
 
 
 def blend(colours: jax.Array, alpha: jax.Array, background: jax.Array) -> jax.Array:
-  """Returns colours + (1 − alpha) · background, clipped to [0, 1], [S, S, 3].
+  """Blends premultiplied colours with a background and returns the image, [S, S, 3].
 
-  The colours [S, S, 3] are premultiplied by the alpha [S, S, 1].
+  The result is colours + (1 − alpha) · background, clipped to [0, 1].
+
+  Args:
+    colours: [S, S, 3], already multiplied by `alpha`.
+    alpha: [S, S, 1] in [0, 1].
+    background: [S, S, 3] in [0, 1].
   """
   return jnp.clip(colours + (1.0 - alpha) * background, 0.0, 1.0)
 
@@ -186,29 +197,29 @@ def visible_window(
   side: int,
   max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Resizes a cutout, and returns a square of it with all pixels that a canvas shows.
+  """Resizes a cutout and crops the square that can be visible on the canvas.
 
-  The square, called window, is not rotated yet. Whatever the angle, it contains all pixels that are
-  within half the canvas's diagonal of the middle of the canvas. Outside the cutout, the pixels of
-  its border are repeated for `REACH` pixels, as far as the rotation reads; pixels beyond are 0.
+  The square, called window, is not yet rotated. It is centred on the position that the middle of
+  the canvas shows, and it is large enough for any angle. The pixels at the edge of the cutout are
+  repeated `REACH` pixels outwards, because bicubic rotation reads them. Pixels further out are 0.
 
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
-    index: Index of the cutout.
-    size: int32 [2], height and width of the cutout.
-    placement: Place of the cutout on the canvas, with its size after resizing.
-    side: Side of the canvas in pixels.
-    max_reduction: Upper bound of size / resized size, as in `paste_cutout`.
+    index: Index of the cutout, in [0, N).
+    size: int32 [2], height and width of this cutout.
+    placement: Size of the resized cutout and its position on the canvas.
+    side: Side of the square canvas in pixels.
+    max_reduction: Static upper bound of size / resized size, as in `paste_cutout`.
 
   Returns:
-    The window, [D, D, 4] with D = `window_side(side)`, and the position of its first pixel in the
-    resized cutout, int32 [2], which may be negative.
+    The window, [D, D, 4] with D = `window_side(side)`, and its offset, int32 [2]. The offset is the
+    row and column of the window's first pixel in the resized cutout, and may be negative.
   """
 
   def with_border(positions: jax.Array, length: jax.Array) -> jax.Array:
-    """Replaces positions at most `REACH` pixels outside [0, length) by its first or last position.
+    """Moves positions up to `REACH` pixels outside [0, length) to the nearest position inside.
 
-    All other positions are returned as they are.
+    Other positions are not changed.
     """
     is_near = (positions >= -REACH) & (positions < length + REACH)
     return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
@@ -223,10 +234,12 @@ def visible_window(
 
 
 def window_side(side: int) -> int:
-  """Returns the side in pixels of a square that holds all that a canvas can show of a cutout.
+  """Returns the side in pixels of a square crop that covers a canvas at any rotation.
 
-  It is a little longer than the diagonal of the canvas, because the cutout may be rotated by any
-  angle. `side` is the side of the canvas.
+  The crop is a little larger than the diagonal of the canvas.
+
+  Args:
+    side: Side of the square canvas in pixels.
   """
   return math.ceil(math.sqrt(2) * side) + MARGIN
 
@@ -239,24 +252,28 @@ def paste_rotated(
   placement: Placement,
   lines: int,
 ) -> jax.Array:
-  """Rotates a resized cutout, pastes it on a background and returns the scene, float32 [S, S, 3].
+  """Rotates a resized cutout and pastes it on a background; returns the scene, [S, S, 3].
 
   Args:
-    packed: uint32 [A, D, E], A windows of D × E pixels of resized cutouts, 8 bits per channel.
+    packed: uint32 [A, D, E], A crops ("windows") of resized cutouts, D pixels high and E wide. Each
+      word has the 4 channels of a pixel, 8 bits each; see `pack`.
     index: Index of the window to paste, in [0, A).
-    offset: int32 [2], row and column in the resized cutout of the window's first pixel.
+    offset: int32 [2], row and column of the window's first pixel in the resized cutout.
     background: float32 [S, S, 3] in [0, 1].
-    placement: Place of the cutout on the canvas.
-    lines: Lines of the scene that are computed at once. If it is less than S, a loop computes only
-      the lines that the cutout touches.
+    placement: Position of the cutout on the canvas.
+    lines: How many lines of pixels are computed at once. If this is less than S, a loop computes
+      only the lines that the cutout touches.
   """
   side = background.shape[0]
   lines = min(lines, side)
 
   def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
-    """Returns the scene with the cutout pasted on a band, which is `lines` lines high.
+    """Pastes the cutout on one band of the scene: `lines` successive lines of pixels.
 
-    Band n begins at line n · `lines`, but the last one ends with the scene and may overlap another.
+    Args:
+      number: Index of the band, which begins at line number · `lines`. The last band ends with the
+        scene and may overlap the one before.
+      scene: float32 [S, S, 3]; lines outside the band are returned unchanged.
     """
     first = jnp.minimum(number * lines, side - lines)
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
@@ -283,24 +300,22 @@ def pack(pixels: jax.Array) -> jax.Array:
 
 
 def unpack(words: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the colours [..., 3] and the alpha [..., 1] that `pack` packed, float32 in [0, 1].
+  """Unpacks pixels that `pack` packed: returns colours [..., 3] and alpha [..., 1].
 
-  `words` are uint32 [...], one for each pixel.
+  Both are float32 in [0, 1]. `words` are uint32 [...], one word per pixel.
   """
   colours = _channel(words[..., None], _colour_channels(words.shape))
   return colours / 255, _channel(words[..., None], 3) / 255
 
 
 def _channel(words: jax.Array, channel: ArrayLike) -> jax.Array:
-  """Returns one channel of packed pixels, float32 in 0..255."""
+  """Extracts a channel, 0 to 3, from packed pixels; returns float32 in [0, 255]."""
   return (words >> (8 * channel) & 255).astype(jnp.float32)
 
 
 def _colour_channels(shape: Sequence[int]) -> jax.Array:
-  """Returns the indices 0, 1 and 2 of the colour channels at every pixel, uint32 [*shape, 3].
-
-  Stacking three planes is ten times slower.
-  """
+  """Returns uint32 [*shape, 3] with the channel indices 0, 1 and 2 along the last axis."""
+  # Stacking three planes is ten times slower.
   return jax.lax.broadcasted_iota(jnp.uint32, (*shape, 3), len(shape))
 
 
@@ -312,19 +327,19 @@ def _interpolate(
   v: jax.Array,
   h: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-  """Interpolates a cutout at fractional positions, bicubic with 4 × 4 neighbours.
-
-  Returns premultiplied colours, float32 [..., 3], and alpha [..., 1], both in [0, 1] and 0 outside
-  the cutout.
+  """Reads a cutout at fractional positions by bicubic interpolation of 4 × 4 pixels.
 
   Args:
-    packed: uint32 [A, D, E], windows of cutouts, 8 bits per channel. They hold all neighbours of
-      the positions.
-    index: Index of the window to read.
-    offset: int32 [2], position of the window's first pixel in the cutout.
+    packed: uint32 [A, D, E], crops ("windows") of cutouts, 8 bits per channel; see `pack`.
+    index: Index of the window to read, in [0, A). It must hold the neighbours of all positions.
+    offset: int32 [2], row and column of the window's first pixel in the cutout.
     size: int32 [2], height and width of the cutout.
-    v, h: Vertical and horizontal positions in the cutout, of any shape; .5 is the centre of the
-      first pixel.
+    v, h: Vertical and horizontal positions in the cutout, in pixels, of any shape [...]. The centre
+      of the first pixel is at 0.5.
+
+  Returns:
+    Premultiplied colours, float32 [..., 3], and alpha, float32 [..., 1]. Both are in [0, 1], and 0
+    outside the cutout.
   """
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   # The second row and column of the 4 × 4 neighbours: the last ones that are not beyond (v, h).
@@ -339,7 +354,7 @@ def _interpolate(
 
   # An iteration adds one row of the 4 × 4 neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    """Adds row `number` of the neighbours, weighted, to `total`, the sums of the 4 channels."""
+    """Adds one row of the 4 × 4 neighbours, times its weights, to the sums of the 4 channels."""
     start = first + number * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
     new_total = []
@@ -358,9 +373,11 @@ def _interpolate(
 
 
 def _cubic_weights(distance: jax.Array) -> jax.Array:
-  """Returns Keys's weights (a = −1) of the 4 neighbours along one axis, in their order, [4, ...].
+  """Returns the cubic convolution weights (Keys, a = −1) of 4 neighbouring pixels, [4, ...].
 
-  `distance` [...], in [0, 1), is how far the position is beyond the second neighbour, in pixels.
+  Args:
+    distance: How far the position is beyond the second of the 4 neighbours, in pixels, in [0, 1).
+      Any shape [...].
   """
   square, cube = distance * distance, distance * distance * distance
   second, third = 1 - 2 * square + cube, distance + square - cube

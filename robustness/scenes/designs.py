@@ -45,15 +45,18 @@ MAX_ASPECT = 16
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-  """The L combinations of factors (levels) at which every pair of object and background is shown.
+  """L ways to place an object in a scene, each a combination of area, angle and centre.
+
+  A combination is called a level. In an experiment each pair of object and background is shown at
+  every level.
 
   Attributes:
-    name: 'size', 'location', 'rotation', or another word.
+    name: Name of the design, such as 'size', 'location' or 'rotation'.
     side: Side of the square canvas in pixels.
-    min_inside: A scene counts if at least this fraction of the object's rectangle is on the canvas.
+    min_inside: Scenes with a smaller fraction of the object's rectangle on the canvas are left out.
     area: float64 [L], fraction of the canvas that the object's rectangle covers, in (0, 1].
     angle: float64 [L], degrees counter-clockwise.
-    x, y: float64 [L], the object's centre, fractions of the side from the left and the top.
+    x, y: float64 [L], the object's centre as fractions of the side, from the left and the top.
   """
 
   name: str
@@ -82,34 +85,44 @@ class Design:
 
   @property
   def factors(self) -> dict[str, np.ndarray]:
-    """{factor: its value at each level, float64 [L]} for area, angle, x and y."""
+    """{factor: its value at each of L levels, float64 [L]}, for area, angle, x and y.
+
+    A level is a combination of the four factors at which objects are shown.
+    """
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def image_ids(self, num_pairs: int) -> np.ndarray:
-    """Returns the number of each scene in the released generator, int64 [num_pairs, L].
+    """Returns the numbers of the scenes in SI-Score's generator, int64 [num_pairs, L].
 
-    The scene of pair p at level l has the number l · num_pairs + p.
+    The scene of pair p (an object and a background) at combination l of factors is number l ·
+    num_pairs + p.
+
+    Args:
+      num_pairs: Number of pairs.
     """
     return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
 
 
 def num_mask_pixels(alpha: Alpha) -> Alpha:
-  """Returns the number of pixels of a cutout's mask: those with at least half of its largest alpha.
+  """Counts the pixels of a cutout's mask, where alpha is at least half of its maximum.
 
-  `alpha` is the last channel of the cutout, [h, w], in NumPy or JAX.
+  Args:
+    alpha: The last channel of the cutout, [h, w], in NumPy or JAX.
   """
   count: Alpha = (alpha >= alpha.max() / 2).sum()
   return count
 
 
 def published(name: str) -> Design:
-  """Returns the published design of one of `FACTORS`.
+  """Returns one of the three designs of the SI-Score paper.
 
-  'size' has areas of 1 to 100 % in the centre of a canvas of 512 pixels. 'rotation' has 1, 21, ...,
-  341 degrees at 20, 50, 80 and 100 % in the centre of 512 pixels. 'location' has an area of 20 % at
-  21 × 21 positions on 500 pixels. For 'location' the paper says that no scenes were filtered out,
-  but its number of scenes is reached only if scenes with less than half of the object on the canvas
-  are left out.
+  * 'size' has areas of 1 to 100 % at the centre of a canvas of 512 pixels.
+  * 'rotation' has 1, 21, ..., 341 degrees at areas of 20, 50, 80 and 100 %, at the centre of 512
+    pixels.
+  * 'location' has an area of 20 % at 21 × 21 positions on 500 pixels.
+
+  For 'location', the published number of scenes is reached only if scenes with less than half of
+  the object on the canvas are left out. The paper says that none were.
   """
   choice('the design', name, FACTORS)
   if name == SIZE:
@@ -121,16 +134,16 @@ def published(name: str) -> Design:
 
 
 def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
-  """Returns a design of cells² levels: the object is at the centre of each square of a grid.
+  """Returns a design that shows the object at the centre of each square of a grid.
 
-  The grid divides the canvas into cells × cells squares; the paper compares patches on 56 × 56.
+  The grid divides the canvas into cells × cells squares.
 
   Args:
-    cells: number of squares along a side.
-    area: area of the object as a fraction of the canvas.
-    side: side of the canvas in pixels.
-    min_inside: smallest fraction of the object's rectangle that must be on the canvas for a scene
-      to count; None takes .5, or .95 for a single, central square.
+    cells: Number of squares along a side.
+    area: Area of the object as a fraction of the canvas.
+    side: Side of the canvas in pixels.
+    min_inside: Scenes with a smaller fraction of the object's rectangle on the canvas are left out.
+      None takes .5, or .95 if `cells` is 1.
   """
   require(cells >= 1, 'cells', cells, 'at least 1')
   steps = (np.arange(cells) + 0.5) / cells
@@ -146,19 +159,19 @@ def cross(
   side: int = 512,
   min_inside: float | None = None,
 ) -> Design:
-  """Returns the design with all combinations of values.
+  """Returns a design with all combinations of the given areas, angles and positions.
 
-  The levels are in the order of the released generator: x, y, area, angle (fastest).
+  The combinations are in the order of the released generator: x, y, area, angle (fastest).
 
   Args:
-    name: name of the design.
-    areas: areas of the object as fractions of the canvas.
-    angles: angles in degrees counter-clockwise.
-    xs: horizontal positions of the centre as fractions of the side from the left.
-    ys: vertical positions of the centre as fractions of the side from the top.
-    side: side of the canvas in pixels.
-    min_inside: smallest fraction of the object's rectangle that must be on the canvas for a scene
-      to count; None takes .95 if all positions are the centre, else .5, as in the published sets.
+    name: Name of the design.
+    areas: Areas of the object as fractions of the canvas.
+    angles: Angles in degrees counter-clockwise.
+    xs: Horizontal positions of the object's centre, from 0 (left edge) to 1 (right edge).
+    ys: Vertical positions of the object's centre, from 0 (top edge) to 1 (bottom edge).
+    side: Side of the square canvas in pixels.
+    min_inside: Scenes with a smaller fraction of the object's rectangle on the canvas are left out.
+      None takes the published values: .95 if the object is always at the centre, else .5.
   """
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
@@ -169,16 +182,16 @@ def cross(
 
 
 def is_centred(design: Design) -> bool:
-  """Returns whether objects are in the centre at every level."""
+  """Returns whether the design always shows objects at the centre of the canvas."""
   return bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
 
 
 def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> np.ndarray:
-  """Draws two backgrounds for each object: their numbers, int64 [num_objects, 2].
+  """Draws two different backgrounds for each object, int64 [num_objects, 2].
 
-  Numbers are in [0, num_backgrounds), and the two of an object differ. They are drawn object by
-  object by `np.random.RandomState`, as in the published code. Seed 0 and the same files in the
-  same order lead to the published pairs.
+  Entries are indices in [0, num_backgrounds). They are drawn object by object by
+  `np.random.RandomState`, as in SI-Score's code. With seed 0 and the published files in the same
+  order, the pairs are the published ones.
   """
   count = BACKGROUNDS_PER_OBJECT
   fix = f'at least {count}, on which each object is shown'
@@ -197,18 +210,20 @@ COLUMNS = (*LOOP_ORDER, 'object', 'background', 'fraction_inside')
 
 
 def levels_of(design: Design) -> pd.DataFrame:
-  """Returns a table with a row for each level and the columns `area`, `angle`, `x` and `y`.
+  """Returns the design as a table with the columns `area`, `angle`, `x` and `y`.
 
-  Angles are in degrees in (−180, 180]: 341 becomes −19.
+  There is a row for each combination of factors ("level"). Angles are mapped to (−180, 180]
+  degrees, for instance 341 to −19.
   """
   levels = pd.DataFrame(design.factors)
   return levels.assign(angle=180.0 - (180.0 - levels.angle) % 360.0)
 
 
 def varying_factors(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-  """Returns {factor: its columns} of the factors that vary, such as {'size': ('area',)}.
+  """Returns {factor: its columns} for the factors that vary, such as {'size': ('area',)}.
 
-  `levels` has a row for each level and the columns `area`, `angle`, `x` and `y`.
+  Args:
+    levels: Table with the columns `area`, `angle`, `x` and `y` and a row for each combination.
   """
   return {
     factor: keys for factor, keys in FACTOR_COLUMNS.items() if (levels[[*keys]].nunique() > 1).any()
@@ -216,10 +231,14 @@ def varying_factors(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 
 
 def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-  """Returns the number of the group of each level, int [L]; a group has equal values in `keys`.
+  """Numbers the groups of rows that have equal values in the columns `keys`; int [L].
 
-  Groups are numbered 0, 1, … in the order of the values: for keys ('angle',) and levels with the
-  angles 20, 0, 20 it returns [1, 0, 1]. Without keys all levels are in group 0.
+  Groups are numbered 0, 1, … in ascending order of their values. For keys ('angle',) and rows with
+  the angles 20, 0, 20 the result is [1, 0, 1]. Without keys all rows are in group 0.
+
+  Args:
+    levels: Table with L rows, one for each combination of area, angle, x and y.
+    keys: Names of columns.
   """
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
@@ -227,19 +246,19 @@ def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
 def select_balanced(
   counts: np.ndarray, groups: ArrayLike, strata: ArrayLike, share: float = 0.0
 ) -> np.ndarray:
-  """Selects scenes so that accuracies of groups of levels are compared on the same scenes.
+  """Selects scenes so that all compared accuracies are over the same objects and backgrounds.
 
-  A scene is one of P pairs of object and background at one of L levels, which are combinations of
-  area, position and angle. To compare angles over all areas, for example, the groups are the angles
-  and the strata the areas: a pair is then selected at an area for every angle if its scenes count
-  at all of them, and for no angle otherwise.
+  A scene shows one of P pairs (object, background) at one of L levels (area, angle, position).
+  Scenes with too little of the object on the canvas do not count, so accuracy at two angles could
+  be over different objects. To compare angles, the groups are the angles and the strata the areas.
+  A pair is then used at an area only if its scenes there count at all angles.
 
   Args:
     counts: bool [P, L], whether each scene counts.
-    groups: int [L], the group of each level; accuracies of groups are compared.
-    strata: int [L], the stratum of each level; the accuracy of a group is over all strata.
-    share: A group is left out of the comparison if less than this fraction of its scenes counts. A
-      larger value leaves out more groups, a smaller one more pairs.
+    groups: int [L], the group of each level. The accuracies of groups are compared.
+    strata: int [L], the stratum of each level. The accuracy of a group is over all strata.
+    share: A group is not compared if less than this fraction of its scenes count. A larger value
+      leaves out more groups; a smaller one leaves out more pairs.
 
   Returns:
     bool [P, L], whether each scene is selected.
@@ -258,7 +277,7 @@ def select_balanced(
 
 
 def divided_by_largest(values: ArrayLike) -> np.ndarray:
-  """Returns accuracies [..., G] divided by the largest along the last axis; NaN if that is 0."""
+  """Divides accuracies [..., G] by the largest along the last axis; NaN if the largest is 0."""
   array = np.asarray(values, float)
   largest = np.max(array, -1, initial=0.0, where=np.isfinite(array), keepdims=True)
   return np.divide(array, largest, out=np.full(array.shape, np.nan), where=largest > 0)
@@ -266,12 +285,16 @@ def divided_by_largest(values: ArrayLike) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class SceneTable:
-  """The positions of N stored scenes in a table of P pairs (rows) and L levels (columns).
+  """A sparse table of N stored scenes, with a row for each of P pairs and L columns.
+
+  A pair is an object and a background. Each column is a level: a combination of x, y, area and
+  angle at which objects are shown.
 
   Attributes:
-    design: The levels that occur, in the order of the generator's loop: x, y, area, angle.
-    objects: int [P], the number of the object of each pair.
-    pair, level: int [N], row and column of each scene in the table.
+    design: The L levels, sorted by x, y, area and angle.
+    objects: int [P], the number of each pair's object.
+    pair: int [N], the table row of each scene.
+    level: int [N], the table column of each scene.
   """
 
   design: Design
@@ -280,9 +303,14 @@ class SceneTable:
   level: np.ndarray
 
   def spread(self, values: np.ndarray, absent: float | bool = 0) -> np.ndarray:
-    """Returns a table [pairs, levels] of one value per stored scene, [N].
+    """Arranges one value per stored scene in a table, [N] to [P, L].
 
-    Scenes that are not stored have the value `absent`.
+    The table has a row for each of P pairs (object, background) and a column for each of L levels
+    (combinations of area, angle and position).
+
+    Args:
+      values: [N], in the order of the stored scenes.
+      absent: Value of the cells without a stored scene.
     """
     table = np.full((len(self.objects), len(self.design)), absent, values.dtype)
     table[self.pair, self.level] = values
@@ -290,19 +318,19 @@ class SceneTable:
 
 
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
-  """Arranges N stored scenes in a table [pairs, levels], and returns the cell of each scene.
+  """Finds the row (pair) and the column (level) of each of N stored scenes in a table.
 
-  A pair is an object and a background, a level a combination of x, y, area and angle.
+  A pair is an object and a background. A level is a combination of x, y, area and angle.
 
   Args:
-    columns: arrays [N] by name. `area` is a fraction of the canvas, `angle` in degrees, and `x` and
-      `y` are fractions of its side; `object` and `background` are numbers; `fraction_inside` is
-      the fraction of the object's rectangle that is on the canvas.
-    name: name of the design that the result has.
-    side: side of the canvas in pixels.
+    columns: Arrays [N] by name. `area` is a fraction of the canvas, `angle` is in degrees, and `x`
+      and `y` are fractions of the canvas's side. `object` and `background` are numbers.
+      `fraction_inside` is the fraction of the object's rectangle that is on the canvas.
+    name: Name for the design of the result.
+    side: Side of the canvas in pixels.
 
   Raises:
-    InputError: a scene is stored twice, or a number is invalid.
+    InputError: A scene is stored twice, or a number is invalid.
   """
   for key in (*LOOP_ORDER, 'fraction_inside'):
     numbers = columns[key]

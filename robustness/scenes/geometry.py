@@ -55,10 +55,10 @@ def place(
     size: int [2], height and width of the cutout.
     area: Fraction of the canvas that the cutout covers after resizing.
     angle: Degrees counter-clockwise.
-    x, y: Its centre, fractions of the side from the left and from the top.
+    x, y: Centre of the cutout as fractions of the side, from the left and from the top.
     side: Side of the canvas in pixels.
-    pixels: Number of pixels of the cutout that count as its area, such as the pixels of its mask;
-      None counts all, height · width.
+    pixels: Number of pixels that are counted as the cutout's area, such as the pixels of its mask.
+      None counts its whole rectangle.
   """
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
@@ -86,21 +86,26 @@ def place(
 
 
 def _exact_decimal(value: ArrayLike, digits: int) -> jax.Array:
-  """Returns, as float64, the decimal number that a float32 value stands for.
+  """Converts float32 to float64 and removes the float32 rounding error of decimals.
 
-  It is the value rounded to `digits` digits after the point: .2 for float32's .200000003.
+  The value is rounded to `digits` digits after the point. For instance float32(0.2), which is
+  .200000003, becomes .2.
   """
   scale = 10.0**digits
   return _quotient(jnp.round(jnp.asarray(value).astype(jnp.float64) * scale), scale)
 
 
 def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
-  """Returns value / divisor, rounded to the nearest number; the value is not NaN.
+  """Divides with correct rounding under jit, which XLA's simplifications would spoil.
 
-  XLA would replace the division by a constant with a multiplication by its reciprocal, and merge
-  divisions that follow each other, which round differently. The two `where` keep it from that: it
-  cannot know that their conditions are never true.
+  XLA replaces division by a constant with multiplication by its reciprocal, and merges successive
+  divisions. Both round differently. The result is wrong only for NaN.
+
+  Args:
+    value: Numerator, float64, not NaN.
+    divisor: Denominator.
   """
+  # XLA keeps this division, since it cannot know that the two conditions are never true.
   quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
   return jnp.where(jnp.isnan(quotient), value, quotient)
 
@@ -108,17 +113,18 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
 def _rotation(
   size: jax.Array, cosine: jax.Array, sine: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the size of a rotated cutout's bounding rectangle, and where its pixels are read.
+  """Returns the bounding rectangle of a rotated cutout and the map from it to the cutout.
 
-  The pixel at position p (vertical, horizontal) of the bounding rectangle is read at the position
-  linear · p + shift of the cutout. The centre of the rectangle is read at the cutout's centre.
+  A pixel at position p (vertical, horizontal) of the rectangle shows the position linear · p +
+  shift of the cutout. The centre of the rectangle shows the centre of the cutout.
 
   Args:
-    size: height and width of the cutout in pixels, float64 [2].
-    cosine, sine: of the angle, counter-clockwise.
+    size: Height and width of the cutout in pixels, float64 [2].
+    cosine: Cosine of the counter-clockwise angle.
+    sine: Sine of the angle.
 
   Returns:
-    The height and width of the bounding rectangle [2], linear [2, 2] and shift [2], float64.
+    Height and width of the rectangle [2], `linear` [2, 2] and `shift` [2], all float64.
   """
   linear = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
   half = size / 2

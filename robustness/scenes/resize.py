@@ -32,13 +32,13 @@ def triangle_weights(
 ) -> jax.Array:
   """Returns the weights of an antialiased linear resize along one axis, float32 [P, Q].
 
-  Output pixel `positions[p]` is the sum over q of weight [p, q] times input pixel `pixels[q]`.
+  Output pixel `positions[p]` is the sum over q of weights[p, q] · input pixel `pixels[q]`.
 
   Args:
-    positions: int [P], indices of output pixels; outside [0, new_size) their weights are 0.
+    positions: int [P], indices of output pixels. Those outside [0, new_size) get zero weights.
     pixels: int [Q], indices of input pixels, which must include all that the outputs need.
-    size: number of input pixels along the axis.
-    new_size: number of output pixels.
+    size: Number of input pixels along the axis.
+    new_size: Number of output pixels.
   """
   scale = jnp.asarray(size, jnp.float32) / jnp.maximum(new_size, 1)
   centre = (positions + 0.5) * scale  # in the input
@@ -49,14 +49,14 @@ def triangle_weights(
 
 
 def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns an upper bound of size / resized size of cutouts that are resized to an area.
+  """Returns the largest factor by which a cutout is scaled down, for any cutout that fits.
 
-  It holds for the heights and for the widths, and is infinite for very small areas.
+  The factor is size / resized size, for height and width. It is infinite for very small areas.
 
   Args:
-    shape: height and width in pixels of the array that holds each cutout, the largest size.
-    area: smallest area of the resized cutouts, as a fraction of the canvas.
-    side: side of the canvas in pixels.
+    shape: Height and width in pixels of the array that holds the cutouts, so the largest size.
+    area: Smallest area of the resized cutouts, as a fraction of the canvas.
+    side: Side of the canvas in pixels.
   """
   # Before truncation to whole pixels, size / resized size is √(h w / area) / side for a cutout of
   # h × w pixels, most for the largest cutout. Truncation removes less than a pixel of each side, of
@@ -76,19 +76,19 @@ def resize_pixels(
   positions: Sequence[jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Resizes one image and returns its pixels at some rows and columns, in the type of `images`.
+  """Resizes one image and returns its pixels at R rows and K columns, [R, K, C].
 
-  The result is [R, K, C] for R rows and K columns.
+  The result has the type of `images`.
 
   Args:
     images: [N, H, W, C], float32 or uint8.
-    index: Index of the image to resize.
+    index: Index of the image to resize, in [0, N).
     size: int32 [2], height and width of this image, which fills the top left of [H, W].
-    new_size: int32 [2], its height and width after resizing.
-    positions: The ascending rows, int32 [R], and columns, int32 [K], of the resized image that are
-      returned; pixels outside the resized image are 0.
-    max_reduction: Static upper bound of size / new_size in both directions. It limits the pixels
-      that are read for each pixel of the result; with infinity, all pixels are.
+    new_size: int32 [2], height and width after resizing.
+    positions: The rows, int32 [R], and columns, int32 [K], of the resized image to return,
+      ascending. Positions outside the resized image return 0.
+    max_reduction: Static upper bound of size / new_size in both directions, which limits how many
+      pixels are read. With infinity all pixels are read.
   """
   rows, columns = positions
   # The first call resizes the height and makes [W, R, C] of [H, W, C]. The second call resizes the
@@ -110,20 +110,21 @@ def _resize_and_transpose(
   needed: tuple[jax.Array, jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Resizes the height of one image [H, W, C] and returns R of its rows, transposed, [W, L, C].
+  """Resizes the height of one image, selects R rows and returns them transposed, [W, L, C].
 
-  Row `positions[i]` of the resized image is column i of the result. L is R rounded up to a multiple
-  of `TILE` if the image is resized by tiles; the columns from R on are padding.
+  Column i of the result is row `positions[i]` of the resized image. If the image is resized in
+  tiles, L is R rounded up to a multiple of `TILE`, and the last columns are padding. Otherwise L is
+  R.
 
   Args:
     images: [N, H, W, C].
-    index: number of the image.
-    size: height of the image, which begins at the first row of [H, W].
-    new_size: height after resizing.
-    positions: ascending rows of the resized image, int32 [R].
-    needed: the first column of the image that is needed, and the end of the needed columns. Other
-      columns, which are rows of the result, may be 0.
-    max_reduction: static upper bound of size / new_size.
+    index: Index of the image, in [0, N).
+    size: Height of the image, which begins at the first row of [H, W].
+    new_size: Height after resizing.
+    positions: Rows of the resized image to return, int32 [R], ascending.
+    needed: First and end of the range of image columns to compute. The others, which are rows of
+      the result, may be 0.
+    max_reduction: Static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
   # Rows of the image that `TILE` resized rows depend on, with a margin for rounding.
@@ -138,10 +139,11 @@ def _resize_and_transpose(
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
-    """Computes the next `TILE` rows of the resized image and writes them to columns of `output`.
+    """Computes `TILE` rows of the resized image and writes them to columns of `output`.
 
-    They are the rows `positions[number · TILE : (number + 1) · TILE]`, in the needed columns only.
-    `output` is [W, L, C].
+    Args:
+      number: Index of the tile, with the rows `positions[number · TILE : (number + 1) · TILE]`.
+      output: [W, L, C], the transposed result so far.
     """
     pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
     lowest = jnp.where(_inside(pixels, new_size), pixels, new_size).min()
@@ -152,7 +154,10 @@ def _resize_and_transpose(
     weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Computes the tile in the next `block` columns of the image, which are rows of `output`."""
+      """Computes the tile's rows in one block of image columns and writes them to `output`.
+
+      The result is transposed: image columns are rows of `output`.
+      """
       column = jnp.minimum(needed[0] + block_number * block, width - block)
       start = index, first, column * channels
       source = jax.lax.dynamic_slice(flat, start, (1, window, block * channels))[0]
@@ -175,13 +180,13 @@ def _inside(positions: jax.Array, size: ArrayLike) -> jax.Array:
 
 
 def _first_and_end(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the index of the first true of `flags`, and the index after the last true.
+  """Returns the index of the first True in `flags`, and the index after the last True.
 
-  Without a true one the results are 0 and the length of `flags`.
+  Without any True the results are 0 and the length of `flags`.
   """
   return flags.argmax(), len(flags) - flags[::-1].argmax()
 
 
 def _as_type(images: jax.Array, resized: jax.Array) -> jax.Array:
-  """Rounds a resized image to 8 bits if `images` have 8 bits."""
+  """Rounds a resized image to uint8 if the original `images` are uint8."""
   return jnp.round(resized).astype(jnp.uint8) if images.dtype == jnp.uint8 else resized

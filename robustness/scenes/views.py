@@ -32,10 +32,11 @@ Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
 
 
 def level_parameters(design: Design) -> dict[str, np.ndarray]:
-  """Returns {'area', 'angle', 'x', 'y' or 'sheet': its value at each level of a design, [L]}.
+  """Returns the parameters of each level (combination of factors) of a design, arrays [L].
 
-  'sheet' is the index of a level's area among the sorted distinct areas of the design. There is a
-  sheet, an image with the resized cutout, for each of them.
+  The dictionary has the keys 'area', 'angle', 'x', 'y' and 'sheet'. 'sheet' is the index of the
+  level's area among the distinct areas, sorted. A sheet is an image of the cutout resized to one
+  area.
   """
   factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
   sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
@@ -43,18 +44,19 @@ def level_parameters(design: Design) -> dict[str, np.ndarray]:
 
 
 def scene_functions(design: Design, side: int, measure: str) -> Shown:
-  """Returns the functions `show` and `prepare` that make the scenes of a design.
+  """Returns the functions that make a design's scenes, `show` and `prepare`.
 
-  `prepare(row)` is called once for each row, an object and a background, and returns the row that
-  `show` takes; `show(key, row, view)` returns the scene at one level, [S, S, 3]. If the design has
-  few distinct areas, `prepare` resizes the cutout once for each area, to an image called its sheet.
-  Otherwise `show` resizes it, and `prepare` only premultiplies it (in 8 bits per channel, like
-  Pillow).
+  `prepare(row)` is called once for each row of data, which holds a cutout and a background.
+  `show(key, row, view)` takes the prepared row and returns one scene, [S, S, 3]. The view has the
+  area, angle and position.
+
+  If the design has few distinct areas, `prepare` resizes the cutout once to each of them. Otherwise
+  `show` resizes it for each scene.
 
   Args:
-    design: the levels.
-    side: side of the canvas in pixels.
-    measure: what an area measures: 'rectangle', all pixels of the cutout, or 'mask'.
+    design: Areas, angles and positions of the scenes.
+    side: Side of the canvas in pixels.
+    measure: What counts as the cutout's area: 'rectangle', or 'mask' for the pixels of its mask.
   """
   rotates = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
@@ -68,20 +70,20 @@ def scene_functions(design: Design, side: int, measure: str) -> Shown:
 
 
 def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
-  """Returns which fraction of each object is on the canvas at every level, float32 [P, L].
+  """Returns the fraction of each object that is on the canvas in each scene, float32 [P, L].
 
   The object's extent is the bounding rectangle of the rotated cutout.
 
   Args:
-    design: the design with L levels.
-    size: heights and widths of the cutouts, int [P, 2].
-    pixels: number of pixels of each object that count as its area, int [P].
-    side: side of the canvas in pixels.
+    design: The L combinations of area, angle and position.
+    size: Heights and widths of the cutouts, int [P, 2].
+    pixels: Number of pixels of each object that count as its area, int [P].
+    side: Side of the canvas in pixels.
   """
   levels = [level_parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
 
   def fractions(size_and_pixels: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Returns the fraction of one object that is on the canvas, at each of L levels, [L]."""
+    """Returns the fraction of one object that is on the canvas in each of its L scenes, [L]."""
     size, pixels = size_and_pixels
     return jax.vmap(
       lambda area, angle, x, y: place(size, area, angle, x, y, side, pixels).fraction
@@ -92,15 +94,16 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
 
 
 def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure: str) -> Shown:
-  """Returns `show`, which resizes the cutout for every scene, and `prepare`, which does not.
+  """Returns `show` and `prepare` for a design in which every scene resizes the cutout.
 
-  `prepare(row)` is called once per row, `show(key, row, view)` once per scene.
+  `prepare(row)` is called once for each row of data, a cutout and a background. `show(key, row,
+  view)` is called for each scene.
 
   Args:
-    areas: distinct areas of the design, fractions of the canvas.
-    side: side of the canvas in pixels.
-    rotates: whether scenes rotate the cutout.
-    measure: what an area measures: 'rectangle', all pixels of the cutout, or 'mask'.
+    areas: Distinct areas of the design, fractions of the canvas.
+    side: Side of the canvas in pixels.
+    rotates: Whether any scene rotates the cutout.
+    measure: What counts as the cutout's area: 'rectangle', or 'mask' for the pixels of its mask.
   """
   is_sequential = jax.default_backend() == 'cpu'
   # A CPU resizes faster if the compiler knows how much the cutout is reduced at most, which depends
@@ -113,28 +116,32 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     range_starts = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** i for i in range(count)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Returns a row with its cutout premultiplied, and with `cutout_pixels` if areas are of masks.
+    """Premultiplies the cutout of a row of data by its alpha, before scenes are made.
 
-    `cutout_pixels` is the number of pixels in the mask of the cutout.
+    If areas are measured by masks, `cutout_pixels` is added: the number of pixels in the cutout's
+    mask.
     """
     columns, cutout = _split_off_cutout(row)
     counts = {'cutout_pixels': num_mask_pixels(cutout[..., 3])} if measure == 'mask' else {}
     return {**columns, 'cutout': cutout, **counts}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
-    """Returns the scene of a row from `prepare` at the level of a view, [S, S, 3].
+    """Makes one scene from a prepared cutout and background, [S, S, 3].
 
-    `view` has `area`, `angle`, `x` and `y`; `key` is not used.
+    Args:
+      key: Not used.
+      row: What `prepare` returned for this object and background.
+      view: Scalars `area`, `angle`, `x` and `y` of the scene.
     """
     factors = (view['area'], view['angle'] if rotates else 0.0, view['x'], view['y'])
     cutouts, index = column_and_position(row, 'cutout')
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def scene_from(min_area: float) -> jax.Array:
-      """Returns the scene if the view's area is at least `min_area`.
+      """Makes the scene with a program that is valid for areas of at least `min_area`.
 
-      The larger `min_area`, the fewer pixels of a cutout a resized pixel depends on, and the less
-      is computed. Hence there is a program for each of several ranges of areas.
+      A larger `min_area` means that the cutout is scaled down less. The program then reads fewer
+      pixels and is faster, so there are several programs for ranges of areas.
       """
       bound = reduction_bound(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       scene, _ = composition.paste_cutout(
@@ -150,29 +157,31 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
 
 
 def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Shown:
-  """Returns `show` and `prepare`; only `prepare` resizes the cutout, once for each area.
+  """Returns `show` and `prepare` for a design in which scenes share resized cutouts.
 
-  `prepare(row)` is called once per row and resizes the cutout to each area. Each resized cutout is
-  stored in an image called sheet. `show(key, row, view)` is called once per scene and reads the
-  pixels of the scene from a sheet.
+  `prepare(row)` is called once for each row of data, a cutout and a background. It resizes the
+  cutout to each area and stores the results in images called sheets. `show(key, row, view)` is
+  called for each scene and reads its pixels from a sheet.
 
   Args:
-    areas: distinct areas of the design, fractions of the canvas.
-    side: side of the canvas in pixels.
-    rotates: whether scenes rotate the cutout.
+    areas: Distinct areas of the design, fractions of the canvas.
+    side: Side of the canvas in pixels.
+    rotates: Whether any scene rotates the cutout.
   """
   is_sequential = jax.default_backend() == 'cpu'
   sheet_side = _sheet_side(max(areas), side, rotates)
 
   def make_sheet(cutout: jax.Array, size: jax.Array, area: float) -> tuple[jax.Array, jax.Array]:
-    """Resizes a cutout and returns its sheet, uint32 [D, D] of 8 bits per channel, and the offset.
-
-    The offset, int32 [2], is the row and column in the resized cutout of the sheet's first pixel.
+    """Resizes a cutout to an area and stores it in a larger square image, its sheet.
 
     Args:
-      cutout: [h, w, 4], premultiplied.
-      size: int32 [2], height and width of the cutout in this array.
-      area: area of the resized cutout as a fraction of the canvas.
+      cutout: [h, w, 4], premultiplied, uint8.
+      size: int32 [2], height and width of the cutout, which fills the top left of [h, w].
+      area: Area of the resized cutout as a fraction of the canvas.
+
+    Returns:
+      The sheet, uint32 [D, D] with 8 bits per channel, and its offset, int32 [2]: the row and
+      column of the sheet's first pixel in the resized cutout.
     """
     placement = place(size, area, angle=0.0, x=0.5, y=0.5, side=side)
     bound = reduction_bound(cutout.shape[:2], area, side) if is_sequential else math.inf
@@ -184,16 +193,19 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     return jnp.pad(composition.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Returns a row with a sheet for each area in place of the cutout."""
+    """Replaces the cutout of a row of data by a sheet (image of the resized cutout) per area."""
     columns, cutout = _split_off_cutout(row)
     by_area = [make_sheet(cutout, row['foreground_size'], area) for area in areas]
     sheets, offsets = (jnp.stack(arrays) for arrays in zip(*by_area, strict=True))
     return {**columns, 'sheets': sheets, 'sheet_offsets': offsets}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
-    """Returns the scene of a row from `prepare` at the level of a view, [S, S, 3].
+    """Makes one scene by reading the resized cutout from its sheet, [S, S, 3].
 
-    `view` has `area`, `angle`, `x`, `y` and `sheet`, the index of its area; `key` is not used.
+    Args:
+      key: Not used.
+      row: What `prepare` returned for this object and background.
+      view: Scalars `area`, `angle`, `x` and `y` of the scene, and `sheet`, the index of its area.
     """
     angle, background = view['angle'] if rotates else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
@@ -217,16 +229,16 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
 
 
 def _sheet_side(area: float, side: int, rotates: bool) -> int:
-  """Returns the side in pixels of a sheet, a square image in which a resized cutout is stored.
+  """Returns the side in pixels of a sheet, a square image that stores a resized cutout.
 
-  If scenes rotate the cutout, the sheet holds what the canvas can show of it. Otherwise it holds
-  the whole cutout, with a margin of `side` pixels all around, so that each scene is a part of the
-  sheet of the size of the canvas.
+  If scenes rotate the cutout, the sheet holds only what fits on the canvas at any angle. Otherwise
+  it holds the whole cutout with a margin of `side` pixels on all sides, and a scene is a crop of
+  it.
 
   Args:
-    area: largest area of a resized cutout, as a fraction of the canvas.
-    side: side of the canvas in pixels.
-    rotates: whether scenes rotate the cutout.
+    area: Largest area of a resized cutout, as a fraction of the canvas.
+    side: Side of the canvas in pixels.
+    rotates: Whether any scene rotates the cutout.
   """
   if rotates:
     return composition.window_side(side)
@@ -235,9 +247,10 @@ def _sheet_side(area: float, side: int, rotates: bool) -> int:
 
 
 def _split_off_cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
-  """Returns the columns of a row but `foreground`, and the cutout in this column.
+  """Takes the cutout out of a row of data, from the column `foreground`.
 
-  The cutout is premultiplied by its alpha, uint8 [F, F, 4].
+  Returns:
+    The other columns, and the cutout, uint8 [F, F, 4], premultiplied by its alpha.
   """
   if 'foreground' not in row:
     raise InputError(

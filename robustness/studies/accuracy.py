@@ -12,17 +12,20 @@ from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
-  """Returns the quantity for top-k accuracy; only top-1 is a headline of reports."""
+  """Declares top-k accuracy as a reported quantity, named `top<k>_accuracy`.
+
+  Only top-1 accuracy is among the main numbers of a report.
+  """
   name, words = f'top{k}_accuracy', f'top-{k} accuracy'
   return declare_accuracy(name, words, headline=k == 1, statistic=Right(k))
 
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy(Study):
-  """A study of accuracy on unchanged images; attributes are its settings.
+  """A study of top-1 and top-k accuracy on unchanged images.
 
   Attributes:
-    top_k: k of the second accuracy, such as `top5_accuracy`, if there are more classes than that.
+    top_k: The k of top-k accuracy, which is left out if there are no more than k classes.
   """
 
   title = 'Accuracy'
@@ -33,10 +36,10 @@ class Accuracy(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities `top1_accuracy`, `top<k>_accuracy`, and `accuracy` by class."""
+    """The reported quantities: `top1_accuracy`, `top<k>_accuracy` and per-class `accuracy`."""
     return *(accuracy_at(k) for k in sorted({1, self.top_k})), ACCURACY
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields top-1 and top-k accuracy, each with a paired test against the first classifier."""
+    """Yields tables of top-1 and top-k accuracy, each with tests against the first classifier."""
     for k in recorded.top_k(self.top_k):
       yield self.means(accuracy_at(k), recorded, test=True)

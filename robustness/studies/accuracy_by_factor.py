@@ -69,21 +69,22 @@ FAILURE_POINT = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class AccuracyByFactor(Study):
-  """A study of accuracy by properties of images; attributes are its settings.
+  """A study of accuracy by properties of images, called factors, such as class or brightness.
 
   Attributes:
-    factors: names of columns of the rows; 'class', 'brightness' and 'contrast' need no column.
-    pairs: whether accuracy is estimated for each pair of factors too.
-    bins: number of bins, with equally many images, that a factor with more different numbers than
-      this is divided into; 0 divides none.
-    clusters: a column, such as 'object'. Images with the same value in it are one unit, which is
-      resampled as a whole for intervals; an image without a value is a unit by itself. '' makes
-      each image a unit.
-    fewest: smallest number of images in a group; smaller groups are left out.
-    strength: one of `factors`, a column with the strength of a shift, NaN for images without one.
-      Images with the same `base_id` are versions of a picture at several strengths. Results then
-      have the drop of accuracy from the least strength, and the failure point, the least strength
-      at which a picture is wrong; with '' they have neither.
+    factors: Names of columns of the data. 'class', 'brightness' and 'contrast' are computed and
+      need no column.
+    pairs: Whether accuracy is also estimated for each pair of factors.
+    bins: A numeric factor with more distinct values than this is divided into this number of bins,
+      with about equally many images each. 0 never bins.
+    clusters: Column that says which images belong together, such as 'object'. Confidence intervals
+      then resample clusters, not images. Images without a value are clusters of one, and '' treats
+      all images as independent.
+    fewest: Groups with fewer images are left out.
+    strength: One of `factors`, the strength of a distribution shift, NaN for images without one.
+      Images with the same `base_id` must be versions of a picture at several strengths. The study
+      then also reports the drop of accuracy from the least strength, and the failure point: the
+      least strength at which a picture is misclassified. '' reports neither.
   """
 
   title = 'Accuracy by factor'
@@ -99,22 +100,26 @@ class AccuracyByFactor(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid, such as a strength that is no factor."""
+    """Raises InputError for an invalid setting, such as a `strength` that is not in `factors`."""
     super().__post_init__()
     if self.strength:
       choice(self.key('strength'), self.strength, self.factors)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The accuracies and the ratio of errors, and with `strength` the drop and failure point."""
+    """The reported quantities: accuracies and error ratio, with `strength` also two more.
+
+    These are the drop of accuracy and the failure point.
+    """
     quantities = (dataclasses.replace(OVERALL, headline=True), BY_FACTOR, ERROR_RATIO)
     return (*quantities, DROP, FAILURE_POINT) if self.strength else quantities
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if a setting names no column, or a factor has under two groups of images.
+    """Raises InputError if the data do not suit the settings, before anything is evaluated.
 
-    `factors`, `clusters` and `strength` name columns. A group is at least `fewest` images with
-    equal levels of a factor. See `_check_ambiguous` and `_check_strength` for further errors.
+    The columns that `factors`, `clusters` and `strength` name must exist. Each factor needs at
+    least two values with `fewest` images each. `_check_ambiguous` and `_check_strength` raise
+    further errors.
     """
     batch = next(rows.batches(1, [0], stored=True))
     # Columns with one value for each row that describes the image.
@@ -143,14 +148,14 @@ class AccuracyByFactor(Study):
   def _check_ambiguous(
     self, columns: set[str], values: Mapping[str, np.ndarray], levels: Levels
   ) -> None:
-    """Raises InputError for a factor that is computed, and is a column with other values too.
+    """Raises InputError if a column has the name of a computed factor but other values.
 
-    The class is computed from the label, 'brightness' and 'contrast' from pixels.
+    The class is computed from the label; 'brightness' and 'contrast' are computed from pixels.
 
     Args:
-      columns: names of the columns with one value for each row.
+      columns: Names of the columns with one value per image.
       values: {column: its value for each image, [N]}.
-      levels: the level of each image for each factor except the factors of pixels.
+      levels: {factor: its value or bin for each image, [N]}, without factors of pixels.
     """
     ambiguous = {*MEASURED} & columns & {*self.factors}
     has_class_column = CLASS in columns and CLASS in levels
@@ -163,14 +168,14 @@ class AccuracyByFactor(Study):
       )
 
   def _check_strength(self, values: Mapping[str, np.ndarray], levels: Levels) -> None:
-    """Raises InputError unless images are versions of pictures that differ in `strength`.
+    """Raises InputError unless the data have versions of pictures at several strengths.
 
-    The column `strength` must have numbers, and a picture at most one image at each strength and
-    combination of levels of the other factors.
+    The column `strength` must be numeric, and `base_id` must say which picture an image is a
+    version of. A picture has at most one image for each strength and combination of other factors.
 
     Args:
       values: {column: its value for each image, [N]}.
-      levels: the level of each image for each factor except the factors of pixels.
+      levels: {factor: its value or bin for each image, [N]}, without factors of pixels.
     """
     strengths = values.get(self.strength)  # None for a factor of pixels
     if BASE not in values or strengths is None or strengths.dtype.kind not in 'iuf':
@@ -190,10 +195,14 @@ class AccuracyByFactor(Study):
       )
 
   def _check_columns(self, columns: set[str], has_several_labels: bool) -> None:
-    """Raises InputError for a factor or `clusters` that is not among the columns of the rows.
+    """Raises InputError if `factors` or `clusters` name columns that do not exist or suit.
 
-    It is also raised for a factor with the name of a column of the table of results, and for the
-    factor 'class' if images have several labels each.
+    A factor may not be named like a column of the table of results. The factor 'class' needs images
+    with a single label.
+
+    Args:
+      columns: Names of the columns with one value per image.
+      has_several_labels: Whether images have several labels each.
     """
     for name in self.factors:
       if name in RESERVED:
@@ -209,9 +218,9 @@ class AccuracyByFactor(Study):
       raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the view of the images as they are.
+    """Returns the only way in which images are shown: unchanged.
 
-    Factors that are computed from pixels, such as 'brightness', become columns of the rows.
+    'brightness' and 'contrast' are added to the data as columns if they are in `factors`.
     """
     measured = [name for name in MEASURED if name in self.factors]
     add_columns = (lambda rows: _with_measured_columns(rows, measured)) if measured else None
@@ -220,8 +229,9 @@ class AccuracyByFactor(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all images, by factor and by pairs of factors.
 
-    Differences between classifiers are paired. With `strength`, the drop of accuracy from the least
-    strength is added, and the failure point: the least strength at which a picture is wrong.
+    Differences between classifiers are paired. With `strength`, the results also have the drop of
+    accuracy from the least strength, and the failure point: the least strength at which a picture
+    is misclassified.
     """
     records = evaluations[0].records
     classes = records.identity.get('classes', ())
@@ -245,10 +255,9 @@ class AccuracyByFactor(Study):
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of the only view, with the unit of resampling of each image.
+    """Returns the table of recorded answers, with the cluster of each image for resampling.
 
-    Images with the same value in the column `clusters` are one unit: resampling for intervals keeps
-    them together.
+    Images with the same value in the column `clusters` are one cluster.
     """
     table = super().by_row(records, image_shape)
     if not self.clusters:
@@ -261,18 +270,17 @@ class AccuracyByFactor(Study):
     return dataclasses.replace(table, units=numbers)
 
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
-    """Returns the level of a factor for every image, [N]; None or NaN for an image without one.
+    """Returns the value or bin of a factor for each image, [N]; None or NaN if missing.
 
-    Words are levels as they are, and '' is no level. Numbers are levels too, unless there are more
-    than `self.bins` different ones: quantiles then divide them into that many bins, and a level is
-    the rounded median of a bin. NaN and infinite numbers are no levels. Whole numbers beyond 2⁵³
-    that are equal as floats, such as identifiers, are words. Levels of the factor
-    'class' are names of classes.
+    Words are kept, and '' is missing. Numbers are kept if there are at most `self.bins` distinct
+    ones. Otherwise they are binned by quantiles and replaced by the rounded median of their bin.
+    NaN and infinity are missing. Integers too large for float64, such as identifiers, are treated
+    as words. The factor 'class' has the names of classes.
 
     Args:
-      name: name of the factor.
-      values: [N], the column of the factor; the label for 'class'.
-      classes: names of the classes by label; () writes labels as numbers.
+      name: Name of the factor.
+      values: [N], the column of the factor, or the labels for 'class'.
+      classes: Names of the classes by label. If empty, labels are written as numbers.
     """
     if name == CLASS:
       return np.asarray(classes)[values] if classes else values.astype(str)
@@ -297,16 +305,16 @@ class AccuracyByFactor(Study):
     return levels
 
   def _groups(self, levels: Levels, names: Sequence[str]) -> dict[object, np.ndarray]:
-    """Returns {levels of a group: indices of its images}, for groups of `fewest` images or more.
+    """Returns {value of a group: indices of its images} for groups of `fewest` images or more.
 
-    The key of a group is its level, such as 'dog', or for two factors the pair ('dog', 0.3).
+    A key is the common value, such as 'dog', or for two factors a pair such as ('dog', 0.3).
 
     Args:
-      levels: the level of each image for each factor; see `_levels`.
-      names: one or two factors; each combination of their levels is a group.
+      levels: {factor: its value or bin for each image, [N]}; see `_levels`.
+      names: One or two factors; each combination of their values is a group.
 
     Raises:
-      InputError: fewer than two groups have `fewest` images.
+      InputError: Fewer than two groups have `fewest` images.
     """
     groups = pd.DataFrame({name: levels[name] for name in names}).groupby([*names]).indices
     large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
@@ -319,14 +327,14 @@ class AccuracyByFactor(Study):
     return large
 
   def _estimates(self, right: Outcomes, wrong: Outcomes, levels: Levels) -> Iterator[pd.DataFrame]:
-    """Yields accuracy over all images, by factor and by pairs of factors, and error ratios.
+    """Yields tables of accuracy: over all images, by factor and by pairs of factors.
 
-    The error ratio of a group is its error ÷ the error on all images.
+    It also yields error ratios: the error on a group of images divided by the error on all images.
 
     Args:
-      right: whether each classifier is right on each image, [N, 1].
-      wrong: whether it is wrong, [N, 1].
-      levels: the level of each image for each factor.
+      right: Whether each classifier is right on each image, [N, 1].
+      wrong: Whether each classifier is wrong on each image, [N, 1].
+      levels: {factor: its value or bin for each image, [N]}.
     """
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
@@ -339,16 +347,17 @@ class AccuracyByFactor(Study):
   def _by_strength(
     self, right: Outcomes, levels: Levels, bases: np.ndarray
   ) -> Iterator[pd.DataFrame]:
-    """Yields drops of accuracy by strength and failure points, for groups of pictures.
+    """Yields the drop of accuracy at each strength, and mean failure points, by group.
 
-    A group has equal levels of all factors except `strength`. The drop of a picture is whether it
-    is right at the least strength minus whether it is right at another. Its failure point is the
-    least strength at which it is wrong; if it never is, one step beyond the largest strength.
+    Images with equal values of all factors except `strength` are a group. The drop compares whether
+    a picture is right at the least strength and at another one. The failure point of a picture is
+    the least strength at which it is wrong. If it is never wrong, the point is one step beyond the
+    largest strength.
 
     Args:
-      right: whether each classifier is right on each image, [N, 1].
-      levels: the level of each image for each factor; the levels of `strength` are its numbers.
-      bases: [N], the number of the picture that each image is a version of.
+      right: Whether each classifier is right on each image, [N, 1].
+      levels: {factor: its value or bin for each image, [N]}; strengths are not binned.
+      bases: [N], identifies the picture that each image is a version of.
     """
     factors = [name for name in self.factors if name != self.strength]
     # The levels of each image in these factors, such as ('dog',). Images without a level have None,
@@ -385,14 +394,15 @@ class AccuracyByFactor(Study):
   def _drops(
     self, label: str, accuracy: np.ndarray, views: pd.DataFrame, clusters: np.ndarray | None
   ) -> Iterator[Row]:
-    """Yields the drop of accuracy from the least strength to each other one, in each group.
+    """Yields rows of the results: the drop of accuracy from the least strength to each other.
 
     Args:
-      label: label of the classifier.
-      accuracy: [pictures, groups, strengths], 1 if the picture is right, 0 if it is wrong, and NaN
-        without an image; strengths ascend.
-      views: the facets of each pair of a group and a strength above the least.
-      clusters: [pictures], the number of the cluster of each picture; None for no clusters.
+      label: Name of the classifier.
+      accuracy: [pictures, groups, strengths], 1 if right, 0 if wrong, NaN without an image.
+        Strengths ascend.
+      views: Table that names the group and strength, for each pair of a group and a strength above
+        the least.
+      clusters: [pictures], the cluster of each picture for resampling; None for no clusters.
     """
     at_least_strength = accuracy[..., :1]
     change = (at_least_strength - accuracy[..., 1:]).reshape(len(accuracy), -1)
@@ -408,10 +418,10 @@ class AccuracyByFactor(Study):
       yield estimate_row(label, '', DROP, group.facets, estimate, self.confidence)
 
   def _grouped(self, outcomes: Outcomes, levels: Levels, names: tuple[str, ...]) -> Outcomes:
-    """Returns outcomes [N, 1] as outcomes [N, G], with a view for each of G groups of images.
+    """Splits outcomes [N, 1] into one column per group of images, [N, G].
 
-    In the view of a group only its images count. A group has equal levels of the factors `names`,
-    and at least `fewest` images.
+    Only the images of a group are counted in its column. Images with equal values of the factors
+    `names` are a group, if there are at least `fewest`.
     """
     groups = self._groups(levels, names)
     counted = np.zeros((len(levels[names[0]]), len(groups)), bool)
@@ -420,12 +430,14 @@ class AccuracyByFactor(Study):
     return outcomes.in_groups(counted, pd.DataFrame([*groups], columns=[*names]))
 
   def _error_ratios(self, wrong: Outcomes, levels: Levels, name: str) -> pd.DataFrame:
-    """Returns error in each group ÷ error on all images, with differences between classifiers.
+    """Returns a table of the error on each group of images divided by the error on all images.
+
+    The table also has the differences between classifiers.
 
     Args:
-      wrong: whether each classifier is wrong on each image, [N, 1].
-      levels: the level of each image for each factor.
-      name: name of the factor; images with equal levels of it are a group.
+      wrong: Whether each classifier is wrong on each image, [N, 1].
+      levels: {factor: its value or bin for each image, [N]}.
+      name: Name of the factor; images with equal values are a group.
     """
     grouped = self._grouped(wrong, levels, (name,))
     assert grouped.counted is not None
@@ -447,11 +459,10 @@ class AccuracyByFactor(Study):
 
 
 def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
-  """Returns the ends of bins with about equally many of the values, ascending.
+  """Returns the edges of bins with about equally many values each, ascending.
 
-  They are quantiles. If some quantiles are equal, a few values are so common that bins cannot have
-  equally many. Each value that is as common as the images of a bin then gets a bin of its own, from
-  the value to the next larger float.
+  The edges are quantiles. Where quantiles coincide because a value is very common, this value gets
+  a bin for itself. Its upper edge is then the next larger float.
   """
   ends = np.unique(np.quantile(values, np.linspace(0, 1, num_bins + 1)))
   if len(ends) > num_bins:  # all quantiles differ
@@ -462,7 +473,7 @@ def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
 
 
 def _round_distinctly(medians: Sequence[float]) -> list[float]:
-  """Returns distinct numbers rounded to the fewest digits, at least 4, that keep them distinct."""
+  """Rounds distinct numbers to the fewest digits that keep them distinct, at least 4."""
   for digits in range(4, 18):
     rounded = [float(f'{median:.{digits}g}') for median in medians]
     if len({*rounded}) == len(rounded):
@@ -471,11 +482,11 @@ def _round_distinctly(medians: Sequence[float]) -> list[float]:
 
 
 def _with_measured_columns(rows: Rows, names: Sequence[str]) -> Rows:
-  """Returns the rows with a further column for each of `names`: 'brightness' and 'contrast'."""
+  """Adds the columns `names`, 'brightness' or 'contrast', to the data."""
   for name in names:
     # a default argument, because `name` has another value when the function is called
     def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:
-      """Returns the measure of each image of a batch, float32 [B]."""
+      """Returns the mean or standard deviation of each image's pixels, float32 [B]."""
       return np.asarray(measure(as_float32(batch['image']), (1, 2, 3)), np.float32)
 
     rows = with_column(rows, name, values=column, facts={name: 'of the image'})

@@ -30,12 +30,12 @@ COMPOSED, PUBLISHED = 'all_but_one', 'Yin et al. (2019)'
 
 @dataclasses.dataclass(frozen=True)
 class AllButOne(StoredOrMade):
-  """A study of networks that were each trained on all corruptions but one, at one severity.
+  """A study of error under corruptions that a network has not been trained on.
 
-  It has the settings of `StoredOrMade`; the trainings use the augmentation `corruption`. The
-  mean error under a corruption needs networks for all severities of the settings. The error on
-  clean images is the mean over the networks. Published values are added, with a note if the
-  settings do not have the five severities of the paper.
+  Each network was trained with all corruptions but one, at one severity (the augmentation
+  `corruption`). It is tested on the corruption that it left out. The error under a corruption is a
+  mean over severities and needs a network for each. The clean error is the mean over all networks.
+  Published values are added to the results.
   """
 
   title = 'Error under the corruption that training left out'
@@ -44,23 +44,26 @@ class AllButOne(StoredOrMade):
   quantities = (ERROR, CLEAN_ERROR)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError unless each network was trained without one corruption and severity.
+    """Raises InputError unless each network left out exactly one corruption at one severity.
 
-    No two may have left out the same pair, and the trainings must list the same corruptions.
+    All networks must have been trained on the same list of corruptions, and each must have left out
+    a different pair of corruption and severity.
     """
     super().check(rows, recipes)
     self.networks(recipes)  # raises InputError
 
   def networks(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
-    """Returns {(corruption, severity) that a network left out: label of the network}.
+    """Finds the network that was trained without each corruption and severity.
 
     Args:
-      classifiers: {label: facts about the training of the network}.
+      classifiers: {label of a network: facts about its training}.
+
+    Returns:
+      {(corruption, severity): label of the network}.
 
     Raises:
-      InputError: a network left out no or several pairs of corruption and severity, or one that is
-        not in the settings or that another network left out too; or it was trained on other
-        corruptions than the first network.
+      InputError: A network did not leave out exactly one pair, its pair is not tested or is another
+        network's too, or the networks were trained on different corruptions.
     """
     networks: dict[tuple[str, int], str] = {}
     first_trained_on: tuple[object, ...] = ()  # by the first network
@@ -94,10 +97,11 @@ class AllButOne(StoredOrMade):
     return networks
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the errors of the composed classifier, and published errors by corruption.
+    """Yields tables of error on corruptions that networks were not trained on.
 
-    Errors are by corruption and severity, by corruption, and on clean images. The composed
-    classifier answers under a corruption and severity with the network that left them out.
+    For each corruption and severity, the predictions come from the network that left it out in
+    training. There are errors by corruption and severity, by corruption, and on clean images.
+    Published errors by corruption are added.
     """
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
     networks, views = self.networks(facts), recorded.views
@@ -120,7 +124,7 @@ class AllButOne(StoredOrMade):
     yield table_of_rows(self._published_rows(set(facets.corruption)))
 
   def _published_rows(self, corruptions: set[str]) -> list[Row]:
-    """Returns the errors of Yin et al. (2019) on clean images and under the named corruptions."""
+    """Returns the errors of Yin et al. (2019) on clean images and under these corruptions."""
     rows, n = [], TABLE_3.images
     # Published errors are means over five severities, which other settings do not have.
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}

@@ -91,12 +91,13 @@ FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
 
 @dataclasses.dataclass(frozen=True)
 class AttackStudy(Study):
-  """Base class of studies that run attacks; attributes are their settings.
+  """Base class of studies that run attacks.
 
   Attributes:
-    attacks: names of attacks; LABEL=NAME repeats an attack with other settings.
-    attack: the settings of each attack in a section of its name or label, such as
-      `config.study.attack.pgd.steps`.
+    attacks: Names of attacks, such as 'pgd'. LABEL=NAME adds an attack under another label, so that
+      it can run twice with different settings.
+    attack: {label of an attack: its settings}, for instance {'pgd': {'steps': 10}}. It is the
+      section `config.study.attack`.
     norm: 'linf', 'l2' or 'l1'.
   """
 
@@ -108,7 +109,7 @@ class AttackStudy(Study):
   norm: str = 'linf'
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid, of the study or of an attack."""
+    """Raises InputError for an invalid setting of the study or of an attack."""
     super().__post_init__()
     classes = [_label_and_class(entry)[1] for entry in self.attacks]
     valid = 'without two files that define the same NAME'
@@ -125,38 +126,45 @@ class AttackStudy(Study):
   @property
   @abc.abstractmethod
   def common_settings(self) -> Facts:
-    """The settings that the study passes to each of its attacks, such as the norm."""
+    """Settings that all attacks of the study share, such as {'norm': 'linf'}."""
 
   @property
   def ball(self) -> str:
-    """The norm as papers write it: 'ℓ∞', 'ℓ2' or 'ℓ1'."""
+    """The norm in the notation of papers: 'ℓ∞', 'ℓ2' or 'ℓ1'."""
     return {'linf': 'ℓ∞', 'l2': 'ℓ2', 'l1': 'ℓ1'}[self.norm]
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns {'attack': {label: class of the attack}} for the attacks that `study` lists.
+    """Returns {'attack': {label: class of the attack}} for the attacks that a config selects.
 
-    Their settings are in the sections `config.study.attack.LABEL`.
+    Args:
+      study: The values of `config.study`, such as `attacks`.
     """
     return {'attack': dict(map(_label_and_class, study['attacks']))}
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the attacks, such as 'pgd' for the entry 'strong=pgd'; a user's attack is
-    `FILE.py:NAME`.
+    """Names of the attacks without labels, such as 'pgd' for the entry 'strong=pgd'.
+
+    An attack of the user's has the form `FILE.py:NAME`.
     """
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @property
   def runs(self) -> dict[str, Attack]:
-    """The attacks by label, each with the common settings."""
+    """{label: attack} for all attacks, with their settings and those that they share."""
     return dict(map(self._attack, self.attacks))
 
   def _attack(self, entry: str) -> tuple[str, Attack]:
-    """Returns the label and the attack for an entry of `attacks`, LABEL=NAME or NAME.
+    """Creates an attack from an entry of `attacks`, such as 'pgd' or 'strong=pgd'.
 
-    The attack gets the settings of `config.study.attack.LABEL` and the settings that are common to
-    all attacks. InputError is raised if any of these is not valid.
+    Its settings are in `config.study.attack.LABEL`, besides the settings that all attacks share.
+
+    Returns:
+      The label and the attack.
+
+    Raises:
+      InputError: A setting is not valid.
     """
     settings.check_sections(self.attack, self.attack.keys(), f'{self.section}.attack')
     label, attack = _label_and_class(entry)
@@ -168,29 +176,29 @@ class AttackStudy(Study):
       return label, settings.parse(attack, {**section, **self.common_settings}, key)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for several labels per row: an attack increases the loss of one label."""
+    """Raises InputError if images have several labels each, since attacks need one label."""
     require_single_labels(rows, 'an attack')
     super().check(rows, recipes)
 
 
 @dataclasses.dataclass(frozen=True)
 class AttackError(AttackStudy):
-  """A study of error under attacks; attributes are its settings.
-
-  With `half_width` an attack is run on images only until its interval is narrow enough, see
-  `Study`.
+  """A study of classification error under adversarial attacks.
 
   Attributes:
-    attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square',
-      'auto_attack' or `FILE.py:NAME`; LABEL=NAME repeats an attack with other settings.
-    attack: the settings of each attack in a section of its name or label, such as
-      `config.study.attack.pgd.steps`.
-    norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1', and DDN has 'l2' only.
-    epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
-    epsilons: further radii; step sizes of attacks are scaled in proportion to the radius.
-    restarts: number of runs from random starts; an image counts as wrong if any run succeeds.
-    bandwidth: side B of the square of frequencies, centred on the Nyquist frequency, that counts as
-      high in spectra; 0 takes the published share of the image's side, 27 of 32.
+    attacks: Names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square',
+      'auto_attack' or `FILE.py:NAME`. LABEL=NAME adds an attack under another label, so that it can
+      run twice with different settings.
+    attack: {label of an attack: its settings}, for instance {'pgd': {'steps': 10}}. It is the
+      section `config.study.attack`.
+    norm: 'linf', 'l2' or 'l1'. PGD and FGSM have no 'l1', and DDN has only 'l2'.
+    epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
+    epsilons: Further radii. Step sizes of attacks are scaled in proportion to the radius.
+    restarts: Number of random starts. An image counts as misclassified if any of them succeeds.
+    bandwidth: Frequencies in a square of this side around the Nyquist frequency count as high in
+      spectra. 0 takes the published fraction of the image's side, 27/32.
+    half_width: Precision. An attack is run on images until the confidence interval of its error is
+      at most ± this wide; 0 runs it on all images. See `Study`.
   """
 
   title = 'Error under attacks'
@@ -209,7 +217,7 @@ class AttackError(AttackStudy):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a radius, number of restarts or other setting that is not valid."""
+    """Raises InputError for an invalid radius, number of restarts or other setting."""
     super().__post_init__()
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
@@ -223,11 +231,14 @@ class AttackError(AttackStudy):
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns the error message for bfloat16, which rounds small changes of pixels away.
+    """Returns an error message if attacks change pixels too little for bfloat16, else ''.
 
-    The network would then look robust. The message is '' if the mean change of a pixel at the
-    smallest radius is at least one step of bfloat16. It is also '' if this change depends on the
-    shape of the images and the shape is not known yet (None); for ℓ∞ it does not.
+    Changes below the rounding step of bfloat16 would be lost, and the network would look robust.
+    The mean change per pixel at the smallest radius is compared with this step.
+
+    Args:
+      image_shape: Shape of the images, which matters for all norms but ℓ∞. If it is not yet known
+        (None), these norms are not checked.
     """
     if self.norm != 'linf' and image_shape is None:
       return ''
@@ -242,17 +253,19 @@ class AttackError(AttackStudy):
 
   @property
   def radii(self) -> tuple[float, ...]:
-    """The radii ε of all balls, `epsilon` and `epsilons`, ascending."""
+    """The radii of all balls (`epsilon` and `epsilons`), ascending."""
     return tuple(sorted((self.epsilon, *self.epsilons)))
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns settings that an earlier version wrote, with their keys in today's places.
+    """Converts the settings of an earlier version of the software to the current form.
 
-    Earlier versions had one value of a setting for all attacks, for example of `steps`. The value
-    moves to the section of each attack that has the setting, such as `attack.pgd.steps`. Each
-    attack was run with every loss of the list `losses`, unless its loss is fixed: each such run
-    becomes an entry of `attacks`, such as `pgd_dlr=pgd`.
+    Earlier versions had a single value for all attacks, for example `steps=10`. It moves to each
+    attack that has this setting, such as `attack.pgd.steps`. Each pair of an attack and an entry of
+    the old list `losses` becomes an entry of `attacks`, such as `pgd_dlr=pgd`.
+
+    Args:
+      study: The values of `config.study` as the earlier version wrote them.
     """
     # {today's name: value} of the keys in `study` that have moved
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
@@ -282,22 +295,25 @@ class AttackError(AttackStudy):
 
   @property
   def _ensembles(self) -> dict[str, Attack]:
-    """The attacks, by label, that run other attacks one after another, such as AutoAttack."""
+    """{label: attack} for attacks that run several attacks in turn, such as AutoAttack."""
     return {name: attack for name, attack in self.runs.items() if attack.stages}
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: 'clean' and, for example, 'PGD 8/255', radius by radius."""
+    """Returns the names of the views: 'clean', then attacks such as 'PGD 8/255' by radius.
+
+    A view is one way to perturb each image.
+    """
     radii = [value_text(EPSILON, epsilon) for epsilon in self.radii]
     attacks = [value_text(ATTACK, label) for label in self.runs]
     attacked = (f'{attack} {radius}' for radius in radii for attack in attacks)
     return ViewTable.of(['clean', *attacked])
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view (id 0), then a view for every attack at every ε, ascending.
+    """Returns the views (ways to perturb each image): clean, then each attack at each radius.
 
-    The id of a view is a digest of label, loss, norm and ε, so that random starts do not depend on
-    the other attacks of the run. Spectra are recorded too: in the clean view of the image, in every
-    other view of what the attack changed.
+    Radii ascend. The id of an attacked view is a hash of the attack's label and loss, the norm and
+    the radius. Hence random starts do not depend on other attacks of the run. Fourier spectra are
+    also recorded: of the clean images, and of the changes by each attack.
     """
     ids, indices, radii = [0], [-1], [0.0]  # the clean view has no attack, −1, and the radius 0
     for epsilon in self.radii:
@@ -321,35 +337,55 @@ class AttackError(AttackStudy):
   def _spectral_functions(
     self, image_shape: ImageShape
   ) -> tuple[Callable[..., Arrays], Callable[..., Arrays]]:
-    """Returns the functions `measure` and `total` of the views, which record spectra of changes.
+    """Returns the two functions that record Fourier spectra of adversarial changes.
 
-    What `measure` returns is recorded for each image; what `total` returns is summed over images.
+    Returns:
+      `measure`, which computes what is recorded for each image, and `total`, which computes what is
+      summed over images.
     """
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def amplitudes(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns the Fourier amplitudes |F|, [H, W // 2 + 1, C], of what an attack changed.
+      """Returns the Fourier amplitudes of an adversarial change, [H, W // 2 + 1, C].
 
-      The change is `image` [H, W, C] minus the row's clean image. In the clean view, amplitudes are
-      of `image` itself.
+      Args:
+        row: The clean image, `row['image']` [H, W, C].
+        image: The attacked image, [H, W, C].
+        view: The radius, `view['epsilon']`. If it is 0, the amplitudes are of `image` itself.
       """
       is_clean_view = view['epsilon'] == 0
       return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Returns what is recorded of each image in a view, {name: value}, from its `amplitudes` |F|.
+      """Summarises the Fourier spectrum F of an adversarial change, as recorded for each image.
 
-      'energy' is Σ |F|² over all frequencies, 'high_energy' is Σ |F|² over high frequencies, and
-      'rings' is the mean |F| by |f|. 'largest' is the largest change of a pixel value.
+      Args:
+        row: The clean image, `row['image']` [H, W, C].
+        image: The attacked image, [H, W, C].
+        view: The radius, `view['epsilon']`. If it is 0, the spectrum is of `image` itself.
+
+      Returns:
+        A dictionary. 'energy' is Σ |F|² over all frequencies, 'high_energy' is Σ |F|² over high
+        frequencies, and 'rings' is the mean |F| by frequency |f|. 'largest' is the largest change
+        of a pixel value.
       """
       largest = jnp.abs(image - row['image']).max()
       return {**measures(amplitudes(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns what the evaluator sums over images, {'spectrum': |F|, 'counted': 0 or 1}.
+      """Returns an image's contribution to the mean spectrum of successful changes.
 
-      In the clean view all images are counted; in others, those that the attack changed and the
-      classifier has wrong. |F| is [H, W // 2 + 1], averaged over channels; 0 if not counted.
+      An image contributes if the attack changed it and it is misclassified. In the clean view all
+      images contribute.
+
+      Args:
+        row: The clean image, `row['image']` [H, W, C], and its `label`.
+        image: The attacked image, [H, W, C].
+        view: The radius, `view['epsilon']`, which is 0 in the clean view.
+        logits: Function from images [B, H, W, C] to logits.
+
+      Returns:
+        'spectrum', the mean amplitude over channels, [H, W // 2 + 1], or 0; and 'counted', 1 or 0.
       """
       rank_of_true_class = summarise(logits(image[None]), row['label'][None])['rank'][0]
       is_changed, is_wrong = (image != row['image']).any(), rank_of_true_class > 0
@@ -361,11 +397,17 @@ class AttackError(AttackStudy):
     return measure, total
 
   def _show(self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
-    """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
+    """Attacks a batch and returns the images [B, H, W, C], and observations {name: [B]}.
 
-    Observations are of ensembles such as AutoAttack: `stage`, the number of the attack that
-    succeeded first, and the warnings `no_gradient` and `random`. Images in other views have 0 or
-    False. A study without ensembles has no observations.
+    Only ensembles of attacks such as AutoAttack are observed: `stage` is the number of the first
+    attack that succeeded, `no_gradient` and `random` are warnings. The values are 0 or False for
+    other attacks and clean images. A study without ensembles has no observations.
+
+    Args:
+      keys: Random keys, [B].
+      rows: The clean images, `rows['image']`, and labels.
+      view: Index of the attack (−1 for clean images), and the radius `epsilon`.
+      logits: Function from images to logits.
     """
     # Observations of the clean view and of attacks that are no ensembles. All branches of the
     # switch below must return arrays of the same names and shapes.
@@ -375,11 +417,14 @@ class AttackError(AttackStudy):
       not_observed = {}
 
     def attacked(attack: Attack, scale: jax.Array) -> Shown:
-      """Returns the images as an attack changes them, and observations {name: [B]}.
+      """Runs one attack on the batch; returns the images, and observations {name: [B]}.
 
-      The radius of the ball is `scale` times the setting `epsilon`. The images of a single attack
-      are the worst of its restarts. The evaluator may have run an ensemble already, stage by stage
-      (see `_stages`); columns of `rows` then have the state after all stages.
+      For a single attack the images are the worst of its restarts. An ensemble may have been run
+      before, in steps (see `_stages`); `rows` then holds its result.
+
+      Args:
+        attack: The attack.
+        scale: Radius of the ball, as a multiple of the setting `epsilon`.
       """
       images = rows['image']
       if not attack.stages:  # a single attack
@@ -397,19 +442,24 @@ class AttackError(AttackStudy):
 
   @property
   def _stages(self) -> Stages:
-    """The functions with which the evaluator runs AutoAttack step by step, to show progress.
+    """Functions that run AutoAttack in short steps, so that progress can be shown.
 
-    AutoAttack runs several attacks one after another, its stages. A stage has several runs, one for
-    each restart or target class. A step is one run. Each stage of an attack is compiled once, as
-    the program (index of the attack, index of the stage).
+    AutoAttack runs several attacks in turn, called stages. A step is one restart of a stage, or one
+    target class. Each stage is compiled once. It is identified by the pair (index of the attack,
+    index of the stage).
     """
     labels, attacks = list(self.runs), list(self.runs.values())
 
     def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
-      """Returns the steps of a view, (words for the user, program, number of the run).
+      """Lists the steps of AutoAttack for a view (an attack at one radius).
 
-      Only views of AutoAttack have steps. `classes` is the number of classes, which limits the
-      number of target classes.
+      Args:
+        view: Index of the attack and its radius. Other attacks and the clean view have no steps.
+        classes: Number of classes, which limits the number of target classes.
+
+      Returns:
+        Tuples of a description for progress, (index of the attack, index of the stage), and the
+        number of the restart or target class.
       """
       index = int(view['attack'])  # −1 in the clean view
       attack = attacks[index] if index >= 0 else None
@@ -424,7 +474,7 @@ class AttackError(AttackStudy):
       return steps_of_view
 
     def begin(rows: Arrays, logits: Logits) -> State:
-      """Returns the state of a batch before the first step of a view, {name: [B, ...]}."""
+      """Returns the state of AutoAttack on a batch before its first step, {name: [B, ...]}."""
       return AutoAttack.begin(logits, rows['image'], _labels(rows))
 
     def advance(
@@ -436,16 +486,19 @@ class AttackError(AttackStudy):
       state: State,
       run: jax.Array,
     ) -> State:
-      """Returns the state of a batch of B rows after one step, which is a run of a stage.
+      """Runs one step of AutoAttack on a batch: a restart or a target class of one stage.
 
       Args:
-        program: (index of the attack, index of the stage, an attack of the ensemble).
-        keys: random keys, [B].
-        rows: the rows, with `image` [B, H, W, C].
-        view: the view, with the radius `epsilon`.
-        logits: function from images to logits.
-        state: the state before the step.
-        run: number of the run in its stage: of the random start or target class.
+        program: (index of the attack, index of the stage). A stage is an attack of the ensemble.
+        keys: Random keys, [B].
+        rows: The batch, with `image` [B, H, W, C] and labels.
+        view: The view (an attack at one radius), with the radius `epsilon`.
+        logits: Function from images to logits.
+        state: State before the step, {name: [B, ...]}.
+        run: Index of the random start or target class.
+
+      Returns:
+        The state after the step.
       """
       index, stage = program
       attack, scale = attacks[index], view['epsilon'] / self.epsilon
@@ -457,11 +510,10 @@ class AttackError(AttackStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attacks in words, for example 'PGD (40 steps) in the ℓ∞ ball of 8/255'.
+    """Describes the attacks for a report, such as 'PGD (40 steps) in the ℓ∞ ball of 8/255'.
 
-    Losses other than the default are stated too, and the number of random starts if there are
-    several. If some attacks have no random starts, those that have them are named: 'the worst of 5
-    random starts of PGD'. It is a line of the report's table `which numbers these are`.
+    The text also has losses other than the default, and the number of random starts if above 1. If
+    only some attacks have random starts, it names these.
     """
     attacks, restarted = [], []
     for label, attack in self.runs.items():
@@ -480,10 +532,7 @@ class AttackError(AttackStudy):
     return {'attacks': f'{", ".join(attacks)} in the {self.ball} ball of {radii}{restarts}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns why the errors are not comparable with published ones, as a list of phrases.
-
-    One reason is that all attacks of the run are weaker than AutoAttack.
-    """
+    """Returns deviations from published experiments, such as attacks weaker than AutoAttack."""
     differences = super().differences(records, image_shape)
     # '' for an attack that is not weaker than AutoAttack.
     shortcomings = [attack.shortcoming for attack in self.runs.values()]
@@ -493,11 +542,10 @@ class AttackError(AttackStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors, measures of the changes that attacks make, and the same of clean images.
+    """The reported quantities: errors, and measures of adversarial changes and clean images.
 
-    `attack_error` is the error under the worst attack on each image, and `error` the error under
-    each attack separately. If there is only one attack, both are equal: the words of `attack_error`
-    then name the attack, and reports do not begin with `error`.
+    `attack_error` counts an image as wrong if any attack succeeds; `error` is per attack. If there
+    is only one attack, they are equal, and `error` is not among the main results.
     """
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
@@ -511,17 +559,20 @@ class AttackError(AttackStudy):
     return (under_worst, CLEAN_ERROR, under_each, *after_each_stage, *of_changes, *of_clean_images)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table of each view's attack and radius `epsilon`; both None for the clean view."""
+    """Returns a table with the columns `attack` and `epsilon`, with a row for each view.
+
+    A view is an attack at one radius. Both columns are None for the clean view.
+    """
     clean = (None, None)
     attacked = [(label, epsilon) for epsilon in self.radii for label in self.runs]
     return pd.DataFrame([clean, *attacked], columns=['attack', 'epsilon'])
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields errors on clean images, under each attack and under the worst attack at each radius.
+    """Yields tables of error on clean images, under each attack and under the worst attack.
 
-    Estimates of the changes that attacks make follow, see `_change_estimates`. With `half_width`,
-    the error under the worst attack and all measures of changes are of the images that were shown
-    in all views.
+    Errors are by radius. Tables of the size and spectrum of adversarial changes follow; see
+    `_change_estimates`. With `half_width`, some attacks may have run on fewer images. The error
+    under the worst attack is then over the images that all attacks have run on.
     """
     views = recorded.views
     is_clean = views.attack.isna().to_numpy()
@@ -550,11 +601,12 @@ class AttackError(AttackStudy):
     yield from self._change_estimates(recorded)
 
   def _change_estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields high-frequency share of energy, norm and largest value of the changes by attacks.
+    """Yields the high-frequency share, the norm and the largest value of adversarial changes.
 
-    Shares and norms are means over the images that an attack changes and leaves wrong; the largest
-    value is over all images. PGD and FGSM also change images that were wrong before the attack;
-    AutoAttack, FAB and Square do not. The share in clean images is yielded for comparison.
+    Shares and norms are means over images that an attack changes and that are misclassified after
+    it. The largest value is over all images. PGD and FGSM also change images that were
+    misclassified before the attack; AutoAttack, FAB and Square do not. The share in clean images is
+    added for comparison.
     """
     views, clusters, by = recorded.views, recorded.clusters, ('attack', 'epsilon')
     is_clean = views.attack.isna().to_numpy()
@@ -574,10 +626,10 @@ class AttackError(AttackStudy):
       yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~is_clean], value, n=len(largest))
 
   def _flag_tables(self, recorded: Recorded) -> dict[str, Table]:
-    """Returns {title: table of how many images raise each flag of AutoAttack}.
+    """Returns {title: table} of the number of images with each warning of AutoAttack.
 
-    A flag is a sign that the attack may have failed, such as a zero gradient. If more images raise
-    a flag than its limit, a warning is logged.
+    A warning ("flag") means that the attack may have failed, for instance because of a zero
+    gradient. If more images have it than tolerated, it is also logged.
     """
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
@@ -596,11 +648,12 @@ class AttackError(AttackStudy):
     return {'flags of AutoAttack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates with amplitudes by frequency |f|, and mean spectra as arrays.
+    """Returns errors under attack, and Fourier spectra of the adversarial changes δ.
 
-    Of each classifier there are two arrays: `<label>/spectrum` [E, A, H, W], the mean |F(δ)| of the
-    changes δ at E radii by A attacks, over the images that the attack leaves wrong (NaN if there
-    are none); and `<label>/clean_spectrum` [H, W], the mean |F| of the clean images.
+    Returns:
+      Tables of estimates, and two arrays for each classifier. `<label>/spectrum` [E, A, H, W] is
+      the mean |F(δ)| for E radii and A attacks, over misclassified images (NaN without any).
+      `<label>/clean_spectrum` [H, W] is the mean |F| of clean images.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     # the mean |f| of each ring of frequencies, which is a value of the facet `radius`
@@ -629,11 +682,11 @@ class AttackError(AttackStudy):
     return findings
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and two figures of the changes that attacks make.
+    """Returns the default figures, and two figures of the spectra of adversarial changes.
 
-    'radial' has the amplitudes by |f|, and 'spectra' the mean spectrum |F(δ)| of the changes δ, for
-    each classifier and attack. Both are at the radius `epsilon`, over images that are wrong under
-    the attack, and are left out if no image is.
+    'radial' shows amplitude against frequency |f|. 'spectra' shows the mean spectrum for each
+    classifier and attack. Both are at the radius `epsilon`, over misclassified images. They are
+    left out if there are none.
     """
     figures = charts.draw(results)
     # `...` selects any attack and any |f|.
@@ -663,19 +716,23 @@ class AttackError(AttackStudy):
 
 
 def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
-  """Returns the label and the class for an entry of `attacks`, LABEL=NAME or NAME.
+  """Returns the label and the class of an attack, from an entry such as 'pgd' or 'strong=pgd'.
 
-  The label of a plain NAME is this name; of `FILE.py:NAME` it is the NAME.
+  Without LABEL= the label is the name, which is NAME for `FILE.py:NAME`.
   """
   label, _, name = entry.rpartition('=')
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
 def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns {classifier: a recorded field, [N, V, ...]}, with NaN for attacks without success.
+  """Returns {classifier: a recorded value, [N, V, ...]}, with NaN where an attack failed.
 
-  An attack has no success if it did not change the image, or the prediction is still right. The
-  clean view has the values of all images. `name` is the name of the field.
+  An attack fails if it leaves the image unchanged or the prediction right. Clean images always have
+  their value.
+
+  Args:
+    recorded: Records of N images in V views (attacks at a radius, or clean).
+    name: Name of the recorded value, such as 'measure/energy'.
   """
   values = {}
   for evaluation in recorded.evaluations:
@@ -690,20 +747,27 @@ def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndar
 
 
 def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
-  """Returns whether an image is wrong after the first `number` attacks of AutoAttack, bool [n, v].
+  """Returns whether images are wrong after the first attacks of AutoAttack, bool [n, v].
 
-  `shard` has n images in v views. The recorded stage is the number of the first attack that
-  succeeded, from 1. It is 0 if the image is wrong without an attack, and above the number of
-  attacks if none succeeded.
+  Args:
+    number: How many of AutoAttack's attacks count.
+    shard: Records of n images in v views. The recorded stage is the number (from 1) of the attack
+      that succeeded. It is 0 if the clean image is wrong, and larger than the number of attacks if
+      none succeeded.
   """
   return shard['measure/stage'] <= number
 
 
 def _raises_flag(flag: Flag, shard: Shard) -> np.ndarray:
-  """Returns whether n images in v views of a shard raise a warning of AutoAttack, bool [n, v]."""
+  """Returns whether images have a given warning of AutoAttack, bool [n, v].
+
+  Args:
+    flag: The warning, for instance of a zero gradient.
+    shard: Records of n images in v views.
+  """
   return shard[f'measure/{flag.observed}'] == flag.value
 
 
 def _labels(rows: Arrays) -> jax.Array:
-  """Returns the labels of rows, int32 [B]; -1 for padding, so that no attack spends time on it."""
+  """Returns labels, int32 [B], with −1 for padding, which attacks skip."""
   return jnp.where(rows['mask'], rows['label'], -1)

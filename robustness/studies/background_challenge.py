@@ -44,11 +44,11 @@ FOREGROUNDS = 4050
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundChallenge(Study):
-  """A study of foregrounds on all backgrounds; attributes are its settings.
+  """A study of foregrounds that are recognised on every background (Xiao et al. 2021).
 
   Attributes:
-    backgrounds: a folder of background images of the size of the rows, such as `only_bg_t`.
-    num_backgrounds: number of backgrounds, evenly spaced in the order of their paths; 0 takes all.
+    backgrounds: Folder of background images of the same size as the data, such as `only_bg_t`.
+    num_backgrounds: Number of backgrounds to use, evenly spaced in the sorted folder; 0 takes all.
   """
 
   title = 'Foregrounds on all backgrounds'
@@ -61,14 +61,14 @@ class BackgroundChallenge(Study):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """The digest of the backgrounds, for records and results; {} if their folder is missing."""
+    """{'backgrounds_sha256': hash of the background images}, or {} if the folder is missing."""
     if not self.backgrounds or not expanded(self.backgrounds).is_dir():
       return {}
     return {'backgrounds_sha256': digest_of({'pictures': _pictures(*self._files)})}
 
   @property
   def _files(self) -> tuple[Path, ...]:
-    """The files of the backgrounds, evenly spaced in the order of their paths."""
+    """Paths of the selected backgrounds, evenly spaced in the sorted folder."""
     folder = expanded(self.backgrounds)
     files = files_in(folder) if self.backgrounds and folder.is_dir() else []
     files = [file for file in files if file.suffix.lower() in SUFFIXES]
@@ -82,7 +82,7 @@ class BackgroundChallenge(Study):
     return tuple(files[i] for i in np.arange(count) * len(files) // count)  # evenly spaced
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError unless rows have foreground masks and backgrounds have the images' size."""
+    """Raises InputError if images lack foreground masks or backgrounds have another size."""
     super().check(rows, recipes)
     mask = next(rows.batches(1, [0])).get('foreground')
     if mask is None or mask.shape[1:] != rows.image_shape[:2]:
@@ -93,7 +93,7 @@ class BackgroundChallenge(Study):
     self.views(rows.image_shape)  # raises InputError for backgrounds of another size
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each background, which shows the foreground of every row on it."""
+    """Returns a view for each background image, which shows every foreground on it."""
     files = self._files
     pictures = _pictures(*files)
     if pictures.shape[1:] != image_shape:
@@ -111,10 +111,10 @@ class BackgroundChallenge(Study):
     )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracy over all backgrounds, and the share of foregrounds that survive.
+    """Yields mean accuracy over all backgrounds, and the share of surviving foregrounds.
 
-    A foreground survives if it is classified correctly on every background. Published shares of
-    other classifiers are added.
+    A foreground survives if it is classified correctly on every background. Published shares are
+    added.
     """
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
@@ -126,9 +126,10 @@ class BackgroundChallenge(Study):
 
 @functools.lru_cache(1)
 def _pictures(*files: Path) -> np.ndarray:
-  """Returns the images in V files, uint8 [V, H, W, 3]; raises InputError if their sizes differ.
+  """Reads image files of equal size, uint8 [V, H, W, 3]; the last result is cached.
 
-  The last result is cached, because a run needs it several times.
+  Raises:
+    InputError: The images differ in size.
   """
   size = read_rgb(files[0]).size
   pictures = []
@@ -141,6 +142,12 @@ def _pictures(*files: Path) -> np.ndarray:
 
 
 def _on_background(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-  """Returns the foreground of a row on the background of a view, [H, W, 3]."""
+  """Pastes the foreground of an image on a background, [H, W, 3] in [0, 1].
+
+  Args:
+    key: Not used.
+    row: `image` [H, W, 3] in [0, 1], and `foreground`, its bool mask [H, W].
+    view: `picture`, the background, uint8 [H, W, 3].
+  """
   background = view['picture'].astype(jnp.float32) / 255  # uint8
   return jnp.where(row['foreground'][..., None], row['image'], background)

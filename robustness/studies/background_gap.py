@@ -43,9 +43,9 @@ GAP = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundGap(Study):
-  """A study of exchanged backgrounds, with the settings of `Study`.
+  """A study of accuracy on ImageNet-9 images with exchanged backgrounds.
 
-  The column `variant` of the rows names the variant of the data set that an image is from.
+  The data need a column `variant`, such as 'mixed_same' or 'mixed_rand'.
   """
 
   title = 'Backgrounds'
@@ -55,7 +55,7 @@ class BackgroundGap(Study):
   described_facets = (Facet(VARIANT, 'variant', place='on {}'),)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows without the two variants between which the gap is measured."""
+    """Raises InputError unless the data have the variants 'mixed_same' and 'mixed_rand'."""
     super().check(rows, recipes)
     names = set(rows.without_images().get(VARIANT, np.array(())).tolist())
     if not names.issuperset(MIXED):
@@ -66,9 +66,10 @@ class BackgroundGap(Study):
       )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracy by variant of the backgrounds, the gap, and published values of both.
+    """Yields accuracy by variant of the data set, and the gap between two variants.
 
-    The gap is the accuracy on the variant 'mixed_same' minus the accuracy on 'mixed_rand'.
+    The gap is the accuracy on 'mixed_same' minus the accuracy on 'mixed_rand'. Published values are
+    added.
     """
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     # The two variants of the gap are first, in the order in which it subtracts them.

@@ -26,11 +26,11 @@ MIN_NORM = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class BandNoise(BandStudy):
-  """A study of filtered noise; attributes are its settings in addition to `BandStudy`'s.
+  """A study of error under Gaussian noise that is limited to a band of frequencies.
 
   Attributes:
-    norm: v > 0, L2 norm of one channel's noise (paper: 8 for CIFAR-10).
-    clip: whether noisy images are clipped to [0, 1] (paper: no).
+    norm: ℓ2 norm of the noise in each channel, above 0. The paper has 8 for CIFAR-10.
+    clip: Whether noisy images are clipped to [0, 1], which the paper does not do.
   """
 
   title = 'Error under noise by band of frequencies'
@@ -41,10 +41,15 @@ class BandNoise(BandStudy):
   clip: bool = False
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns x + v n/‖n‖ of an image x [H, W, C], or x in the clean view.
+    """Adds band-limited Gaussian noise to an image [H, W, C] and returns the result.
 
-    v is the setting `norm`, n is Gaussian noise in the band of the view, and ‖n‖ is its norm in
-    each channel.
+    The noise has the ℓ2 norm `norm` in each channel.
+
+    Args:
+      key: Random key.
+      row: The image, `row['image']`, in [0, 1].
+      view: `kept`, the frequencies of the noise, and `bandwidth`. If this is 0, the image is
+        unchanged.
     """
     image = row['image']
     noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])
@@ -56,11 +61,11 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The norm of the noise in words, for the report's table `which numbers these are`."""
+    """Describes the norm of the noise for a report, under the key 'noise'."""
     return {'noise': basis.wave_in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns why numbers are not comparable with published ones, such as another noise norm."""
+    """Returns deviations from the published experiment, such as another norm of the noise."""
     differing = basis.differences_from_paper(
       self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip
     )

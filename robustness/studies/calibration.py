@@ -35,7 +35,13 @@ SEED = 0
 
 
 def _error(name: str, words: str, headline: bool = False) -> Quantity:
-  """Returns a quantity for a calibration error, in [0, 1]; reports state a `headline` first."""
+  """Declares a calibration error in [0, 1] as a reported quantity.
+
+  Args:
+    name: Its name in results, such as 'ece'.
+    words: Its name in reports, such as 'debiased expected calibration error'.
+    headline: Whether it is among the main numbers of a report.
+  """
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
 
@@ -77,11 +83,11 @@ BIN = Facet('bin', 'bin of confidence', ordered=True, words_of_many='bins')
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(ScoresPredictions, StoredOrMade):
-  """A study of confidence; attributes are its settings in addition to `StoredOrMade`'s.
+  """A study of calibration, on clean and corrupted images or from another run's predictions.
 
   Attributes:
-    bins: number M of bins of confidence.
-    resamples: number of bootstrap samples of the images.
+    bins: Number of confidence bins of calibration errors.
+    resamples: Number of bootstrap samples for confidence intervals.
   """
 
   title = 'Confidence against accuracy'
@@ -94,19 +100,23 @@ class Calibration(ScoresPredictions, StoredOrMade):
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
   def score_predictions(self, settings: WorkdirPredictions, folder: pathlib.Path) -> Scored:
-    """Returns the estimates from the records of the finished workdir that `settings` name.
+    """Computes calibration from the predictions that an earlier run has stored.
 
-    Results state only the settings that the estimates depend on: views are as in the workdir, so
-    that settings of corruptions have no effect. `folder` is not used.
+    The views (ways to perturb images) are taken from the earlier run. Hence settings of corruptions
+    have no effect and are left out of the results.
+
+    Args:
+      settings: Names the folder of the earlier run.
+      folder: Not used.
     """
     keys = 'name', 'bins', 'resamples', 'confidence'
     return settings.scored(self.estimate_views, {key: getattr(self, key) for key in keys})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates of confidence by corruption and severity; see `estimate_views`.
+    """Returns calibration errors, accuracy and confidence by corruption and severity.
 
-    Stored images, which have a row for each corruption of an image, are first arranged with a row
-    for each image and a view for each corruption.
+    See `estimate_views`. Data sets of stored corrupted images, such as ImageNet-C, are rearranged
+    so that the versions of an image are together.
     """
     _, recorded = self.joined(evaluations, image_shape)
     _, table = self.by_image(evaluations[0].records, image_shape)
@@ -115,17 +125,20 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def estimate_views(
     self, evaluations: Sequence[Evaluation], table: ViewTable, seed: int = SEED
   ) -> Findings:
-    """Returns calibration errors, accuracy and confidence by view, and their means by group.
+    """Returns calibration errors, accuracy and confidence for each view and group of views.
 
-    A group is a set of views. Its means have intervals, and differences from the first classifier.
+    A view is one way to perturb the images, such as fog at severity 3. A group, such as all
+    severities of fog, has the mean over its views. Groups have confidence intervals and differences
+    from the first classifier.
 
     Args:
-      evaluations: records of classifiers on the same images.
-      table: the names of the V views and their groups.
-      seed: seed of the bootstrap.
+      evaluations: Recorded predictions of classifiers on the same images.
+      table: Names of the views and groups.
+      seed: Seed of the bootstrap.
 
     Raises:
-      InputError: some views leave out images, or images are grouped by scene, object or original.
+      InputError: Some views leave out images, or images are not independent, such as versions of
+        one image.
     """
     if table.counted is not None or table.units is not None:
       raise InputError(
@@ -159,15 +172,15 @@ class Calibration(ScoresPredictions, StoredOrMade):
     return findings
 
   def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
-    """Yields a row for each quantity of a classifier in each group of views and in each view.
+    """Yields one row of results for each quantity and each view or group of views.
 
-    Calibration errors of groups have bootstrap intervals. Single views have no intervals, and for
-    them the errors before debiasing are yielded too, which are above 0 by chance.
+    Calibration errors of groups have bootstrap intervals. Single views have none, but also have the
+    errors before debiasing.
 
     Args:
-      label: label of the classifier.
-      scores: the values of the quantities by name of the group or view.
-      table: the names of the views and their groups.
+      label: Name of the classifier.
+      scores: {name of a view or group: values of the quantities}.
+      table: Names of the views (such as fog at severity 3) and groups (such as fog).
     """
     for name, measured in scores.items():
       not_debiased = BIASED_ERRORS if name in table.names else ()
@@ -182,16 +195,16 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
-    """Yields tables of a classifier's selective risks, and of its accuracy and confidence by bin.
+    """Yields tables for risk-coverage curves and reliability diagrams of a classifier.
 
-    There is a table of risks by coverage for each view and each group of views, and for each view
-    tables of accuracy and confidence in bins of equal width over the confidence. At coverage c the
-    risk is the top-1 error on the share c of images with the most confident predictions.
+    The risk at coverage c is the top-1 error on the fraction c of images with the most confident
+    predictions. It is computed for each view (such as fog at severity 3) and each group of views.
+    Reliability is the accuracy and mean confidence in bins of equal width, for each view.
 
     Args:
-      label: label of the classifier.
-      views: its predictions in each view.
-      table: the names of the views and their groups.
+      label: Name of the classifier.
+      views: Its predictions in each view.
+      table: Names of the views and groups.
     """
     # {name of a view or of a group: indices of its views}, first the views.
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
@@ -210,5 +223,5 @@ class Calibration(ScoresPredictions, StoredOrMade):
       yield self.arrays(quantity, label, by_bin, in_bins[:, index].ravel(), n=n)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and `reliability`, accuracy by confidence."""
+    """Returns the default figures, and the reliability diagram as `reliability`."""
     return {'reliability': reliability.draw(results), **charts.draw(results)}

@@ -22,20 +22,23 @@ SPREAD = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class ClassBalance(Study):
-  """A study of the spread of accuracy over classes, with the settings of `Study`."""
+  """A study of how accuracy varies over classes, on unchanged images."""
 
   title = 'Balance of classes'
   quantities = (OVERALL, SPREAD, dataclasses.replace(ACCURACY, reference=OVERALL.name))
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows with several labels each, and for rows of a single class."""
+    """Raises InputError if images have several labels each or all have the same class."""
     super().check(rows, recipes)
     labels = rows.without_images()['label']
     if labels.ndim > 1 or len(np.unique(labels)) < 2:
       raise InputError('the spread over classes needs images with one label each, of two classes.')
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the accuracy over all images, with paired differences, and its spread over classes."""
+    """Yields accuracy over all images, and the standard deviation of accuracies over classes.
+
+    Accuracy over all images also has paired differences between classifiers.
+    """
     recorded.require_distinct()
     yield self.means(OVERALL, recorded, test=True)
     rows = []

@@ -48,24 +48,22 @@ FAILURE_SEVERITY = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionError(StoredOrMade):
-  """A study of error under corruptions; attributes are settings in addition to `StoredOrMade`'s.
-
-  With `half_width`, a corruption is shown to images only until its error is known well enough, see
-  `Study`.
+  """A study of classification error under common corruptions, such as ImageNet-C's.
 
   Attributes:
-    source: 'generated' or 'stored' images; a stored set without clean images has no clean error and
-      no relative mCE.
-    baseline: the errors that mCE divides by: errors of the 'first' classifier of the config, or
-      published errors: 'alexnet' (ImageNet-C) and 'cifar10_standard' (CIFAR-10-C) for the official
-      15 corruptions, 'alexnet_3dcc' for the 12 of ImageNet-3DCC. Published errors need all
-      severities. A set with corruptions for which no errors are published has no mCE.
-    top_k: k of the second error, if there are more classes than that.
-    between: severities between 1 and 5, such as 1.5, with interpolated constants
-      (`corruptions.catalog.ConstantsTable.between`). Their errors are reported separately; means
-      and mCE are over `severities`.
-    failure_share: share of the clean accuracy below which a severity is a failure; 0 computes no
-      failure severity.
+    source: 'generated' corrupts the images in this run; 'stored' reads corrupted images. A stored
+      set without clean images has no clean error and no relative mCE.
+    baseline: The errors that mCE (mean corruption error) divides by. 'first' takes the first
+      classifier of the config. 'alexnet' (ImageNet-C), 'cifar10_standard' (CIFAR-10-C) and
+      'alexnet_3dcc' (ImageNet-3DCC) take published errors, which need all severities and
+      corruptions of the published set.
+    top_k: The k of top-k error, which is left out if there are no more than k classes.
+    between: Fractional severities, such as 1.5, with interpolated constants of the corruptions.
+      Their errors are reported, but means and mCE are over `severities` only.
+    failure_share: A classifier fails at a severity if its accuracy is below this fraction of the
+      clean accuracy. 0 reports no severity of failure.
+    half_width: Precision. A corruption is shown to images until the confidence interval of its
+      error is at most ± this wide; 0 shows it to all images. See `Study`.
   """
 
   title = 'Error under common corruptions'
@@ -89,14 +87,17 @@ class CorruptionError(StoredOrMade):
 
   @property
   def published(self) -> PublishedErrors | None:
-    """The published errors that mCE, the mean corruption error, divides by.
+    """The published errors that mCE (mean corruption error) divides by, such as AlexNet's.
 
-    It is None if mCE divides by the errors of the first classifier.
+    None if mCE divides by the errors of the first classifier.
     """
     return BASELINES.get(self.baseline)
 
   def _check_published(self, published: PublishedErrors) -> None:
-    """Raises InputError if the settings lack a corruption or severity of the published errors."""
+    """Raises InputError if the published errors cover more than the study measures.
+
+    All corruptions and severities of the published errors must be in the settings.
+    """
     # The name of the set that has all published corruptions, such as 'official'.
     needed_set, *_ = whole_sets(tuple(published.corrupted))
     has_corruptions = set(self.names) >= set(published.corrupted)
@@ -114,11 +115,10 @@ class CorruptionError(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings that decide the records; studies with equal settings share records.
+    """The settings on which recorded predictions depend; equal settings share predictions.
 
-    For stored images they are the settings of the base class. For others, `between` is added if it
-    is not empty, and `half_width` and `confidence` if `half_width` is not 0. With neither, the
-    records are shared with other studies of corruptions.
+    With generated images and default values of `between` and `half_width`, predictions are shared
+    with other studies of corruptions.
     """
     if self.is_stored:
       return super().recording
@@ -129,13 +129,16 @@ class CorruptionError(StoredOrMade):
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """The fractional severities that are shown too, such as 1.5."""
+    """The fractional severities, such as 1.5, that are measured in addition to whole ones."""
     return self.between
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the corruptions as views, or the identity for stored images.
+    """Returns one view per corruption and severity, or a single one for stored images.
 
-    Raises InputError if the images have another size than the images of the baseline's errors.
+    A view is one way to perturb each image.
+
+    Raises:
+      InputError: The images have another size than those that published errors were measured on.
     """
     published = self.published
     side = min(table_for(*image_shape[:2]).side, 224)  # images of 299 pixels are ImageNet's too
@@ -148,14 +151,14 @@ class CorruptionError(StoredOrMade):
     return super().views(image_shape)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image under each corruption and severity, for a figure."""
+    """Returns the first image of the data under each corruption and severity, for a figure."""
     return self.gallery(rows, key)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors, mCE, relative mCE, and the severity at which a classifier fails.
+    """The reported quantities: errors, mCE, relative mCE, and the severity of failure.
 
-    The words of this severity state the setting `failure_share`, for example as '50 %'.
+    The description of the last one states the setting `failure_share`, for instance '50 %'.
     """
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
@@ -164,12 +167,14 @@ class CorruptionError(StoredOrMade):
     return (ERROR, CLEAN_ERROR, MCE, RELATIVE_MCE, *failure, *top_k)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields errors with paired tests, mCE, relative mCE and failure severities.
+    """Yields tables of error, mCE, relative mCE and the severity at which a classifier fails.
 
-    Top-1 and top-k errors are by corruption and severity, by corruption, and by set of corruptions
-    such as ImageNet-C's. The others are computed from top-1 errors: mCE, the mean over corruptions
-    of errors divided by the baseline's; relative mCE, of errors minus the clean error; and the
-    failure severity, at which accuracy falls below the share `failure_share` of the clean accuracy.
+    * Top-1 and top-k errors are by corruption and severity, by corruption, and by set of
+      corruptions, such as ImageNet-C's. They have paired tests between classifiers.
+    * mCE is the mean over corruptions of top-1 error divided by the baseline's error. Relative mCE
+      subtracts the clean error from both first.
+    * A classifier fails at the severity at which its accuracy falls below `failure_share` times the
+      clean accuracy.
     """
     # `published` is None if mCE divides by the first classifier.
     views, published = recorded.views, self.published
@@ -202,7 +207,7 @@ class CorruptionError(StoredOrMade):
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates, with a note on mCE if it is not comparable with published values.
+    """Returns the results, and notes on mCE where it is not comparable with published values.
 
     The mean error over a set of corruptions, such as ImageNet-C's, is left out if the set is
     published for images of another size.
@@ -223,15 +228,19 @@ class CorruptionError(StoredOrMade):
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
-    """Returns in words which errors mCE divides by; `first` is the first classifier's label."""
+    """Describes the errors that mCE (mean corruption error) divides by, for reports.
+
+    Args:
+      first: Name of the first classifier.
+    """
     if self.published:
       return f'{self.published.title} (published)'
     return f'{first}, the first classifier: published mCE divides by another'
 
   def _incomparable(self, image_shape: ImageShape) -> str:
-    """Returns why mCE by published errors is not comparable with papers.
+    """Returns why mCE is not comparable with published values; '' if it is comparable.
 
-    It is '' if it is comparable or does not divide by published errors.
+    It is also '' if mCE divides by the first classifier, since no comparison is expected then.
     """
     if not self.published:
       return ''
@@ -243,10 +252,10 @@ class CorruptionError(StoredOrMade):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _baseline_advice(self, image_shape: ImageShape) -> str:
-    """Returns a note for a run of one classifier, because its mCE relative to itself is always 1.
+    """Returns a note on how to get a useful mCE in a run with a single classifier.
 
-    The note advises to set one of the published baselines that fit image size, corruptions and
-    severities or, if none fits, to add a second classifier.
+    Relative to itself its mCE is always 1. The note names the published baselines that fit image
+    size, corruptions and severities. If none fits, it asks for a second classifier.
     """
     # The side of the published set that images are nearest to: 299 pixels are ImageNet-C's too.
     side, channels = min(table_for(*image_shape[:2]).side, 224), image_shape[2]
@@ -260,7 +269,7 @@ class CorruptionError(StoredOrMade):
     return f'for mCE set {self.key("baseline")} to {" or ".join(baselines)}'
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and one image under every corruption and severity."""
+    """Returns the default figures, and a gallery of one image under all corruptions."""
     figures = charts.draw(results)
     if 'gallery' in results.arrays:
       # `...` selects any corruption and severity.

@@ -54,7 +54,7 @@ CLEAN_SHARE = Quantity(
 
 
 def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
-  """Returns the root mean square over `pixels` values, given their sum of squares `energy`."""
+  """Converts an energy, the sum of squares of `pixels` values, to their root mean square."""
   return np.sqrt(energy / pixels)
 
 
@@ -82,14 +82,14 @@ HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energ
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionSpectrum(StoredOrMade):
-  """A study of corruptions' spectra; attributes are its settings in addition to `StoredOrMade`'s.
+  """A study of the Fourier spectra of corruptions, without a classifier.
 
   Attributes:
-    channels: with the Fourier amplitudes |F|, 'each' averages |F| over the channels, and 'grey'
-      takes |F| of .299 R + .587 G + .114 B.
-    normalisation: scale of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW)
-      times as large (NumPy's default). Fractions of energy do not depend on it.
-    severity: the severity in the figure of spectra, if it is among `severities`.
+    channels: 'each' averages the amplitudes |F| over the colour channels. 'grey' takes |F| of the
+      grey image .299 R + .587 G + .114 B.
+    normalisation: Scale of the discrete Fourier transform, 'orthonormal' or 'sum' (NumPy's default,
+      √(HW) times as large). Fractions of energy do not depend on it.
+    severity: Severity in the figure of spectra.
   """
 
   title = 'Spectra of common corruptions'
@@ -105,23 +105,27 @@ class CorruptionSpectrum(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """All settings except the confidence, because they decide what is measured and recorded."""
+    """The settings on which recorded spectra depend: all except the confidence level."""
     return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, and a view for each corruption and severity.
+    """Returns the clean view, then a view for each corruption and severity.
 
-    The clean view measures spectra of the images, the other views spectra of the changes from the
-    clean images.
+    A view is one way to perturb each image. The spectra of clean images are measured in the clean
+    view, and the spectra of the changes by corruptions in the others.
     """
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     views = super().views(image_shape)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns the Fourier amplitudes |F|, [H, W // 2 + 1, C], of what a corruption changed.
+      """Returns the Fourier amplitudes |F| of a corruption's change, [H, W // 2 + 1, C].
 
-      That is `image` [H, W, C] minus the row's clean image. In the clean view, of severity 0, it is
-      `image`. With the channels 'grey', C is 1.
+      C is 1 if `channels` is 'grey'.
+
+      Args:
+        row: The clean image, [H, W, C], and for stored images the severity.
+        image: The corrupted image, [H, W, C].
+        view: The severity of generated images. If it is 0, the amplitudes are of `image` itself.
       """
       # A stored image has its clean image and its severity in columns of the row.
       clean = row[CLEAN_IMAGE if self.is_stored else 'image']
@@ -129,11 +133,11 @@ class CorruptionSpectrum(StoredOrMade):
       return spectrum.half_magnitude(change(image, clean, severity), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      """Returns {'spectrum': Fourier amplitudes averaged over channels, [H, W // 2 + 1]}.
+      """Returns one image's contribution to the mean spectrum, as {'spectrum': amplitudes}.
 
-      The evaluator sums them over the images of a shard of records. For stored images they are
-      [S, H, W // 2 + 1]: the amplitudes in the row's slot of S, and 0 in all others, so that a
-      shard has a sum for each slot (see `_with_slots`).
+      The amplitudes are averaged over channels, [H, W // 2 + 1]. They are later summed over images.
+      For stored images there are S sums, so the amplitudes are [S, H, W // 2 + 1], and 0 in all but
+      one of the S entries. `_with_slots` says which one.
       """
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
@@ -147,15 +151,16 @@ class CorruptionSpectrum(StoredOrMade):
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image under each corruption and severity, for a figure."""
+    """Returns the first image of the data under each corruption and severity, for a figure."""
     return self.gallery(rows, key)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates, mean spectra as arrays, and a table of what the high pass keeps.
+    """Returns the measured shares, amplitudes and mean spectra of corruptions.
 
-    The arrays are mean |F|, with the zero frequency in the centre: `spectrum` [corruptions,
-    severities, H, W] of the changes, with the arrays `corruption` and `severity`, and
-    `clean_spectrum` [H, W] of the images.
+    The mean spectra |F| have zero frequency in the centre. `spectrum` [corruptions, severities, H,
+    W] is of the changes by corruptions, and `clean_spectrum` [H, W] of the clean images.
+    `corruption` and `severity` name the first two axes. A table describes the high-pass filter that
+    defines high frequencies.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
     # For stored images, `study` is this study with the corruptions and severities that are stored.
@@ -184,16 +189,16 @@ class CorruptionSpectrum(StoredOrMade):
   def _estimates(
     self, records: RecordsReader, image_shape: ImageShape, scale: float, radii: np.ndarray
   ) -> Iterator[pd.DataFrame]:
-    """Yields shares of high-frequency energy, root mean squares, and amplitudes by |f|.
+    """Yields tables of high-frequency share, root mean square change, and amplitude by |f|.
 
-    They describe the change that a corruption makes, and clean images. An image that a corruption
-    does not change has no share; `n` is the number of images that have one. Means over severities
-    average each image's values first.
+    They describe the changes by corruptions, and clean images. An image that a corruption leaves
+    unchanged has no share and is not counted. For means over severities, each image's values are
+    averaged first.
 
     Args:
-      records: the records, a row per image and a view per corruption and severity.
-      image_shape: height, width and channels of the images.
-      scale: factor of the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
+      records: What was measured for each image and each view (corruption and severity).
+      image_shape: Height, width and channels of the images.
+      scale: Factor for the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
       radii: |f| of each ring of the spectrum, in cycles per image.
     """
     views = self.facets(image_shape)
@@ -220,9 +225,10 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(RADIAL, by_ring, facets)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with two more: mean spectra, and an image under each corruption.
+    """Returns the default figures, mean spectra, and a gallery of one corrupted image.
 
-    Spectra are at the severity of the setting `severity`, or at the middle one if it was not shown.
+    The spectra are at the severity of the setting `severity`, or at the middle one if it was not
+    measured.
     """
     high = _high_in_words(results)
     figures = charts.draw(results)
@@ -247,13 +253,13 @@ class CorruptionSpectrum(StoredOrMade):
   def _spectra(
     self, results: Results, names: Sequence[str], levels: Sequence[int], num_images: int
   ) -> tuple[Figure, str]:
-    """Returns a figure of the mean spectra at one severity, and its caption.
+    """Returns a figure of the mean spectra of corruptions at one severity, and its caption.
 
     Args:
-      results: the results.
-      names: the corruptions, in the order of the array `spectrum`.
-      levels: the severities, in the order of the array `spectrum`.
-      num_images: number of images, for the caption.
+      results: The results of the study.
+      names: The corruptions, in the order of the array `spectrum`.
+      levels: The severities, in the order of the array `spectrum`.
+      num_images: Number of images, for the caption.
     """
     severity = self.severity if self.severity in levels else levels[len(levels) // 2]
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
@@ -272,14 +278,14 @@ class CorruptionSpectrum(StoredOrMade):
 
 
 def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataFrame) -> None:
-  """Adds the line of the clean images to a figure of amplitudes by |f|.
+  """Adds a dashed line for clean images to a figure of amplitude against frequency |f|.
 
-  All axes get one logarithmic scale, and the legend names the lines.
+  All axes get the same logarithmic scale and a legend.
 
   Args:
-    figure: the figure of the amplitudes of changes.
-    clean: rows of the results with the amplitudes of the clean images, by `radius`.
-    changes: rows of the results with the amplitudes of changes.
+    figure: The figure with the amplitudes of corruptions.
+    clean: Results with the amplitudes of clean images, one row per `radius` |f|.
+    changes: Results with the amplitudes of corruptions.
   """
   radius = clean.radius.astype(float)
   largest = max(changes.value.max(), clean.value.max())
@@ -294,13 +300,15 @@ def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataF
 
 
 def _with_slots(rows: Rows) -> Rows:
-  """Returns stored rows with their clean images, and a column by which spectra are summed.
+  """Adds clean images to stored corrupted ones, and a column that says how to sum spectra.
 
-  The study needs the mean spectrum of every part: the consecutive rows of one stored corruption and
-  severity. Records have sums over the rows of a shard, at most 512 consecutive rows (`MOST_ROWS`),
-  which may be of several parts. So each shard has S sums, called slots, where S is the largest
-  number of parts in a shard, and the rows of part p are added to slot p modulo S. The column is the
-  slot of each row as one-hot, float32 [B, S].
+  A mean spectrum is needed for each part: the images of one corruption and severity, which are
+  consecutive. Sums are stored for blocks of at most 512 consecutive images (`MOST_ROWS`), which may
+  touch several parts. A block therefore has S sums ("slots"), with S the largest number of parts in
+  a block. Images of part p are added to slot p modulo S.
+
+  Returns:
+    The data with the column `slots`, one-hot float32 [B, S].
   """
   number_of_part = {tuple(part): number for number, part in enumerate(stored.parts_of_rows(rows))}
   num_parts = len(number_of_part)
@@ -309,7 +317,7 @@ def _with_slots(rows: Rows) -> Rows:
   num_slots = min(num_parts, -(-MOST_ROWS // part_size) + 1)
 
   def one_hot_slots(batch: Batch) -> np.ndarray:
-    """Returns the slot of each row of a batch, in which its spectrum is summed, [B, S]."""
+    """Returns the one-hot index of the sum ("slot") that each image is added to, [B, S]."""
     parts = stored.parts_in(batch['corruption'], batch['severity'])
     # Padding is in no part; it is not summed, so that any slot will do.
     slots = [number_of_part.get(part, 0) % num_slots for part in parts]
@@ -319,24 +327,24 @@ def _with_slots(rows: Rows) -> Rows:
 
 
 def _high_in_words(results: Results) -> str:
-  """Returns which frequencies the results count as high, for captions."""
+  """Describes which frequencies count as high, for captions."""
   [[rows, columns, _]] = results.tables[HIGH_PASS].rows
   return f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
 
 
 def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:
-  """Returns the sums of the spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1].
+  """Returns summed spectra by corruption and severity, float64 [1 + P, H, W // 2 + 1].
 
-  A part is the rows of one stored corruption and severity. A shard of records, a block of
-  consecutive rows, has S sums. The rows of part number p, counted in the order of the rows, are in
-  the sum number p modulo S, see `_with_slots`. The sums of a part in all shards are added.
+  Entry 0 is for clean images. Results are stored in blocks of consecutive images with S sums each,
+  and a block may touch several parts (corruption and severity). Sum p modulo S of a block has the
+  images of part p; see `_with_slots`.
 
   Args:
-    records: the records of stored images.
-    parts: the P corruptions and severities.
+    records: Stored results, with the sums of each block.
+    parts: The P pairs of corruption and severity.
 
   Raises:
-    InputError: a shard has rows of more than S parts.
+    InputError: A block has images of more than S parts.
   """
   numbers: dict[tuple[int, int], int] = {}  # {part: its number}
   totals: dict[tuple[int, int], np.ndarray] = {}

@@ -44,13 +44,13 @@ FREQUENCY = Facet(
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSpectrum(Study):
-  """A study of the spectra of layers; attributes are its settings.
+  """A study of how the Fourier spectra of feature maps change from layer to layer.
 
   Attributes:
-    of_layers: names of layers that output a map or a sequence of tokens, or ('stages',) for the
-      network's stem and stages.
-    first_tokens: number of first tokens of a transformer that stand for no position, such as the
-      class token, and are dropped; −1 drops the fewest that leave a square number.
+    of_layers: Names of layers with a feature map or a sequence of tokens as output. ('stages',)
+      means the network's stem and stages.
+    first_tokens: Number of tokens to drop at the start, such as a class token, so that the rest is
+      a square map. −1 drops as few as possible.
   """
 
   title = 'Spectra of feature maps'
@@ -65,18 +65,18 @@ class FeatureSpectrum(Study):
 
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-    """The layers from which spectra are recorded, see `summarise_output`."""
+    """Names of the layers from which spectra are recorded."""
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns log |F| of a layer's output at the diagonal frequencies (j, j), 0 ≤ j < J, [B, J].
+    """Returns the log-amplitude spectrum of a layer along the diagonal frequencies, [B, J].
 
-    F is the Fourier transform of the layer's map; log |F| is averaged over channels. J is half the
-    shorter side of the map, rounded up, and 0 for outputs that are vectors.
+    Entry j is log |F(j, j)|, averaged over channels, with F the Fourier transform of the feature
+    map. J is half the shorter side of the map, rounded up. J is 0 if the outputs are vectors.
 
     Args:
-      layer: name of the layer.
-      output: a map [B, h, w, channels], tokens [B, tokens, channels], or vectors [B, channels].
+      layer: Name of the layer.
+      output: A map [B, h, w, channels], tokens [B, tokens, channels], or vectors [B, channels].
     """
     x = output.astype(jnp.float32)
     if x.ndim == 3:
@@ -90,10 +90,16 @@ class FeatureSpectrum(Study):
     return jnp.log(amplitude + FLOOR).mean(-1)
 
   def _as_square_map(self, layer: str, tokens: jax.Array) -> jax.Array:
-    """Returns the tokens [B, T, D] of a transformer as a square map [B, H, H, D].
+    """Reshapes the tokens [B, T, D] of a transformer to a square map [B, H, H, D].
 
-    The first `first_tokens` tokens are dropped, or with −1 the fewest that leave a square number.
-    InputError is raised if the remaining tokens are no square number.
+    The first `first_tokens` tokens are dropped. With −1 as few as possible are dropped.
+
+    Args:
+      layer: Name of the layer, for messages.
+      tokens: The output of the layer.
+
+    Raises:
+      InputError: The number of remaining tokens is not a square.
     """
     count = tokens.shape[1]
     # The largest square that fits behind the first tokens, and the number of tokens before it.
@@ -106,7 +112,7 @@ class FeatureSpectrum(Study):
     return tokens[:, num_dropped:].reshape(len(tokens), side, side, -1)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean log-amplitude of each layer by frequency, and at the highest frequency alone.
+    """Yields the mean log-amplitude of each layer, by frequency and at the highest frequency.
 
     The log-amplitude at frequency 0 is subtracted. Frequencies are in units of π per pixel.
     """
@@ -134,8 +140,8 @@ class FeatureSpectrum(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The name, and the settings that decide what is recorded.
+    """The name and the settings on which recorded spectra depend.
 
-    Studies of one run in which all of these are equal share records.
+    Studies of the same run with equal values share recorded spectra.
     """
     return {'name': self.name, 'of_layers': list(self.of_layers), 'tokens': self.first_tokens}

@@ -29,9 +29,9 @@ TRAINED = declare_accuracy(
 
 @dataclasses.dataclass(frozen=True)
 class FilteredAccuracy(BandStudy):
-  """A study of images after a low or high pass, with the settings of `BandStudy`.
+  """A study of accuracy on low-pass and high-pass filtered images.
 
-  Pixels of filtered images are not clipped to [0, 1].
+  Filtered images are not clipped to [0, 1]. The bandwidths are settings of `BandStudy`.
   """
 
   title = 'Accuracy on low- and high-passed images'
@@ -39,27 +39,33 @@ class FilteredAccuracy(BandStudy):
   quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the filtered image [H, W, C]; in the clean view, with bandwidth 0, the whole one."""
+    """Filters an image [H, W, C] and returns it; the clean view leaves it unchanged.
+
+    Args:
+      key: Not used.
+      row: The image, `row['image']`.
+      view: `kept`, the mask of frequencies to keep, and `bandwidth`, which is 0 in the clean view.
+    """
     image = row['image']
     return jnp.where(view['bandwidth'] > 0, filtered_by_half(image, view['kept']), image)
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The filters in words, for the report's table `which numbers these are`."""
+    """Describes the filters for a report, under the key 'filtered to'."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with a line at the accuracy of guessing."""
+    """Returns the default figures, with a line at chance accuracy."""
     figures, chance = super().figures(results), 100 / len(results.data['class_names'])
     name = f'{ACCURACY.name}_band_bandwidth'  # the default figure of accuracy by these two facets
     charts.with_line(figures, name, chance, f'guessing, {chance:.3g} %')
     return figures
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies by filter and bandwidth.
+    """Yields accuracy by filter and bandwidth.
 
-    For a network with a built-in input filter, also yields its accuracy on the unfiltered views,
-    listed under this filter's kind and bandwidth.
+    A network that was trained with a filter on its input is also measured on unfiltered images.
+    This accuracy is listed at the kind and bandwidth of its own filter.
     """
     yield from super().estimates(recorded)
     is_clean = recorded.views.band.isna().to_numpy()  # views that the study does not filter

@@ -50,18 +50,19 @@ SMOOTH_OPTIONS = {'shot_noise': {'draws': 'inverse'}}
 
 @dataclasses.dataclass(frozen=True)
 class FlipRate(Study):
-  """A study of predictions under increasing corruption; attributes are its settings.
+  """A study of how often predictions flip as a corruption grows.
 
-  A sequence of frames is made of each image and corruption, in which the severity increases.
+  Each image and corruption makes a sequence of frames with increasing severity. Predictions of
+  consecutive frames are compared.
 
   Attributes:
-    corruptions: names of corruptions such as 'fog', of sets such as 'official', or `FILE.py:NAME`.
-    frames: number of frames of a sequence.
-    lowest: severity of the first frame.
-    highest: severity of the last frame.
-    constants: image size, 32, 64, 224 or 299 pixels, for which the strength of severities was
-      published; 0 takes the nearest to the size of the images.
-    confidence: confidence of intervals, in (0, 1).
+    corruptions: Names of corruptions such as 'fog', of sets such as 'official', or `FILE.py:NAME`.
+    frames: Number of frames of a sequence.
+    lowest: Severity of the first frame.
+    highest: Severity of the last frame.
+    constants: Image size (32, 64, 224 or 299 pixels) with the published constants to use. 0 takes
+      the nearest to the size of the data.
+    confidence: Confidence level of intervals, in (0, 1).
   """
 
   title = 'How often predictions flip as a corruption grows'
@@ -87,24 +88,24 @@ class FlipRate(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The corruptions, each once, in a fixed order; sets are replaced by their members."""
+    """The corruptions without repetition; a set such as 'official' is replaced by its members."""
     return spelt_out(self.corruptions)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The names of the corruptions; of `FILE.py:NAME` the NAME."""
+    """Names of the corruptions; for `FILE.py:NAME` only NAME."""
     return tuple(map(part_name, self.references))
 
   @property
   def severities(self) -> np.ndarray:
-    """The severities of the frames, ascending, evenly spaced up to rounding to 1/1000."""
+    """Severities of the frames, evenly spaced and ascending, rounded to 1/1000."""
     even = np.linspace(self.lowest, self.highest, self.frames)
     return np.round(even * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns one view for each frame: all frames of the first corruption, then of the second.
+    """Returns one view per frame, corruption by corruption.
 
-    All frames of a corruption use the random numbers of its first frame.
+    A view is one way to perturb each image. All frames of a corruption use the same random numbers.
     """
     # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones in `between`.
     numbers, between = catalog.number_severities(self.severities)
@@ -118,7 +119,13 @@ class FlipRate(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image of a row with the corruption and severity of a frame, [H, W, C]."""
+      """Corrupts an image at the severity of a frame and returns it, [H, W, C].
+
+      Args:
+        key: Random key, the same for all frames of a corruption.
+        row: The image, `row['image']`.
+        view: Index of the `corruption`, and number of the `severity`.
+      """
       catalog.refuse_stored(row)
       return corrupt(key, row['image'], view['corruption'], view['severity'])
 
@@ -136,28 +143,29 @@ class FlipRate(Study):
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the frames as names of the views, for example 'fog 1.5'."""
+    """Returns the names of the views (frames), for example 'fog 1.5'."""
     return ViewTable.of([f'{name} {s:.4g}' for name in self.names for s in self.severities])
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The sequences in words, for the report's table `which numbers these are`."""
+    """Describes the sequences of frames for a report, under the key 'sequences'."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns the reasons why results differ from the paper's, one a sentence.
+    """Returns deviations from the published experiment, a sentence for each.
 
-    One of them always holds: sequences are made here, and are not those of ImageNet-P.
+    The first is always that sequences are not those of ImageNet-P.
     """
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the share of consecutive frames with different predictions, and the flip rate.
+    """Yields how often the prediction changes from a frame to the next, and the flip rate.
 
-    The share is over all frames, by corruption, and by corruption and frame. The flip rate is the
-    mean over corruptions of this share ÷ the first classifier's share, the mFR of the paper.
+    The share of changes is over all frames, by corruption, and by corruption and frame. The flip
+    rate is the mFR of the paper: the share of changes divided by the first classifier's, averaged
+    over corruptions.
     """
     # Pair number f of a corruption is the frames f and f + 1.
     facets = [(name, pair) for name in self.names for pair in range(1, self.frames)]

@@ -41,18 +41,21 @@ SHOWN = 4
 
 @dataclasses.dataclass(frozen=True)
 class FourierAttack(BeginsWithMap):
-  """A study of the single-query Fourier attack; attributes are its settings.
+  """A study of single-query Fourier attacks (Yin et al. 2019).
+
+  Images are perturbed by the Fourier basis images to which the classifier is most sensitive.
 
   Attributes:
-    heat_map: workdir of a finished heat map. Its errors choose the worst frequencies of each
-      classifier: the errors of the classifier with its label, or of the only classifier in the
-      workdir. '' needs no map: every frequency is shown to all images, a random half of the images
-      chooses, and the other half is measured.
-    norm: v > 0, L2 norm of one channel's perturbation (paper: 24 for ImageNet).
-    queries: n, how many of the worst frequencies are tried on an image.
-    phase: of the waves: 'reference' is π/4, as in the authors' release, and 'cosine' is 0.
-    clip: whether perturbed images are clipped to [0, 1] (paper: no).
-    window: side of the centred square of frequencies to choose from without a map; 0 for all.
+    heat_map: Folder (workdir) of a finished Fourier heatmap, which says where each classifier has
+      the largest errors. Classifiers are matched by label, unless the heatmap has a single one. ''
+      needs no heatmap: all frequencies are tried, a random half of the images selects the worst,
+      and the other half is measured.
+    norm: ℓ2 norm of the perturbation in each channel, above 0. The paper has 24 for ImageNet.
+    queries: How many of the worst frequencies are tried on an image.
+    phase: Phase of the waves: 'reference' is π/4, as in the authors' code, and 'cosine' is 0.
+    clip: Whether perturbed images are clipped to [0, 1], which the paper does not do.
+    window: Without a heatmap, side of the centred square of frequencies to select from; 0 takes
+      all.
   """
 
   title = 'Attack with single Fourier basis images'
@@ -68,9 +71,9 @@ class FourierAttack(BeginsWithMap):
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> basis.Frequencies:
-    """Returns the distinct frequencies to choose from.
+    """Returns the distinct frequencies from which the worst are selected.
 
-    They are in the heatmap's window, or without a heatmap in the setting `window`.
+    They are the frequencies of the heatmap, or without a heatmap of the setting `window`.
     """
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
@@ -78,10 +81,10 @@ class FourierAttack(BeginsWithMap):
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
-    """Returns the indices in `_frequencies` of the frequencies that are shown, int, ascending.
+    """Returns the indices of the frequencies to evaluate, ascending, into `_frequencies`.
 
-    Without a heatmap all are shown, otherwise the `queries` frequencies with the largest errors in
-    the map of each classifier.
+    Without a heatmap these are all frequencies. Otherwise they are the `queries` worst frequencies
+    of each classifier.
     """
     frequencies = self._frequencies(image_shape)
     if self._map is None:
@@ -92,10 +95,12 @@ class FourierAttack(BeginsWithMap):
     return np.unique(np.concatenate(worst))
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, then a view for each frequency that may be queried.
+    """Returns the clean view, then a view for each frequency to evaluate.
 
-    Views have the ids that they have in a heatmap. Raises SettingError for more queries than there
-    are frequencies.
+    A view is one way to perturb each image. Its id is the same as in a heatmap.
+
+    Raises:
+      SettingError: `queries` is larger than the number of frequencies.
     """
     num_frequencies = len(self._frequencies(image_shape))
     valid = f'at most {num_frequencies}, the number of distinct frequencies'
@@ -104,22 +109,22 @@ class FourierAttack(BeginsWithMap):
     return basis.wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 
   def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the frequencies fy and fx, each int [V − 1], of all V views but the clean one.
+    """Returns the frequencies fy and fx of the perturbed views, int [V − 1] each.
 
-    They are in cycles per image, down and across.
+    They are in cycles per image, vertical and horizontal. Of V views, the first is clean.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     return frequencies.fy[candidates], frequencies.fx[candidates]
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attack in words, for the report's table `which numbers these are`."""
+    """Describes the perturbation for a report, under the key 'perturbation'."""
     return {'perturbation': basis.wave_in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns phrases for why errors are not comparable with published ones, such as 'clipped'.
+    """Returns deviations from the published experiment, such as 'clipped'.
 
-    They name a norm, phase or clipping unlike the paper's.
+    They concern the norm, the phase and clipping.
     """
     side = image_shape[0]
     differing = basis.differences_from_paper(
@@ -128,17 +133,21 @@ class FourierAttack(BeginsWithMap):
     return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, in the groups 'clean' and 'all frequencies'."""
+    """Returns the names of the views: 'clean' and one per frequency.
+
+    The views are grouped as 'clean' and 'all frequencies'.
+    """
     names = basis.wave_names(*self._waves(image_shape))
     waves = list(range(basis.CLEAN + 1, len(names)))
     return ViewTable.of(names, {'clean': [basis.CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if every image would also be used to choose the frequencies.
+    """Raises InputError if no images would be left to measure the attack on.
 
-    With a heatmap this is so if all rows are images on which it was measured; without one, if all
-    rows are versions of one image. If a heatmap of the same data set lacks records, it is refused
-    too, because the records identify its images.
+    Images that select the worst frequencies are not measured. With a heatmap these are the images
+    of the heatmap, so the data must have others. Without one there must be two images that are not
+    versions of each other. A heatmap of the same data set also needs its records, which identify
+    its images.
     """
     if self._map is None:
       columns = rows.without_images()
@@ -157,10 +166,12 @@ class FourierAttack(BeginsWithMap):
       self._map.records()  # raises InputError if they are missing
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns the rows that errors are computed on, bool [N]: all that chose no frequencies.
+    """Returns which images are measured, bool [N]: those that did not select frequencies.
 
-    Frequencies are chosen on the images of the heatmap. Without a heatmap they are chosen on a
-    random half of the images of this run.
+    Frequencies are selected on the images of the heatmap, or else on a random half of the data.
+
+    Args:
+      records: Recorded predictions for N images.
     """
     count = records.layout.num_rows
     if self._map is None:
@@ -178,21 +189,21 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The top-1 errors after n queries, on clean images, and under the wave of one query alone.
+    """The reported top-1 errors: after n queries, on clean images, and under single waves.
 
-    The words of the first state the norm of the waves.
+    The description of the first states the norm of the waves.
     """
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
     error = dataclasses.replace(ERROR, words=words)
     return (error, CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns errors by number of queries.
+    """Returns error by number of queries, on clean images, and under each wave alone.
 
     Query n adds the n-th worst frequency of the classifier to an image. After n queries an image
-    counts as wrong if it is wrong under any of the n worst frequencies. `wave_error` is the error
-    under each of them alone. The worst frequencies have the largest errors in the heatmap. Without
-    a heatmap, half of the images choose them, and errors are of the other half.
+    counts as wrong if any query so far makes it wrong. The worst frequencies have the largest
+    errors in the heatmap. Without a heatmap, half of the images select them, and the other half is
+    measured.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
@@ -221,7 +232,7 @@ class FourierAttack(BeginsWithMap):
     return Findings(estimates=[clean_errors, errors, *wave_errors])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns {'sample_images': [S, H, W, C]}, S ways to show the image of the first row.
+    """Returns {'sample_images': [S, H, W, C]}, the first image of the data for a figure.
 
     It is shown clean, then under each of the first classifier's worst frequencies.
     """
@@ -234,7 +245,7 @@ class FourierAttack(BeginsWithMap):
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and one image under the worst frequencies."""
+    """Returns the default figures, and a figure of one image under the worst frequencies."""
     waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
@@ -243,9 +254,12 @@ class FourierAttack(BeginsWithMap):
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:
-  """Returns the S ≤ 4 worst frequencies of the first classifier, the worst first, int [S, 2].
+  """Returns the worst frequencies of the first classifier, at most 4, int [S, 2].
 
-  They are (fy, fx) in cycles per image, from the rows of `wave_error` in the results `table`.
+  They are (fy, fx) in cycles per image, the worst first.
+
+  Args:
+    table: The results, with the errors under single waves, `wave_error`.
   """
   # `...` selects any value of a facet.
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
@@ -254,5 +268,5 @@ def _worst_waves(table: pd.DataFrame) -> np.ndarray:
 
 
 def _worst(error: np.ndarray, count: int) -> np.ndarray:
-  """Returns the indices of the `count` largest errors, largest first; ties keep their order."""
+  """Returns the indices of the `count` largest errors, in descending order."""
   return np.argsort(-error, kind='stable')[:count]

@@ -65,20 +65,21 @@ ALL = 'all'
 
 @dataclasses.dataclass(frozen=True)
 class FourierHeatmap(Study):
-  """A study of Fourier heatmaps; attributes are its settings.
-
-  With `half_width`, a frequency is shown to images only until its error is known well enough, see
-  `Study`; there is also `false_discovery_rate`.
+  """A study of Fourier heatmaps: error under each Fourier basis image (Yin et al. 2019).
 
   Attributes:
-    norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
-    phase: of the waves: 'reference' is π/4, as in the authors' release, and 'cosine' is 0.
-    clip: whether perturbed images are clipped to [0, 1] (paper: no).
-    window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
-    layers: layers with a measured change of the output, or ('stages',) for stem, stages and logits,
-      as in figure 8.
-    top_k: k of the second error map, if there are more classes than that.
-    classes: names of classes with separate maps, or ('all',).
+    norm: ℓ2 norm of the perturbation in each channel, above 0. The paper has 4 for CIFAR-10 and
+      15.7 for ImageNet.
+    phase: Phase of the waves: 'reference' is π/4, as in the authors' code, and 'cosine' is 0.
+    clip: Whether perturbed images are clipped to [0, 1], which the paper does not do.
+    window: Side of the centred square of frequencies; 0 takes all. The paper has 63 for ImageNet.
+    layers: Layers in which the change of the output is measured. ('stages',) means stem, stages and
+      logits, as in figure 8.
+    top_k: The k of a second heatmap, of top-k error, which is left out if there are no more than k
+      classes.
+    classes: Names of classes with a heatmap each, or ('all',).
+    half_width: Precision. A frequency is shown to images until the confidence interval of its error
+      is at most ± this wide; 0 shows it to all images. See `Study`.
   """
 
   title = 'Fourier heat maps'
@@ -106,7 +107,7 @@ class FourierHeatmap(Study):
     self.require(is_possible, 'classes', valid)
 
   def check_classes(self, rows: Rows) -> None:
-    """Raises InputError for classes in the settings of which the rows have no image."""
+    """Raises InputError if the setting `classes` names a class without any image."""
     names = () if self.classes == (ALL,) else self.classes
     label_of = _class_numbers(rows.class_names)
     labels = rows.without_images()['label'] if names else ()
@@ -120,20 +121,23 @@ class FourierHeatmap(Study):
         )
 
   def frequencies(self, image_shape: ImageShape) -> basis.Frequencies:
-    """Returns the distinct frequencies in the window of the settings."""
+    """Returns the distinct frequencies of the heatmap, from the setting `window`."""
     with renaming_section('window', self.key('window')):
       return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, then one view for each distinct frequency."""
+    """Returns the clean view, then one view for each distinct frequency.
+
+    A view is one way to perturb each image.
+    """
     f = self.frequencies(image_shape)
     return basis.wave_views(f.fy, f.fx, image_shape, self.norm, self.phase, self.clip)
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The perturbation and its frequencies in words, two lines of a table in the report.
+    """Describes the perturbation and its frequencies for a report.
 
-    The table is titled `which numbers these are`.
+    The keys are 'perturbation' and 'frequencies'.
     """
     return {
       'perturbation': basis.wave_in_words(self.norm, self.clip, self.phase),
@@ -141,10 +145,9 @@ class FourierHeatmap(Study):
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns the reasons, in words, why the results are not comparable with published heat maps.
+    """Returns deviations from published heatmaps, such as another norm of the perturbation.
 
-    These are another norm of the perturbation, another window (the side of the square of
-    frequencies that the map shows), or another number of images.
+    The size of the window of frequencies and the number of images are also compared.
     """
     side = image_shape[0]
     # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}.
@@ -163,11 +166,11 @@ class FourierHeatmap(Study):
     return [*set_differences(data, count, PUBLISHED_IMAGES.get(side, 0)), *changed]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of views: one for clean images and one per frequency, and their groups.
+    """Returns the names of the views, 'clean' and one per frequency, and groups of views.
 
-    Views are averaged in the groups 'clean', 'all frequencies', and 'low', 'mid' and 'high
-    frequencies'. With |f| = √(fy² + fx²) and the shorter side s of the image, low is |f| < s/8, and
-    high is |f| ≥ s/4.
+    The groups are 'clean', 'all frequencies', and 'low', 'mid' and 'high frequencies'. Frequencies
+    f = (fy, fx) are low for |f| < s/8, and high for |f| ≥ s/4, with s the shorter side of the
+    image.
     """
     f, band_of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     # The view of each cell of the heatmap. `f.cell` has the index of the cell's frequency, which is
@@ -180,11 +183,12 @@ class FourierHeatmap(Study):
     return ViewTable.of(basis.wave_names(f.fy, f.fx), groups)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns arrays for the figures of images.
+    """Returns the arrays for figures of perturbed images and of basis images.
 
-    `sample_images` [S, H, W, C] has the first image clean and under a few frequencies (fy, fx).
-    `sample_frequencies` [S, 2] lists these, with (0, 0) for the clean image. `basis_images`
-    [2 r + 1, 2 r + 1, H, W] has the basis images with |fy|, |fx| ≤ r, where r is at most 3.
+    Returns:
+      `sample_images` [S, H, W, C], the first image of the data, clean and under a few frequencies.
+      `sample_frequencies` [S, 2], their (fy, fx), with (0, 0) for the clean image. `basis_images`
+      [2 r + 1, 2 r + 1, H, W], the basis images with |fy|, |fx| ≤ r, where r is at most 3.
     """
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
@@ -209,9 +213,9 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """Errors by frequency, errors of classes and changes of layers.
+    """The reported quantities: errors by frequency, errors of classes, changes of layers.
 
-    The words that describe them state the norm, as in 'under waves of norm 4'.
+    Their descriptions state the norm, as in 'under waves of norm 4'.
     """
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
@@ -223,15 +227,16 @@ class FourierHeatmap(Study):
     return (*self._errors(1), SIGNIFICANT, *of_classes, layer_change, *top_k)
 
   def _errors(self, k: int) -> tuple[Quantity, Quantity]:
-    """Returns the quantities for the top-k errors on perturbed and on clean images."""
+    """Declares the top-k errors on perturbed and on clean images as reported quantities."""
     error, clean = errors_at(k)
     words = f'{error.words} under waves of norm {self.norm:g}'
     return dataclasses.replace(error, words=words, drawn=True), clean
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table of each view's frequency, band, and radius |f| rounded to a whole number.
+    """Returns a table with a row per view: its frequency, band, and radius |f|.
 
-    All are NaN for the clean view, the first row.
+    The columns are `frequency_y`, `frequency_x`, `band` ('low', 'mid' or 'high') and `radius`,
+    rounded to a whole number. The first row, for the clean view, is NaN.
     """
     f = self.frequencies(image_shape)
     views = pd.DataFrame(
@@ -246,13 +251,12 @@ class FourierHeatmap(Study):
     return with_clean.reset_index(drop=True)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns errors and changes of layers by frequency, and errors by band and by radius |f|.
+    """Returns errors and changes of layers by frequency, and errors by band and radius |f|.
 
-    A frequency and its mirror image through 0 are one row of the table;
-    `robustness.fourier.maps.centred_map` makes the heatmap from the rows. In means over frequencies
-    every cell of the heatmap counts once, so that most frequencies count twice. With `half_width`,
-    the number of images differs between frequencies; means and differences are of the images that
-    were shown in all views. The table `bands` has the number of cells in each band.
+    A frequency f and its mirror −f have one row of results. `robustness.fourier.maps.centred_map`
+    makes the heatmap. In means over frequencies every cell of the heatmap counts once, so most
+    frequencies count twice. With `half_width`, the number of images differs between frequencies.
+    Means and differences are then over the images that were shown at all frequencies.
     """
     frequencies, cells = self.frequencies(image_shape), self._cells(image_shape)
     # The number of heatmap cells of each view: 1 of the clean one, then 1 of each frequency, or 2
@@ -274,14 +278,14 @@ class FourierHeatmap(Study):
   def _error_estimates(
     self, k: int, wrong: Outcomes, cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields top-k errors on clean images and by frequency.
+    """Yields tables of top-k error: on clean images and by frequency.
 
-    For k = 1 the means over all frequencies, by band and by radius are yielded too.
+    For k = 1 there are also means over all frequencies, by band and by radius.
 
     Args:
-      k: a prediction is right if the true class is among the k best.
-      wrong: whether each of N images is wrong in each of V views, [N, V].
-      cells: for 'all' and each band, its numbers of cells in the window and in the whole heatmap.
+      k: A prediction is right if the true class is among the k best.
+      wrong: Whether each of N images is wrong in each of V views (clean, then frequencies), [N, V].
+      cells: {band, or 'all': (number of frequencies in the window, in the whole heatmap)}.
     """
     error, clean_error = self._errors(k)
     is_perturbed = np.arange(len(wrong.views)) != basis.CLEAN
@@ -304,10 +308,13 @@ class FourierHeatmap(Study):
     yield self.means(error, wrong, ('radius',), where=is_perturbed)
 
   def _significant_shares(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yields the shares of frequencies at which a classifier differs significantly from the first.
+    """Yields the share of frequencies at which a classifier differs from the first one.
 
-    Shares are of frequencies with less error and of frequencies with more error. The
-    false-discovery rate is over the frequencies of all classifiers together.
+    There are two shares, of frequencies with significantly less error and with more. The
+    false-discovery rate is over the frequencies of all classifiers.
+
+    Args:
+      by_frequency: Results with the differences of top-1 error at each frequency.
     """
     differences = by_frequency[by_frequency.versus != '']  # from the first classifier
     error, _ = self._errors(1)
@@ -323,11 +330,14 @@ class FourierHeatmap(Study):
       yield shares
 
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
-    """Yields two tables for each class: top-1 errors by frequency, and by band of frequencies.
+    """Yields top-1 errors of single classes, by frequency and by band (low, mid, high).
 
-    The classes are in the setting `classes`; 'all' is every class with an image. A band is the low,
-    mid or high frequencies. A mean over a band weights view v by `weight[v]`, the number of cells
-    that have its value in the heatmap: 2 for a frequency f with a mirror image −f, else 1.
+    The classes are in the setting `classes`; 'all' means every class with an image.
+
+    Args:
+      recorded: Recorded predictions.
+      weight: [V], weight of each view in means over a band: the number of its cells in the heatmap.
+        It is 2 for a frequency f with a mirror −f, else 1.
     """
     if not self.classes:
       return
@@ -348,10 +358,11 @@ class FourierHeatmap(Study):
       yield self.means(IN_BAND, of_class, ('band',), where=is_perturbed, facets=facets)
 
   def _layer_estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean over images x of ‖z_h(x) − z_h(x̃)‖₂, by classifier, layer h and frequency.
+    """Yields the mean change of each layer's output under each frequency.
 
-    z_h is the output of layer h, and x̃ is x with the basis image of the frequency added. The
-    distances are recorded, in a field such as 'layer_change/stage1' for each layer.
+    The change of layer h is the mean over images x of ‖z_h(x) − z_h(x̃)‖₂. Here x̃ is x with the
+    basis image added, and z_h is the output of the layer. Distances are read from recorded fields
+    such as 'layer_change/stage1'.
     """
     for evaluation in recorded.evaluations:
       # all blocks have the same fields, so that the first one has the names of the layers
@@ -364,10 +375,10 @@ class FourierHeatmap(Study):
           yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
-    """Returns {name of a band: (number of its cells in the window, in the whole heatmap)}.
+    """Counts the frequencies of each band: {band: (in the window, in the whole heatmap)}.
 
-    The bands are 'all', 'low', 'mid' and 'high'. A cell of the heatmap is a frequency (f_y, f_x).
-    The window, of side `window`, is the part of the heatmap that is measured.
+    The bands are 'all', 'low', 'mid' and 'high'. The window is the centred square of frequencies
+    that is measured.
     """
     # The band of each cell, 'low', 'mid' or 'high'; the side 0 selects the whole heatmap.
     window, full = band_map(image_shape, self.window), band_map(image_shape, 0)
@@ -377,7 +388,7 @@ class FourierHeatmap(Study):
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and figures of a perturbed image and of basis images.
 
-    Heatmaps of layers show changes relative to the largest change, see `_with_relative_changes`.
+    Heatmaps of layers are scaled to their maximum; see `_with_relative_changes`.
     """
     pictures = results.arrays
     caption = (
@@ -395,10 +406,10 @@ class FourierHeatmap(Study):
 
 
 def _with_relative_changes(results: Results) -> Results:
-  """Returns results for figures, with layers in network order and relative changes of layers.
+  """Divides changes of layers by their maximum over frequencies, for figures.
 
-  Each change of a layer's output is divided by the largest change over all frequencies, as in the
-  authors' release. The name of the layer states the divisor, as in 'stage1, largest 3.21'.
+  Layers are sorted in network order. The name of a layer states its maximum, as in 'stage1, largest
+  3.21'.
   """
   table, is_change = results.table, results.table['quantity'] == LAYER_CHANGE.name
   if not is_change.any():
@@ -427,9 +438,10 @@ def _window_in_words(window: int) -> str:
 
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:
-  """Returns {name: index of the class}, with names of two spellings: 'sea_lion', 'sea lion'.
+  """Returns {name: index of the class}, with both spellings, such as 'sea_lion' and 'sea lion'.
 
-  `names` has one name of each class, in the order of the indices.
+  Args:
+    names: One name for each class, in the order of the indices.
   """
   pairs = enumerate(zip(names, in_words(names), strict=True))
   return {name: label for label, both_names in pairs for name in both_names}
