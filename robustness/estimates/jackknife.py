@@ -21,16 +21,29 @@ TOO_FEW_SEEDS = 'no interval: too few seeds'
 
 
 def effective_units(weight: np.ndarray) -> np.ndarray:
-  """Returns (Σm)² / Σm², [...], for the weights m [K, ...] of K units (Kish 1965, section 11.2).
+  """Returns the effective number of K weighted units, Kish's (Σm)² / Σm² for the weights m.
 
-  The mean over this number of equal units has the same variance. It is K for equal weights.
+  A mean over this number of units of equal weight has the same variance. For equal weights it is K.
+
+  Args:
+    weight: m, [K, ...].
+
+  Returns:
+    The effective numbers, [...]; 0 if all weights are 0.
+
+  Reference:
+    Kish, Survey sampling (1965), section 11.2.
   """
   total, squares = weight.sum(0), (weight**2).sum(0)
   return np.asarray(total**2 / np.where(squares > 0, squares, 1))
 
 
 def too_few(units: float) -> str:
-  """Returns the note of an estimate without an interval, given the effective number of units."""
+  """Returns the note for an estimate that has too few independent units for an interval.
+
+  Args:
+    units: the effective number of units, see `effective_units`.
+  """
   return f'{TOO_FEW}, effectively {units:.1f}'
 
 
@@ -63,12 +76,13 @@ def degrees_of_freedom(deviation: np.ndarray) -> float:
 
 
 def student_quantile(deviation: np.ndarray, confidence: float) -> float:
-  """Returns Student's two-sided quantile at the `degrees_of_freedom` of a statistic.
+  """Returns Student's two-sided quantile for the jackknife interval of a statistic.
 
-  If the statistic does not vary, it has K − 1 degrees of freedom.
+  The degrees of freedom are `degrees_of_freedom(deviation)`, or K − 1 if the statistic does not
+  vary.
 
   Args:
-    deviation: [K], the `jackknife_deviations` of the statistic.
+    deviation: the `jackknife_deviations` of the statistic for K units, [K].
     confidence: the probability between minus the quantile and the quantile, in (0, 1).
   """
   freedom = np.nan_to_num(degrees_of_freedom(deviation), nan=len(deviation) - 1)

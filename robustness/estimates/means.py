@@ -40,30 +40,34 @@ def means(
   test: bool = False,
   decides: bool = True,
 ) -> pd.DataFrame:
-  """Returns means of a statistic by classifier and group of views, as rows of the table of results.
+  """Returns a table with the mean of a statistic for each classifier and group of views.
 
-  The means of all classifiers come first, then the paired differences from the first classifier. A
-  mean is Σ w x / Σ w over counted values (`Outcomes.counted`), with the statistic x of a row in a
-  view and the weight w of the view. A unit is a row, or a cluster of rows. Intervals are:
+  A view is one way of perturbing all images, such as fog at severity 3. The mean over a group of
+  views is Σ w x / Σ w, with the statistic x of an image in a view and the weight w of the view. The
+  first rows are the means of all classifiers. The paired differences from the first classifier
+  follow. Intervals treat images, or clusters of images (`Outcomes.clusters`), as independent:
 
-  * for a share, Clopper and Pearson's if every unit has one trial, else Korn and Graubard's;
-  * for an amount, Student's over the units, cut to the quantity's range;
-  * for a paired difference of shares, Bonett and Price's at the effective number of trials.
+  * A mean of booleans has Clopper and Pearson's interval if each cluster has one value, else Korn
+    and Graubard's.
+  * A difference of two means of booleans has Bonett and Price's interval.
+  * A mean of floats, or their difference, has Student's interval, cut to the quantity's range.
 
   Args:
     quantity: the quantity that the mean estimates.
-    outcomes: the values of its statistic, for all classifiers.
-    by: facets of views; each combination of their values is a group. () is the mean over all views.
-    confidence: confidence of each interval, in (0, 1); a single view of a sequential design has the
-      confidence of the design instead.
+    outcomes: the values of the statistic for all classifiers.
+    by: facets (columns of `outcomes.views`), such as 'corruption'. Each combination of their values
+      is a group of views. () is the mean over all views.
+    confidence: confidence of each interval, in (0, 1). In a sequential design, the interval of a
+      single view has the confidence of the design instead.
     where: bool [V], the views that are included; None includes all.
-    facets: {facet: value} of all these estimates, in addition to the facets `by`.
-    scale: factor of the mean and its interval.
-    paired: whether differences from the first classifier are estimated too.
-    test: whether differences have p-values: McNemar's exact test if every unit has one trial, else
-      the sign-flip test over units. Views with weights that are not whole numbers have none.
-    decides: whether a sequential design stopped showing images when the interval of this statistic
-      was narrow enough. If another statistic decided, the intervals of single views are from
+    facets: {column: value} that is added to each row of the result.
+    scale: factor by which means and intervals are multiplied.
+    paired: whether the result has differences from the first classifier.
+    test: whether differences have p-values: McNemar's exact test if each cluster has one value,
+      else the sign-flip test over clusters. There is no sign-flip test, and no p-value, if weights
+      of views are not whole numbers.
+    decides: whether a sequential design stops when the interval of this statistic is narrow enough.
+      If it stops by another statistic, intervals of single views are from
       `FixedWidth.other_interval`.
   """
   outcomes.require(quantity)
@@ -88,7 +92,15 @@ def means(
 
 
 def published_row(label: str, quantity: Quantity, value: float, n: int, **facets: object) -> Row:
-  """Returns a value of n images that was published without an interval as a row of the table."""
+  """Returns a published value without an interval as a row of the table of results.
+
+  Args:
+    label: label of the classifier.
+    quantity: quantity of the value.
+    value: the published value.
+    n: number of images that it was measured on.
+    **facets: further columns of the row.
+  """
   return estimate_row(label, '', quantity, facets, Estimate.without_interval(value, n), np.nan)
 
 
@@ -101,15 +113,16 @@ def arrays(
   n: int | np.ndarray,
   confidence: float,
 ) -> pd.DataFrame:
-  """Returns values without intervals, such as a curve or a map, as rows of the table of results.
+  """Returns G values without intervals, such as a curve or a map, as a table of results.
 
   Args:
-    quantity: the quantity.
+    quantity: the quantity of all values.
     label: label of the classifier.
-    facets: a row for each of the G values, with a column per facet.
+    facets: the facets of each value: G rows, with a column per facet such as 'frequency'.
     value: [G].
-    n: number of independent observations, for all values or [G].
-    confidence: confidence of the intervals that means over several seeds will have, in (0, 1).
+    n: number of independent observations behind each value, [G] or one number for all.
+    confidence: confidence, in (0, 1), that is written to the table. Intervals of means over several
+      seeds use it later.
   """
   missing = dict.fromkeys(('low', 'high', 'p'), np.nan)  # no interval and no test
   # A `family` of 1: an interval would hold for the estimate alone.
@@ -119,7 +132,7 @@ def arrays(
 
 
 def table_of_rows(rows: Sequence[Row]) -> pd.DataFrame:
-  """Returns rows as a table, which `table.assemble` joins with other parts of the results."""
+  """Returns rows of estimates as a table of results, with all columns even if there are no rows."""
   return pd.DataFrame(rows, columns=None if rows else [*SUBJECT, *ESTIMATE])
 
 
@@ -148,7 +161,7 @@ class Estimate:
 
   @classmethod
   def without_interval(cls, value: float, n: int) -> Self:
-    """Returns a value of n observations that has no interval, such as a published one."""
+    """Returns an estimate without an interval, such as a published value of n images."""
     return cls(value, np.nan, np.nan, n, n, '')
 
 
@@ -161,14 +174,14 @@ def estimate_row(
   confidence: float,
   scale: float = 1.0,
 ) -> Row:
-  """Returns an estimate as a row of the table of results.
+  """Returns an estimate as a row of the table of results, {column: value}.
 
   Args:
     label: label of the classifier.
     versus: label of the classifier that is subtracted; '' if the estimate is no difference.
-    quantity: the quantity.
-    facets: {facet: value} of the group of views.
-    estimate: the estimate.
+    quantity: quantity of the estimate.
+    facets: further columns, such as {'corruption': 'fog'}.
+    estimate: the value and its interval.
     confidence: confidence of the interval, in (0, 1).
     scale: factor by which the value and its interval are multiplied.
   """
@@ -194,22 +207,24 @@ def mean(
   confidence: float = 0.95,
   decides: bool = True,
 ) -> Estimate:
-  """Returns the mean of a statistic over a group of views for one classifier, with its interval.
+  """Returns one classifier's mean of a statistic over a group of views, with an interval.
 
-  For the intervals of shares see `share_in_clusters`, of shares in a single view of a sequential
-  design `FixedWidth.interval`, and of amounts `mean_in_clusters`.
+  The interval is from `share_in_clusters` if the statistic is boolean, else from
+  `mean_in_clusters`. In a sequential design, a boolean statistic of a single view has the interval
+  of the design.
 
   Args:
     quantity: the quantity that the mean estimates.
-    outcomes: the values of its statistic.
+    outcomes: the values of the statistic.
     label: label of the classifier.
-    group: the views.
-    confidence: confidence of the interval, in (0, 1); a single view of a sequential design has the
-      confidence of the design instead.
-    decides: whether a sequential design stopped showing images by this statistic, see `means`.
+    group: the views and their weights.
+    confidence: confidence of the interval, in (0, 1). A sequential design has its own for a single
+      view.
+    decides: whether a sequential design stops when the interval of this statistic is narrow enough,
+      see `means`.
 
   Raises:
-    InputError: the mean of an amount is outside the range that the quantity declares.
+    InputError: the statistic is not boolean and the mean is outside `quantity.range`.
   """
   sums = outcomes.sums(label, group)
   if outcomes.is_share and outcomes.design is not None and len(group.views) == 1:
@@ -230,12 +245,16 @@ def mean(
 
 
 def share_in_clusters(sums: Sums, confidence: float = 0.95) -> Estimate:
-  """Returns the share of successes among trials that come in K clusters, with its interval.
+  """Returns the share of successes among trials in K independent clusters, with an interval.
 
-  Let m_k be the weight of cluster k, and y_k the weight of its successful trials. The share is p =
-  Σ y_k / Σ m_k and has the variance K / (K − 1) · Σ (y_k − p m_k)² / (Σ m_k)². The interval is Korn
-  and Graubard's with this variance and the effective number of clusters; if every cluster has one
-  trial, it is Clopper and Pearson's.
+  A trial is one image in one view; a cluster is, for example, a video. If every cluster has one
+  trial, the interval is Clopper and Pearson's. Otherwise it is Korn and Graubard's, with the
+  effective number of clusters and the variance
+
+    K / (K − 1) · Σ (y_k − p m_k)² / (Σ m_k)²
+
+  where m_k is the weight of the trials of cluster k, y_k the weight of its successful trials, and p
+  = Σ y_k / Σ m_k the share.
 
   Args:
     sums: y_k (`total`) and m_k (`weight`) of each cluster, [K] each.
@@ -256,13 +275,14 @@ def share_in_clusters(sums: Sums, confidence: float = 0.95) -> Estimate:
 
 
 def mean_in_clusters(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
-  """Returns a mean over K clusters with Student's interval, cut to the range `bounds`.
+  """Returns the weighted mean of values in K independent clusters, with Student's interval.
 
-  For clusters of unequal weight, K is their effective number.
+  For clusters of unequal weight, the interval uses their effective number.
 
   Args:
-    sums: weighted sums of the values (`total`) and of the weights of each cluster, [K] each.
-    bounds: the smallest and the largest possible mean.
+    sums: the weighted sum of values (`total`) and the sum of weights (`weight`) of each cluster,
+      [K] each.
+    bounds: the smallest and the largest possible mean; the interval is cut to them.
     confidence: confidence of the interval, in (0, 1).
   """
   count, weight = len(sums.weight), sums.weight.sum()
@@ -276,10 +296,15 @@ def mean_in_clusters(sums: Sums, bounds: tuple[float, float], confidence: float 
 
 
 def _deviation(sums: Sums, mean: float) -> float:
-  """Returns the standard deviation between K clusters; NaN for a single cluster.
+  """Returns √K times the standard error of a weighted mean over K clusters.
 
-  It is √K times the standard error of the mean over the clusters, which may have unequal weights.
-  For equal weights it is the standard deviation of the clusters' means.
+  For equal weights it is the standard deviation of the means of the clusters. A single cluster has
+  NaN.
+
+  Args:
+    sums: the weighted sum of values (`total`) and the sum of weights (`weight`) of each cluster,
+      [K] each.
+    mean: the mean over all clusters.
   """
   count = len(sums.weight)
   if count < 2:
@@ -292,18 +317,19 @@ def _deviation(sums: Sums, mean: float) -> float:
 def share_difference(
   gained: Sums, lost: Sums, confidence: float = 0.95, test: bool = False
 ) -> Estimate:
-  """Returns the share of successes of the second classifier minus the share of the first.
+  """Returns the success rate of a second classifier minus the rate of a first, paired by trial.
 
-  Both are weighted shares of the same trials: a trial is one image in one view, with the weight of
-  the view; a cluster is the trials of images that are resampled together (`Sums`). The interval is
-  Bonett and Price's at the effective number of trials.
+  A trial is one image in one view, weighted by the weight of the view. The interval is Bonett and
+  Price's at the effective number of trials, which accounts for clusters of dependent trials, such
+  as frames of a video.
 
   Args:
-    gained: sums of the trials that succeed only with the second classifier.
-    lost: sums of the trials that succeed only with the first classifier.
+    gained: weighted sums, by cluster, of the trials that succeed only with the second classifier.
+    lost: weighted sums of the trials that succeed only with the first classifier.
     confidence: confidence of the interval, in (0, 1).
-    test: whether the estimate has a p-value: of McNemar's exact test if every cluster has one
-      trial, else of the sign-flip test over clusters, if the sums are whole numbers.
+    test: whether the estimate has a p-value: of McNemar's exact test if each cluster has one trial,
+      else of the sign-flip test over clusters. The sign-flip test needs sums that are whole
+      numbers.
   """
   count, weight, method = len(gained.weight), gained.weight.sum(), intervals.BONETT_PRICE
   if not count:
@@ -324,10 +350,14 @@ def share_difference(
 
 
 def _p_value(gained: Sums, lost: Sums) -> float:
-  """Returns the p-value of `share_difference`.
+  """Returns the p-value that two classifiers have the same success rate on paired trials.
 
-  `gained` and `lost` are the sums of the trials that succeed only with the second and only with the
-  first classifier. If clusters have several trials and a sum is not a whole number, it is NaN.
+  The test is McNemar's if each cluster has one trial, else the sign-flip test over clusters. The
+  result is NaN if the sign-flip test would need sums that are not whole numbers.
+
+  Args:
+    gained: sums, by cluster, of the trials that succeed only with the second classifier.
+    lost: sums of the trials that succeed only with the first classifier.
   """
   has_single_trials = gained.trials <= len(gained.weight)  # no more trials than clusters
   if has_single_trials:
@@ -338,10 +368,14 @@ def _p_value(gained: Sums, lost: Sums) -> float:
 
 
 def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
-  """Returns part/total of energies ≥ 0, in [0, 1]; NaN if the total is 0.
+  """Returns the fraction of the energy of a change that a part of the change has, in [0, 1].
 
-  In Yin et al. (2019), section 4.2, the part is ‖H(C(x) - x)‖², with a high pass H and a corruption
-  C, and the total ‖C(x) - x‖².
+  The fraction is NaN where the total is 0. In Yin et al. (2019), section 4.2, `total` is ‖C(x) −
+  x‖² for a corruption C, and `part` is ‖H(C(x) − x)‖² with a high-pass filter H.
+
+  Args:
+    part: energy of the part, at least 0, [...].
+    total: energy of the whole change, at least 0, [...].
   """
   numerator, energy = np.asarray(part, float), np.asarray(total, float)
   # Rounding may let the part exceed the total.
@@ -349,11 +383,14 @@ def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
 
 
 def correlated(normals: np.ndarray, correlation: np.ndarray) -> np.ndarray:
-  """Returns standard normal numbers with a correlation, made from independent ones.
+  """Returns standard normal numbers with a given correlation, made from independent ones.
 
   Args:
     normals: independent standard normal numbers, [samples, Q].
-    correlation: their correlation in the result, [Q, Q]; eigenvalues below 0 count as 0.
+    correlation: the correlation matrix of the result, [Q, Q]. Negative eigenvalues count as 0.
+
+  Returns:
+    The correlated numbers, [samples, Q].
   """
   eigenvalues, eigenvectors = np.linalg.eigh(correlation)
   root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))  # root @ root.T is the correlation
@@ -361,7 +398,7 @@ def correlated(normals: np.ndarray, correlation: np.ndarray) -> np.ndarray:
 
 
 def known_mean(values: ArrayLike) -> np.ndarray:
-  """Returns means over the last axis that leave NaN out; NaN if all values are NaN."""
+  """Returns the mean over the last axis without NaN entries; NaN if all entries are NaN."""
   array = np.asarray(values, float)
   count = (~np.isnan(array)).sum(-1)
   divisor = np.where(count > 0, count, np.nan)

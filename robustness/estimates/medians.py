@@ -20,16 +20,17 @@ _ROUNDING = 1e-9  # largest rounding error of a sum of shares
 def medians(
   quantity: Quantity, outcomes: Outcomes, by: Sequence[str] = (), *, confidence: float = 0.95
 ) -> pd.DataFrame:
-  """Returns rows with the median of each classifier in each view, and differences from the first.
+  """Returns a table with the median of a statistic for each classifier and view.
 
-  A difference is the median of a classifier minus the median of the first classifier. The median of
-  an even number of images is the middle of the two central values. Intervals are percentiles of
-  bootstrap samples of the independent units, see `of_means.bootstrap`.
+  A view is one way of perturbing all images. The first rows are the medians. The differences from
+  the median of the first classifier follow. The median of an even number of images is the middle of
+  the two central values. Intervals are percentiles of the bootstrap over independent units, see
+  `of_means.bootstrap`.
 
   Args:
     quantity: the quantity that the median estimates.
-    outcomes: the values of its statistic, for all classifiers.
-    by: facets of views; there is one view with each combination of their values.
+    outcomes: the values of the statistic for all classifiers.
+    by: facets (columns of `outcomes.views`) that together distinguish all views.
     confidence: confidence of each interval, in (0, 1).
   """
   outcomes.require(quantity)
@@ -55,12 +56,12 @@ def medians(
 def _median_or_difference(
   columns: Sequence[np.ndarray], unit_of_row: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-  """Returns the median of a column, or the difference of two medians, in B bootstrap samples, [B].
+  """Returns the weighted median of one column, or the difference of the medians of two, [B].
 
   Args:
-    columns: one or two arrays [N] with a value per row; the median of the second is subtracted.
-    unit_of_row: int [N], the index in 0..K − 1 of the unit that each row belongs to.
-    weights: [B, K], the weight of each unit in each bootstrap sample.
+    columns: one or two arrays [N] with a value per image. The median of the second is subtracted.
+    unit_of_row: int [N], the index in 0..K − 1 of the independent unit that each image belongs to.
+    weights: the weight of each unit in each of B bootstrap samples, [B, K].
   """
   row_weights = weights[:, unit_of_row]
   first, *subtracted = (_weighted_median(column, row_weights) for column in columns)
@@ -69,9 +70,13 @@ def _median_or_difference(
 
 
 def _weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-  """Returns the median of values [N] for each of B sets of weights, [B, N], as an array [B].
+  """Returns the median of N values under each of B sets of weights, [B].
 
-  It is the middle of two values if exactly half of the weight is on either side.
+  If exactly half of the weight is on either side, the median is the middle of two values.
+
+  Args:
+    values: [N].
+    weights: [B, N], at least 0.
   """
   order = np.argsort(values)
   share_up_to = weights[:, order].cumsum(1) / weights.sum(1, keepdims=True)

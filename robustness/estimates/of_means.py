@@ -53,15 +53,16 @@ classifier that is subtracted; '' for none.
 
 
 class Units(NamedTuple):
-  """The contributions of K independent units to the means of G groups of views, for one classifier.
+  """Weighted sums of a classifier's statistic, by independent unit and group of views.
 
-  A unit is an image, or a cluster of images such as the scenes of one object. The value of the
-  statistic for an image (a row) in a view is x, and the weight of the view is w.
+  A unit is an image, or a cluster of images such as the scenes of one object. A group of views is,
+  for example, all severities of fog. The statistic of an image in a view is x, and the weight of
+  the view is w. The mean of group g is the sum of `total[:, g]` over the sum of `weight[:, g]`.
 
   Attributes:
-    total: [K, G], the sum of w x over the rows of the unit and the views of the group that count.
-    weight: [K, G], the sum of w over the same rows and views.
-    n: number of rows that count, or of rows × views if units hold several rows.
+    total: the sum of w x over the images of each unit and the views of each group, [K, G].
+    weight: the sum of w over the same images and views, [K, G].
+    n: number of images; number of pairs of an image and a view if units hold several images.
     names: names of the groups, such as 'fog'.
     images: average number of images in a unit.
   """
@@ -74,35 +75,40 @@ class Units(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """The effective number of units (Kish), which is the number of units if each is one image."""
+    """The effective number of units (Kish); their plain number if each unit is one image."""
     if self.images == 1:
       return float(len(self.weight))
     return float(effective_units(self.weight.sum(1)))
 
   @property
   def without_interval(self) -> str:
-    """A note with the reason if there are too few units for intervals; '' if there are enough."""
+    """The reason for estimates without intervals if there are too few units, else ''."""
     min_clusters = 2 if self.images == 1 else FEWEST
     return too_few(self.clusters) if self.clusters < min_clusters else ''
 
   def means(self, weights: np.ndarray) -> np.ndarray:
-    """Returns the means of the groups, [..., G], with the units weighted by `weights`, [..., K].
+    """Returns the mean of each of G groups of views under weights of the K units, [..., G].
 
     The mean of a group without weight is NaN.
+
+    Args:
+      weights: weights of the units, such as their counts in bootstrap samples, [..., K].
     """
     with np.errstate(invalid='ignore', divide='ignore'):
       return np.asarray((weights @ self.total) / (weights @ self.weight))
 
 
 def units_of_classifier(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
-  """Returns a classifier's `Units`: sums of values of K units, and of their weights, [K, G] each.
-
-  A unit is an image, or a cluster of images; the sums are over the views of each of G groups.
+  """Returns one classifier's sums of a statistic by independent unit and group of views.
 
   Args:
-    outcomes: values of a statistic for each image and view.
+    outcomes: values of the statistic for each image and view. Its `clusters` are the K units;
+      without clusters each image is a unit.
     label: label of the classifier.
-    groups: the G groups of views.
+    groups: the G groups of views, such as a group per corruption.
+
+  Returns:
+    `Units` with sums [K, G].
   """
   totals_of_groups = [outcomes.weighted_totals(label, group) for group in groups]
   total, weight = np.stack(totals_of_groups, -1)  # [K, G] each
@@ -114,10 +120,10 @@ def units_of_classifier(outcomes: Outcomes, label: str, groups: Sequence[Group])
 
 @dataclasses.dataclass(frozen=True)
 class MeanRatio:
-  """The mean of a classifier divided by the mean of a baseline, averaged over groups of views.
+  """A classifier's mean divided by a baseline's mean, averaged over groups of views (as mCE).
 
-  With the means m_k of the classifier and b_k of the baseline in K groups, it is 1/K Σ_k m_k / b_k.
-  This is mCE if the statistic is the error and each group has the views of one corruption.
+  With the means m_k of the classifier and b_k of the baseline in K groups, the ratio is 1/K Σ_k m_k
+  / b_k. It is mCE if the statistic is the error and each group has the views of one corruption.
 
   Attributes:
     facet: name of the facet that groups the views, such as 'corruption'. Views without a value of
@@ -130,14 +136,17 @@ class MeanRatio:
   is_excess: bool = False
 
   def __call__(self, means: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns the average [...] over groups of m_k / b_k.
+    """Returns the average over groups of views of the classifier's mean over the baseline's.
 
-    If `is_excess`, it is of (m_k − m₀) / (b_k − b₀), and NaN if any b_k − b₀ is not above 0.
+    The average is of m_k / b_k. With `is_excess` it is of (m_k − m₀) / (b_k − b₀), where group 0
+    has the clean views. The result is then NaN if any b_k − b₀ is not above 0.
 
     Args:
-      means: the classifier's means m by group, [..., G], in the order of `groups`; if `is_excess`,
-        the first group has the clean views.
-      baseline: the baseline's means b by group, [..., G].
+      means: m, the classifier's mean in each group, [..., G], in the order of `groups`.
+      baseline: b, the baseline's mean in each group, [..., G].
+
+    Returns:
+      The average ratio, [...].
     """
     if not self.is_excess:
       return np.asarray((means / baseline).mean(-1))
@@ -149,15 +158,14 @@ class MeanRatio:
     return np.asarray(ratios.mean(-1))
 
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
-    """Returns the groups of views in the order in which `__call__` takes their means.
+    """Returns one group of views for each value of the facet, in the order of `__call__`.
 
-    There is a group for each value of the facet; if `is_excess`, the first group has the clean
-    views.
+    With `is_excess`, the group of the clean views comes before them.
 
     Args:
-      outcomes: outcomes with the facet.
-      where: bool [V], the views that are grouped by the facet; None groups all. The clean views do
-        not depend on it.
+      outcomes: outcomes with the facet as a column of `views`.
+      where: bool [V], the views that are grouped by the facet; None groups all. It does not
+        restrict the clean views.
     """
     groups = list(outcomes.groups((self.facet,), where))
     if not self.is_excess:
@@ -166,13 +174,13 @@ class MeanRatio:
     return [*outcomes.groups(where=is_clean), *groups]
 
   def why_undefined(self, baseline: Units) -> str:
-    """Returns a note on the groups because of which a ratio with `is_excess` is undefined.
+    """Returns a note that names the groups in which the baseline is no worse than when clean.
 
-    In these groups the baseline's mean is not above its clean mean, so that the difference is no
-    valid denominator. The note is '' if there is no such group.
+    A ratio with `is_excess` divides by this excess, and is undefined if it is 0 or negative. The
+    note is '' if there is no such group.
 
     Args:
-      baseline: units of the baseline; the first group has the clean views.
+      baseline: sums of the baseline, see `Units`. The first group has the clean views.
     """
     clean, *means = baseline.means(np.ones(len(baseline.weight)))
     named_means = zip(baseline.names[1:], means, strict=True)
@@ -192,28 +200,32 @@ def function_of_means(
   facets: Mapping[str, object] | None = None,
   by_group: bool = False,
 ) -> pd.DataFrame:
-  """Returns the table of a quantity that is a function of means over groups of views, such as mCE.
+  """Returns a table with a function of means over groups of views, such as mCE, per classifier.
 
-  It has the values of all classifiers, then their differences from the first classifier.
+  The first rows are the values of all classifiers. The differences from the first classifier
+  follow. Intervals are from a bootstrap over independent units. A `MeanRatio` is an exception:
 
-  A `MeanRatio` divides by the means of the first classifier on the same images, or by published
-  means. With published means it has the interval of a weighted mean; otherwise the interval of
-  `log_ratio`, or a bootstrap over the units if clean means are subtracted, because its denominators
-  may then be near 0. All other functions have a bootstrap over the units too.
+  * Relative to published means it has the interval of a weighted mean.
+  * Relative to the first classifier on the same images it has the interval of `log_ratio`. With
+    `MeanRatio.is_excess` its denominators may be near 0, and it has a bootstrap too.
 
   Args:
-    quantity: a quantity with a function, f(means, baseline's means), of means [..., G] over groups
-      of views. f returns [...], or [..., G] with `by_group`, and NaN where it is undefined.
-    outcomes: the statistic of the quantity, for all classifiers.
-    by: facets of views; each combination of their values is a group. A `MeanRatio` uses its own
-      facet instead.
-    baseline: published means for a `MeanRatio`, by value of its facet, and by '' for views without;
-      None divides by the first classifier.
+    quantity: the quantity. Its `function` is called with the classifier's means and the baseline's
+      means, [..., G] each, over G groups of views. It returns [...], or [..., G] with `by_group`,
+      and NaN where it is undefined.
+    outcomes: values of the quantity's statistic for all classifiers.
+    by: facets (columns of `outcomes.views`), such as 'severity'. Each combination of their values
+      is a group of views. A `MeanRatio` uses its own facet instead.
+    baseline: {value of the facet: published mean} for a `MeanRatio`, for instance {'fog': .82}. The
+      key '' has the mean of the clean views. None divides by the first classifier.
     confidence: confidence of each interval, in (0, 1).
     where: bool [V], the views that are included; None includes all.
-    facets: {facet: value} of these estimates.
-    by_group: whether the function returns a value for each group; each then has a row with the
-      facets of its group.
+    facets: {column: value} that is added to each row of the result.
+    by_group: whether the function returns a value for each group. The result then has a row per
+      group, with the facets of the group.
+
+  Raises:
+    InputError: the quantity has no function.
   """
   outcomes.require(quantity)
   function = quantity.function
@@ -245,13 +257,16 @@ def _ratios_to_first(
 ) -> _Estimates:
   """Returns the ratio of each classifier to the first classifier, and each ratio minus 1.
 
-  The ratio minus 1 is the difference from the first classifier, which has the ratio 1. Ratios have
-  the keys (label, ''), and differences (label, first label).
+  The ratio minus 1 is the difference from the first classifier, which has the ratio 1.
 
   Args:
-    ratio: the function of means.
-    units_by_label: {label: units of the classifier}, the first classifier first.
+    ratio: the ratio of means, such as mCE.
+    units_by_label: {label: sums of the classifier}, the first classifier first.
     confidence: confidence of each interval, in (0, 1).
+
+  Returns:
+    {(label, ''): [ratio]} for all classifiers and {(label, first label): [difference]} for all but
+      the first.
   """
   first, *compared = units_by_label
   base = units_by_label[first]
@@ -276,15 +291,16 @@ def _ratios_to_first(
 def _functions_of_means(
   function: Function, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns estimates of f(means) of each classifier, where f is `function`, and of differences.
-
-  Keys of the result are (label, '') for f, and (label, first label) for f of a later classifier
-  minus f of the first.
+  """Returns f(means) of each classifier, and the differences from the first classifier.
 
   Args:
-    function: f.
-    units_by_label: {label: units of the classifier}, the first classifier first.
+    function: f, a function of means over groups of views.
+    units_by_label: {label: sums of the classifier}, the first classifier first.
     confidence: confidence of each interval, in (0, 1).
+
+  Returns:
+    {(label, ''): estimates of f} for all classifiers and {(label, first label): estimates of the
+      difference} for all but the first. The lists have one estimate, or one per group.
   """
   # Only a `MeanRatio` uses the means of a baseline: here they are the classifier's.
   statistics = {
@@ -294,7 +310,9 @@ def _functions_of_means(
   first, *compared = units_by_label
 
   def difference(label: str, weights: np.ndarray) -> np.ndarray:
-    """Returns f of a classifier minus f of the first classifier, at weights of the units."""
+    """Returns f of the classifier `label` minus f of the first, with the units weighted by
+    `weights`.
+    """
     return np.asarray(statistics[label](weights) - statistics[first](weights))
 
   estimates: _Estimates = {}
@@ -309,13 +327,13 @@ def _functions_of_means(
 def _function_in_samples(
   function: Function, measured: Units, base: Units, weights: np.ndarray
 ) -> np.ndarray:
-  """Returns a function of means in B bootstrap samples, [B], or [B, G] by group of views.
+  """Returns a function of means in B bootstrap samples, [B], or [B, G] with a value per group.
 
   Args:
-    function: f(means, baseline's means).
-    measured: the units of the classifier.
-    base: the units of the baseline.
-    weights: [B, K], the weights of the units.
+    function: called with the means of the classifier and of the baseline, [B, G] each.
+    measured: sums of the classifier by unit.
+    base: sums of the baseline by unit.
+    weights: the weights of the K units in each sample, [B, K].
   """
   return np.asarray(function(measured.means(weights), base.means(weights)))
 
@@ -329,24 +347,24 @@ def _relative_to_published(
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:
-  """Returns rows with each classifier's `MeanRatio` to published means, such as mCE.
+  """Returns a table with the ratio of each classifier's means to published means, such as mCE.
 
-  Published means b_k are of many images and count as exact. The average of m_k / b_k over groups of
-  views is then a weighted mean over all views of the groups, with the weight 1/b_k of a view in
-  group k, times the average of all 1/b_k. It has the interval of this weighted mean.
+  Published means b_k count as exact, because they are of many images. The average of m_k / b_k over
+  groups k is a weighted mean over all views, times the average of 1/b_k. A view in group k has the
+  weight 1/b_k. The ratio has the interval of this weighted mean.
 
-  For the ratio of excesses (m_k − m₀) / (b_k − b₀), the statistic in a view is replaced by its
-  change from the clean view, and b_k by b_k − b₀. There are then no differences between
-  classifiers.
+  With `ratio.is_excess`, the ratio is (m_k − m₀) / (b_k − b₀). The statistic of a view is then its
+  change from the clean view, and b_k − b₀ takes the place of b_k. There are then no differences
+  between classifiers.
 
   Args:
-    quantity: the quantity.
-    ratio: its function.
-    outcomes: the statistic of the quantity, for all classifiers.
-    groups: groups of views from `ratio.groups`; with `ratio.is_excess` the first is the clean view.
-    baseline: published means b_k by value of the facet, and the clean mean b₀ by ''.
+    quantity: the quantity of the result.
+    ratio: the function of means of the quantity.
+    outcomes: values of the quantity's statistic for all classifiers.
+    groups: groups of views from `ratio.groups`. With `ratio.is_excess` the first is the clean view.
+    baseline: {value of the facet: published mean b_k}, with the clean mean b₀ at ''.
     confidence: confidence of each interval, in (0, 1).
-    facets: {facet: value} of these estimates.
+    facets: {column: value} that is added to each row of the result.
   """
   corrupted_groups = groups[1:] if ratio.is_excess else groups
   clean_mean = baseline[''] if ratio.is_excess else 0.0
@@ -377,13 +395,13 @@ def _relative_to_published(
 def _mean_change(
   outcomes: Outcomes, label: str, clean: Group, corrupted: Group, confidence: float
 ) -> Estimate:
-  """Returns the mean change of a classifier's outcomes, true or false, from clean to other views.
+  """Returns the mean change of a boolean statistic from the clean view to other views.
 
-  An outcome is gained if it is true only in the other view, and lost if it is true only in the
-  clean view. The change is the share of gained minus the share of lost outcomes.
+  The change is the share of images and views where the statistic is true only in the other view
+  ('gained'), minus the share where it is true only in the clean view ('lost').
 
   Args:
-    outcomes: boolean outcomes.
+    outcomes: values of the boolean statistic.
     label: label of the classifier.
     clean: the clean view.
     corrupted: the other views, with their weights in the mean.
@@ -400,24 +418,26 @@ def _mean_change(
 def bootstrap(
   statistic: Statistic, measured: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
-  """Returns the estimate of a statistic, or one for each group of views, with percentile intervals.
+  """Returns the estimates of a statistic with percentile intervals of a bootstrap over units.
 
-  The units are resampled; the value is the statistic at equal weights of the units. Bootstrap
-  samples in which the statistic is undefined (NaN) are left out, and a note states their number. An
-  estimate has no interval, and a note with the reason, if
+  A unit is an image, or a cluster of images. The value is the statistic at equal weights of all
+  units. Bootstrap samples in which the statistic is NaN are left out, and a note states their
+  number. An estimate has no interval, and a note with the reason, in these cases:
 
-  * the value is undefined, or the statistic is undefined in more than a share 1 − confidence of the
-    samples;
-  * so many samples are infinite that an end of the interval is infinite;
-  * units hold several images and there are effectively fewer than `FEWEST` units, so that
-    percentiles would rest on a handful of distinct samples.
+  * The value is NaN or infinite, or more than a share 1 − confidence of the samples is NaN.
+  * An end of the interval is infinite.
+  * Units hold several images and their effective number is below `FEWEST`. Percentiles would then
+    come from a few distinct samples.
 
   Args:
-    statistic: a function of weights [B, K] of the units, which sum to 1, that returns [B], or [B,
-      G] with a value for each group.
+    statistic: called with weights of the units, [B, K], which sum to 1 in each of B samples. It
+      returns [B], or [B, G] with a value for each of G groups.
     measured: the units; only their number and sizes are used here.
     confidence: confidence of each interval, in (0, 1).
     resamples: number of bootstrap samples.
+
+  Returns:
+    One estimate, or G estimates.
   """
   count = len(measured.weight)
   equal_weights = np.full((1, count), 1 / count)
@@ -432,13 +452,14 @@ def bootstrap(
 def _percentile_estimate(
   value: float, samples: np.ndarray, measured: Units, confidence: float
 ) -> Estimate:
-  """Returns a value with the percentile interval of its bootstrap samples and a note, if any.
+  """Returns an estimate with the percentile interval of its bootstrap samples.
 
-  For samples that are left out and values without an interval see `bootstrap`.
+  Samples that are NaN are left out, and a note states their number. `bootstrap` lists the reasons
+  for an estimate without an interval.
 
   Args:
     value: the value; NaN if it is undefined.
-    samples: [B], the values in bootstrap samples; NaN if undefined.
+    samples: the value in each bootstrap sample, [B]; NaN if undefined.
     measured: the units that were resampled.
     confidence: confidence of the interval, in (0, 1).
   """
@@ -463,10 +484,10 @@ def _percentile_estimate(
 
 
 def unless_equal(estimate: Estimate) -> Estimate:
-  """Returns an estimate; a bootstrap interval without width is replaced by NaN and a note.
+  """Returns an estimate, with NaN and a note in place of a bootstrap interval of width 0.
 
-  All resamples are then equal, such as resamples of a classifier without errors, and do not show
-  how uncertain the value is.
+  The width is 0 if all resamples are equal, for instance for a classifier without errors. Such
+  resamples do not show how uncertain the value is.
   """
   if estimate.method != BOOTSTRAP or estimate.low != estimate.high:
     return estimate
@@ -474,13 +495,14 @@ def unless_equal(estimate: Estimate) -> Estimate:
 
 
 def bootstrap_samples(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
-  """Returns a statistic in bootstrap samples of units, [resamples, ...].
+  """Returns the values of a statistic in bootstrap samples of K units, [samples, ...].
 
-  Every call for the same number of units draws the same samples, so that results can be paired.
+  Every call for the same K draws the same samples, so that two statistics can be paired by sample.
 
   Args:
-    statistic: a function of weights [B, K] of the units, which sum to 1, that returns [B, ...].
-    count: the number K of units.
+    statistic: called with weights of the units, [B, K], which sum to 1 in each sample. It returns
+      [B, ...].
+    count: K, the number of units.
     resamples: number of samples, which is rounded up to a multiple of 100.
   """
   generator = np.random.default_rng(0)
@@ -494,25 +516,28 @@ def bootstrap_samples(statistic: Statistic, count: int, resamples: int = RESAMPL
 def log_ratio(
   function: Function, measured: Units, base: Units, confidence: float = 0.95
 ) -> Estimate:
-  """Returns a ratio R of means over the same units, with an interval by the delta method.
+  """Returns a ratio of means over the same units, with an interval from the delta method.
 
-  The interval is symmetric on the scale of logarithms: R̃ exp(± t s / R̃), extended to include R.
+  A unit is an image, or a cluster of images. If a mean of the baseline is 0, the value is NaN with
+  a note. If units hold several images and their effective number is below `FEWEST`, there is no
+  interval.
 
-  * R̃ is the ratio after two units of half an image are added: one in which the classifier has the
-    mean 1 and the baseline the mean 0, and one with the means 0 and 1. Without them the interval
-    would have no width if all units are equal.
+  The interval is symmetric on the scale of logarithms: R̃ exp(± t s / R̃). It is extended if it
+  does not contain the value.
+
+  * R̃ is the ratio after two units of half an image are added. In one unit the classifier has the
+    mean 1 and the baseline the mean 0; in the other the classifier has 0 and the baseline 1.
+    Without them the interval would have no width if all units are equal.
   * s is the standard error of R̃, from its linear approximation in the means.
   * t is Student's quantile at the effective number of units.
 
-  If a mean of the baseline is 0, the value is NaN with a note. If units hold several images and
-  there are effectively fewer than `FEWEST`, there is no interval.
-
   Args:
-    function: f(means, baseline's means), [..., G] each → [...], a smooth ratio that does not change
-      if all means are scaled.
-    measured: the units of the classifier; a unit has the same weight in every group, its number of
-      rows.
-    base: the units of the baseline, over the same rows.
+    function: called with the classifier's means and the baseline's means over G groups of views,
+      [..., G] each. It returns a smooth ratio, [...], that does not change if all means are scaled.
+      Its arguments may be complex.
+    measured: sums of the classifier by unit and group. The weight of a unit is its number of
+      images, equal in every group.
+    base: sums of the baseline over the same images.
     confidence: confidence of the interval, in (0, 1).
 
   Reference:

@@ -55,11 +55,11 @@ _RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
 
 
 def score_of_logits(name: str, logits: np.ndarray) -> np.ndarray:
-  """Returns the scores of N images, [N], by a score that is computed from logits alone.
+  """Returns an out-of-distribution score of each image that needs only logits, [N].
 
   Args:
-    name: 'msp', the largest softmax probability; 'max_logit', the largest logit; or 'energy', the
-      logarithm of the sum of exp(logit).
+    name: 'msp', the largest softmax probability; 'max_logit', the largest logit; or 'energy', log Σ
+      exp(logit).
     logits: [N, K].
   """
   choice('score', name, (MSP, MAX_LOGIT, ENERGY))
@@ -71,7 +71,9 @@ def score_of_logits(name: str, logits: np.ndarray) -> np.ndarray:
 
 
 def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np.ndarray:
-  """Returns the score 'gen' of N images, [N]: −Σ (p (1 − p))^γ over the M largest probabilities p.
+  """Returns the out-of-distribution score GEN of N images, [N] (Liu et al. 2023).
+
+  The score is −Σ (p (1 − p))^γ over the M largest probabilities p of the image.
 
   Args:
     logits: [N, K].
@@ -83,15 +85,15 @@ def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np
 
 
 def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) -> np.ndarray:
-  """Returns the score 'knn' of N images, [N]: minus the distance to the K-th nearest training
-  image.
+  """Returns minus the distance of N images to their K-th nearest training image, [N].
 
-  All features are scaled to length 1 first. Features that are all 0 have no direction: their
-  similarity to any others is 0, as at a right angle, so that their distance is √2.
+  This is the out-of-distribution score 'knn' (Sun et al. 2022). All features are scaled to length 1
+  first. Features that are all 0 have no direction; their distance to any others is √2, as at a
+  right angle.
 
   Args:
-    features: [N, D], features of the images.
-    bank: [M, D], features of training images.
+    features: features of the images, [N, D].
+    bank: features of training images, [M, D].
     neighbours: K, 1 for the nearest.
 
   Raises:
@@ -117,11 +119,11 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
 
 
 class Separation:
-  """AUROC, AUPR and FPR95 of one out-of-distribution score, as a function of weights of the images.
+  """Computes AUROC, AUPR and FPR95 of an out-of-distribution score, with weighted images.
 
-  The score should be high for images in distribution (ID) and low for others (OOD). Weights are,
-  for example, how often each image is in a bootstrap sample. The images are sorted once, so that
-  the measures in many samples are cheap.
+  The score should be high for images in distribution (ID) and low for others (OOD). A call takes
+  the weights, for example the counts of the images in bootstrap samples. The images are sorted only
+  once, so that many samples are cheap.
   """
 
   def __init__(self, of_id: np.ndarray, of_ood: np.ndarray, positives: str = 'ood'):
@@ -151,14 +153,14 @@ class Separation:
     self._is_id = self._order < len(of_id)  # the ID images are the first of `values`
 
   def __call__(self, weights: np.ndarray) -> np.ndarray:
-    """Returns AUROC, AUPR and FPR95, [B, 3], at B sets of weights.
+    """Returns AUROC, AUPR and FPR95 in each of B weighted samples of the images, [B, 3].
 
     They measure how well thresholds of the score separate in-distribution (ID) images, which should
     have high scores, from out-of-distribution (OOD) images.
 
     Args:
-      weights: [B, N + M], the weights of N ID images followed by M OOD images. Only their ratios
-        among ID images and among OOD images count: AUPR has N to M images in every sample.
+      weights: weights of the N ID images, followed by weights of the M OOD images, [B, N + M]. They
+        are scaled so that the weights of ID and of OOD images have the ratio N : M in every sample.
     """
     w = weights[:, self._order]  # in ascending order of scores
     # Weight of the ID and of the OOD images at each of S distinct scores, and its share, [B, S].
@@ -193,25 +195,29 @@ def separations(
   confidence: float = 0.95,
   seed: int = 0,
 ) -> dict[str, tuple[Estimate, ...]]:
-  """Returns AUROC, AUPR and FPR95 of in-distribution (ID) images against each set of other (OOD)
-  images, and their means over groups of sets.
+  """Returns AUROC, AUPR and FPR95 of ID images against each of several sets of OOD images.
 
-  The result is {name of a set or group: (AUROC, AUPR, FPR95)}. Ends of intervals are percentiles
-  of the Bayesian bootstrap, which resamples units of images; all OOD sets are compared with the
-  same resampled ID images. So that completely separated sets have an interval with a width, every
-  bootstrap sample has four more units, each with a quarter of the average weight: one with a score
-  below and one with a score above all images, for the ID images and for the OOD set. If units hold
-  several images and the effective number of units is below `FEWEST`, there is no interval, and a
-  note says so. docs/studies/ood_scores.md has the coverage.
+  ID images are in distribution and should have high scores; OOD images are out of distribution.
+  Intervals are percentiles of a Bayesian bootstrap over units, such as all versions of one image.
+  All OOD sets are compared with the same resampled ID images. If units hold several images and
+  their effective number is below `FEWEST`, there is no interval, and a note says so.
+
+  Without further units, completely separated sets would have an interval of width 0. Each bootstrap
+  sample therefore has two more ID units and two more OOD units, with a quarter of the average
+  weight. One of the two has a score below all images, and one a score above.
+  docs/studies/ood_scores.md has the coverage.
 
   Args:
-    of_id: scores [N] of the ID images.
-    units: [N]; ID images with equal entries are resampled together, such as versions of one image.
-    sets: {name of an OOD set: (scores, units)} of the images of the set.
-    groups: {name of a mean: names of the OOD sets that it is over}.
-    positives: 'ood' or 'id', the positives of AUPR and FPR95.
+    of_id: scores of the ID images, [N].
+    units: ID images with equal entries are resampled together, [N].
+    sets: {name of an OOD set: (scores, units)}, one entry per image of the set in both arrays.
+    groups: {name: names of OOD sets} for means over several sets.
+    positives: 'ood' or 'id', the images that are positives in AUPR and FPR95.
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
+
+  Returns:
+    {name of a set or group: (AUROC, AUPR, FPR95)}.
   """
   added = [-np.inf, np.inf]  # scores of the added units
   values, drawn = {}, {}  # the measures of each set, [3], and of its bootstrap samples, [B, 3]
@@ -242,19 +248,19 @@ def separations(
 
 
 def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
-  """Yields batches [samples, N + 2] of the weights of images in Bayesian bootstrap samples.
+  """Yields weights of N images and two added images in Bayesian bootstrap samples.
 
-  The first N columns are the images of a set. The images of a unit share a random weight from the
-  gamma distribution of shape 1, with the mean 1. The last two columns are the two units that
-  `separations` adds. Each is one image that stands for a unit: its weight is from the gamma
-  distribution of shape ¼, with the mean ¼, times the average number of images in a unit.
-
-  Weights do not have the sum 1: `Separation` scales them.
+  Images of a unit share one random weight, from the gamma distribution of shape 1. The last two
+  columns are the images that `separations` adds, each a unit. Their weights are from the gamma
+  distribution of shape ¼, times the average number of images in a unit. Weights do not sum to 1.
 
   Args:
-    units: [N]; images with equal entries are one unit.
+    units: images with equal entries are one unit, [N].
     seed: seed of resampling.
-    stream: number of the set of images; each number has independent weights.
+    stream: number of the set of images. Each number has independent weights.
+
+  Yields:
+    Batches of weights, [samples, N + 2].
   """
   _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
   count, generator = len(sizes), np.random.default_rng((seed, stream))

@@ -21,10 +21,10 @@ _MAX_VALUES_PER_SUM = 2**22
 
 
 class Group(NamedTuple):
-  """Views that are averaged over.
+  """A group of views (ways of perturbing every image) that are averaged over.
 
   Attributes:
-    facets: the facets that the views share, {facet: value}.
+    facets: the facets that the views share, for instance {'corruption': 'fog'}.
     views: int [v], the indices of the views.
     weight: float [v], the weight of each view in the mean.
   """
@@ -35,36 +35,36 @@ class Group(NamedTuple):
 
   @classmethod
   def of_view(cls, view: int) -> Self:
-    """Returns the group of the single view with the index `view`, without facets."""
+    """Returns a group of only the view with the index `view`, without facets."""
     return cls({}, np.array([view]), np.ones(1))
 
   @property
   def trials(self) -> float:
-    """The effective number of views, (Σw)² / Σw² (Kish 1965, section 11.2).
+    """The effective number of views, (Σw)² / Σw² for the weights w (Kish 1965, section 11.2).
 
-    The mean over this number of views of equal weight would vary as much as the weighted mean.
+    A mean over this number of views of equal weight has the same variance.
     """
     return float(effective_units(self.weight))
 
 
 def joined_views(groups: Sequence[Group]) -> np.ndarray:
-  """Returns the indices of the views of all groups, int [sum of the groups' numbers of views]."""
+  """Returns the concatenated indices of the views of all groups, int [total number of views]."""
   return np.concatenate([group.views for group in groups])
 
 
 class Sums(NamedTuple):
-  """Weighted sums of a statistic in K independent clusters.
+  """Weighted sums of a statistic in K independent clusters of images.
 
-  A row is an image, and has a value x of the statistic in each view; w is the weight of the view. A
-  cluster is a set of rows that are resampled together, such as the frames of a video; by default
-  each row is a cluster.
+  A cluster is a set of images that are resampled together, such as the frames of a video. By
+  default each image is a cluster. The statistic of an image in a view is x, and the weight of the
+  view is w. Values that do not count (`Outcomes.counted`) are left out.
 
   Attributes:
-    total: [K], Σ w x over the counted values of a cluster.
-    weight: [K], Σ w over the counted values of a cluster, above 0.
-    n: number of counted rows, or of counted values if clusters hold several rows.
-    trials: effective number of counted values: the mean over this number of values of equal weight
-      would vary as much as the weighted mean.
+    total: Σ w x over the images and views of each cluster, [K].
+    weight: Σ w over the same images and views, [K], above 0.
+    n: number of images; number of values if clusters hold several images.
+    trials: effective number of values. A mean over this number of values of equal weight has the
+      same variance as the weighted mean.
   """
 
   total: np.ndarray
@@ -76,13 +76,17 @@ class Sums(NamedTuple):
   def clusters(self) -> float:
     """The effective number of clusters, (Σm)² / Σm² for the weights m (Kish 1965, section 11.2).
 
-    The mean over this number of clusters of equal weight would vary as much.
+    A mean over this number of clusters of equal weight has the same variance.
     """
     return float(effective_units(self.weight))
 
 
 def statistic_of(quantity: Quantity) -> Statistic:
-  """Returns the statistic of a quantity; raises InputError if it declares none."""
+  """Returns the function that computes a quantity's value for each image and view.
+
+  Raises:
+    InputError: the quantity is declared without a statistic.
+  """
   if quantity.statistic is None:
     raise InputError(
       f'the quantity {quantity.name} has no statistic: declare it with statistic=FUNCTION, the '
@@ -93,20 +97,24 @@ def statistic_of(quantity: Quantity) -> Statistic:
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
-  """A statistic of N rows in V views, for several classifiers that were shown the same images.
+  """Values of a statistic for N images in V views, for several classifiers.
+
+  A view is one way of perturbing all images, such as fog at severity 3. A statistic is, for
+  example, whether the prediction is wrong. All classifiers were shown the same images.
 
   Attributes:
-    values: {label of the classifier: [N, V]}: booleans for a share, floats for an amount. The first
-      classifier is the baseline that all other classifiers are compared with.
-    views: table with a row per view and a column per facet; a single view may have no columns.
+    values: {label of the classifier: [N, V]}, booleans or floats. The first classifier is the
+      baseline that all others are compared with.
+    views: table with a row per view and a column per facet, such as 'corruption'. A single view may
+      have no columns.
     counted: {label: bool [N, V]}, the values that count; None counts all. NaN never counts.
-    clusters: int [N], the independent unit that each row belongs to, such as a video; None makes
-      each row a unit.
+    clusters: int [N], the independent unit of each image, such as a video. None makes each image a
+      unit.
     weight: [V], the weight of each view in a mean over views; None weighs all equally.
-    design: the sequential design, in which the number of rows that are shown differs between views;
-      None if all rows are shown in all views.
-    statistic: the function that computed the values; `require` refuses quantities of another
-      statistic. None accepts all quantities.
+    design: the sequential design, if each view was shown only as many images as its interval needs.
+      None if all images were shown in all views.
+    statistic: the function that computed the values. `require` refuses quantities with another
+      function. None accepts all quantities.
   """
 
   values: Mapping[str, np.ndarray]
@@ -121,14 +129,18 @@ class Outcomes:
   def from_fields(
     cls, quantity: Quantity, fields: Mapping[str, Any], views: pd.DataFrame, **attributes: Any
   ) -> Self:
-    """Returns the outcomes of a quantity: its statistic applied to the records of each classifier.
+    """Returns the outcomes of a quantity, by calling its statistic for each classifier.
 
     Args:
       quantity: a quantity with a statistic.
-      fields: {label: argument of the statistic, or tuple of its arguments}.
-      views: table of the V views, see `Outcomes`. The statistic returns [N, ...] with V values per
-        row, which are reshaped to [N, V].
+      fields: {label of the classifier: argument of the statistic}. A tuple is passed as several
+        arguments.
+      views: table of the V views, see `Outcomes`. The statistic returns V values per image, [N,
+        ...], which are reshaped to [N, V].
       **attributes: other attributes of `Outcomes`.
+
+    Raises:
+      InputError: the quantity has no statistic, or the shapes of the values differ.
     """
     statistic = statistic_of(quantity)
     values = {}
@@ -138,7 +150,7 @@ class Outcomes:
     return cls(values, views, statistic=statistic, **attributes)
 
   def require(self, quantity: Quantity) -> None:
-    """Raises InputError if the values were computed by a statistic that is not the quantity's."""
+    """Raises InputError if another statistic than the quantity's computed the values."""
     if self.statistic is not None and self.statistic != quantity.statistic:
       raise InputError(
         f'{quantity.name} is of the statistic {quantity.statistic}, and these outcomes are of '
@@ -146,9 +158,7 @@ class Outcomes:
       )
 
   def __post_init__(self) -> None:
-    """Raises InputError unless all arrays have the same shape [N, V], with V the length of
-    `views`.
-    """
+    """Raises InputError unless all arrays have the same shape [N, V] with V rows in `views`."""
     expected = next(iter(self.values.values())).shape
     for label, values in (*self.values.items(), *(self.counted or {}).items()):
       if values.shape != expected or len(expected) != 2 or expected[1] != len(self.views):
@@ -164,17 +174,17 @@ class Outcomes:
 
   @property
   def is_share(self) -> bool:
-    """Whether the statistic is boolean, so that its mean is a share."""
+    """Whether the values are booleans, so that their mean is a share."""
     return next(iter(self.values.values())).dtype.kind == 'b'
 
   def combined(self, by: Sequence[str], combine: Callable[[np.ndarray], Any]) -> Self:
-    """Returns outcomes in which the views with equal values of the facets `by` are combined into
-    one.
+    """Returns outcomes in which views with equal values of some facets are merged into one view.
 
     Args:
-      by: the facets of the new views.
-      combine: maps the values [N, v] of the v views of a group to the values [N] of the new view.
-        For errors, `any` along the last axis is the worst case.
+      by: the facets of the merged views, such as ('corruption',) to merge severities.
+      combine: called with the values [N, v] of v views that are merged, for all N images. It
+        returns the values [N] of the merged view. For errors, `any` along the last axis is the
+        worst case.
     """
     groups = list(self.groups(by))
     values = {
@@ -185,21 +195,21 @@ class Outcomes:
     return dataclasses.replace(self, values=values, views=views)
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
-    """Returns outcomes in which each view is a group of rows, such as a class.
+    """Returns outcomes with a view for each group of images, such as a class.
 
-    These outcomes have a single view. Each of the G new views has its values, but only the rows of
-    one group count in it.
+    The outcomes must have a single view. Each of the G new views has the same values, but only the
+    images of one group count.
 
     Args:
-      counted: bool [N, G], which rows are in each of G groups.
-      groups: table with a row per group and a column per facet.
+      counted: bool [N, G], the images in each of G groups.
+      groups: table with a row per group and a column per facet, which describes the new views.
     """
     values = {label: np.broadcast_to(v, counted.shape) for label, v in self.values.items()}
     counted_by_label = dict.fromkeys(self.values, counted)
     return dataclasses.replace(self, values=values, views=groups, counted=counted_by_label)
 
   def of_rows(self, rows: np.ndarray) -> Self:
-    """Returns the outcomes of selected rows, given as bool [N] or as indices."""
+    """Returns the outcomes of selected images, given as bool [N] or as indices."""
     return dataclasses.replace(
       self,
       values={label: values[rows] for label, values in self.values.items()},
@@ -208,41 +218,43 @@ class Outcomes:
     )
 
   def with_rows_counted_in(self, views: np.ndarray) -> Self:
-    """Returns the outcomes of the rows that count in `views`.
+    """Returns the outcomes of the images that count in at least one of the given views.
 
-    A row counts if any classifier has a counted value in one of the views. If there is no such row,
-    the outcomes are returned unchanged.
+    An image counts if the value of any classifier counts, see `counted`. If no image does, the
+    outcomes are returned unchanged.
 
     Args:
-      views: int [v], indices of views.
+      views: int [v], indices of the views.
     """
     is_counted = np.any([self._is_counted(label, views).any(1) for label in self.values], 0)
     return self.of_rows(is_counted) if is_counted.any() else self
 
   @property
   def common(self) -> Self:
-    """The outcomes of the rows that a sequential design showed to all classifiers in all views.
+    """The outcomes of the images that all classifiers were shown in all views.
 
-    Without a sequential design these are all rows.
+    Only a sequential design shows fewer images in some views. Without one, all images are returned.
     """
     if self.design is None or self.counted is None:
       return self
     return dataclasses.replace(self.of_rows(self._in_all_views()), counted=None, design=None)
 
   def pair(self, first: str, second: str) -> Self:
-    """Returns the differences between two classifiers, as outcomes 'gained' and 'lost'.
+    """Returns the paired difference between two classifiers as outcomes 'gained' and 'lost'.
 
-    These are in place of the labels of classifiers. For a share, 'gained' is true where only the
-    value of the second classifier is true, and 'lost' where only the value of the first classifier
-    is true. For an amount, 'gained' is the second value minus the first, and there is no 'lost'.
-    Only the rows of `common` are compared.
+    `values` of the result has the following keys in place of labels. Images that were not shown to
+    all classifiers in all views are left out, see `common`.
+
+    * For booleans, 'gained' is true where only the second classifier's value is true, and 'lost'
+      where only the first's is.
+    * For floats, 'gained' is the second value minus the first, and there is no 'lost'.
 
     Args:
       first: label of the classifier that is subtracted.
       second: label of the other classifier.
 
     Raises:
-      InputError: different values count for the two classifiers.
+      InputError: the values that count differ between the two classifiers.
     """
     common = self.common
     a, b = common.values[first], common.values[second]
@@ -258,14 +270,14 @@ class Outcomes:
     return dataclasses.replace(common, values=values, counted=counted)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
-    """Yields a group of views for each combination of values of the facets `by`.
+    """Yields a group of views for each combination of values of some facets.
 
-    Groups are in the order of their first views. The view of a group of one view has the weight 1,
-    so that its sums are whole numbers.
+    Groups are in the order of their first views. A view that is alone in its group has the weight
+    1, so that its sums are whole numbers.
 
     Args:
-      by: columns of `views`; () yields one group of all views. Views that lack one of the facets
-        are in no group.
+      by: columns of `views`, such as ('corruption', 'severity'). () yields one group of all views.
+        Views that lack one of the facets are in no group.
       where: bool [V], the views to group; None takes all.
 
     Raises:
@@ -292,9 +304,10 @@ class Outcomes:
       yield Group(facets, np.array(views), weight[views] if len(views) > 1 else np.ones(1))
 
   def sums(self, label: str, group: Group) -> Sums:
-    """Returns the weighted sums of a classifier's statistic over a group of views, by cluster.
+    """Returns a classifier's weighted sums of the statistic over a group of views, by cluster.
 
-    Clusters without a counted value are left out.
+    A cluster is an image, or a set of dependent images. Clusters without a value that counts are
+    left out.
     """
     is_counted = self._is_counted(label, group.views)
     total, weight = self.weighted_totals(label, group)
@@ -305,14 +318,18 @@ class Outcomes:
     return Sums(total[has_values], weight[has_values], n, float(trials))
 
   def weighted_totals(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
-    """Returns Σ w x and Σ w over a group's counted values for each cluster, two arrays [K].
+    """Returns, for each of K clusters, the weighted sum of values and the sum of weights.
 
-    x is the value of a row in a view and w the weight of the view. Clusters without counted values
-    are included, with zeros; `sums` leaves them out.
+    Values that do not count are left out. Clusters without any value have zeros; `sums` leaves them
+    out.
 
     Args:
       label: label of the classifier.
       group: v views and their weights.
+
+    Returns:
+      Σ w x and Σ w over the images of a cluster and the views of the group, two arrays [K]. Here x
+      is the value of an image in a view and w the weight of the view.
     """
     is_counted = self._is_counted(label, group.views)
     values = self.values[label]
@@ -329,27 +346,27 @@ class Outcomes:
     return np.bincount(cluster, total, len(names)), np.bincount(cluster, weight, len(names))
 
   def observations(self, label: str, views: np.ndarray) -> int:
-    """Returns the number `n` of observations that an estimate over views states.
+    """Returns the number n of observations in an estimate over views.
 
-    It is the number of rows with a counted value in at least one of the views; if the rows are in
-    clusters, the number of counted values.
+    It is the number of images with a value that counts in at least one of the views. If the images
+    are in clusters, it is the number of values that count.
 
     Args:
       label: label of the classifier.
-      views: int [v], indices of views.
+      views: int [v], indices of the views.
     """
     is_counted = self._is_counted(label, views)
     return int(is_counted.any(1).sum() if self.clusters is None else is_counted.sum())
 
   def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns which values of a classifier count in its means and in n, bool [N, v].
+    """Returns which values of a classifier count in its means, bool [N, v].
 
-    They are true in `counted` and not NaN. In a mean over several views of a sequential design,
-    only the rows count that were shown to all classifiers in all V views.
+    Values count where `counted` is true and the value is not NaN. In a mean over several views of a
+    sequential design, only the images count that were shown to all classifiers in all V views.
 
     Args:
       label: label of the classifier.
-      views: int [v], indices of views.
+      views: int [v], indices of the views.
     """
     values = self.values[label]
     is_counted = np.ones((len(values), len(views)), bool)
@@ -360,6 +377,6 @@ class Outcomes:
     return is_counted & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else is_counted
 
   def _in_all_views(self) -> np.ndarray:
-    """Returns which rows were shown to all classifiers in all views, bool [N]."""
+    """Returns which images were shown to all classifiers in all views, bool [N]."""
     assert self.counted is not None
     return np.asarray(np.all([counts.all(1) for counts in self.counted.values()], 0))

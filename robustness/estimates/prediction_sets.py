@@ -48,16 +48,19 @@ SIZES = (0, 2, 4, 11, 101)
 def scores(
   kind: str, probabilities: np.ndarray, uniform: np.ndarray, penalty: float = 0.01, rank: int = 5
 ) -> np.ndarray:
-  """Returns the scores s(x, y) of every class y, [..., K]; a set has the classes with low scores.
+  """Returns a conformal score for every class of every image, [..., K].
 
-  Let p_(j) be the probabilities in descending order, and r the rank of class y in this order, from
-  1. The score is 1 − p_y for 'lac' and Σ_{j ≤ r} p_(j) − U p_y for 'aps'; 'raps' adds
-  λ max(0, r − k₀) to the score 'aps'.
+  The prediction set of an image has the classes with scores up to a threshold. Let p_(j) be the
+  probabilities in descending order, and r the rank of class y in this order, from 1. The scores are
+
+    'lac'   1 − p_y
+    'aps'   Σ_{j ≤ r} p_(j) − U p_y
+    'raps'  Σ_{j ≤ r} p_(j) − U p_y + λ max(0, r − k₀)
 
   Args:
     kind: 'lac', 'aps' or 'raps'.
     probabilities: [..., K], in [0, 1].
-    uniform: U [...], one random number in [0, 1) per image.
+    uniform: U, one random number in [0, 1) per image, [...].
     penalty: λ of 'raps'.
     rank: k₀ of 'raps', the largest rank without a penalty.
   """
@@ -77,11 +80,13 @@ def scores(
 
 
 class Threshold(NamedTuple):
-  """The threshold of prediction sets, with its interval over random draws of the held-out images.
+  """The threshold of conformal prediction sets, with an interval.
+
+  The interval shows how much the threshold would vary with other held-out images.
 
   Attributes:
-    q: the threshold: a set has the classes with scores ≤ q; ∞ makes every set contain all classes.
-    low, high: thresholds at the ends of the interval; they may be ∞ too.
+    q: the threshold. A set has the classes with scores ≤ q; ∞ puts all classes in every set.
+    low, high: ends of the interval; either may be ∞.
   """
 
   q: float
@@ -90,20 +95,23 @@ class Threshold(NamedTuple):
 
 
 def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95) -> Threshold:
-  """Returns the threshold of prediction sets, with its interval, from n held-out images.
+  """Returns the threshold of prediction sets from the scores of n held-out images.
 
-  The threshold q is the score of a true class with the rank k = ⌈(n + 1)(1 − α)⌉, from 1 for the
-  smallest. The ends of its interval are the scores with a rank below and a rank above k (Woodruff,
-  Confidence intervals for medians and other position measures, JASA 47, 1952). Scores with a rank
-  above n are ∞; if k exceeds n, the low end is the largest score.
+  The threshold q is the k-th smallest score with k = ⌈(n + 1)(1 − α)⌉, or ∞ if k exceeds n. Sets
+  then contain the true class with probability ≥ 1 − α. The ends of the interval are scores some
+  ranks below and above k. An end is ∞ if its rank exceeds n; if k exceeds n, the low end is the
+  largest score.
 
   Args:
-    of_true_class: [n], the scores of the true classes of the held-out images.
-    alpha: α, in (0, 1).
+    of_true_class: the scores of the true classes of the held-out images, [n].
+    alpha: the miss rate α, in (0, 1).
     confidence: confidence of the interval, in (0, 1).
 
   Raises:
     InputError: there is no score, or α is outside (0, 1).
+
+  Reference:
+    Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
   """
   count = len(of_true_class)
   if not count or not 0 < alpha < 1:
@@ -112,9 +120,9 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   ordered = np.sort(of_true_class)
 
   def score_at(rank: int) -> float:
-    """Returns the score with a rank, counted from 1 for the smallest.
+    """Returns the score of a rank, which counts from 1 for the smallest score.
 
-    It is the smallest for a rank below 1, and ∞ for a rank above the number of scores.
+    Ranks below 1 have the smallest score. Ranks above the number of scores have ∞.
     """
     return math.inf if rank > count else float(ordered[max(rank, 1) - 1])
 
@@ -141,28 +149,29 @@ def with_threshold_draw(
   correlations: Sequence[float],
   quantity: Quantity,
 ) -> pd.DataFrame:
-  """Returns estimates with intervals that also include the chance in the threshold q.
+  """Widens intervals of means over prediction sets by the random error of the threshold.
 
-  Means over prediction sets, such as coverage, have intervals for given sets. The threshold q of
-  the sets is computed from held-out images, and would differ for other held-out images.
+  The threshold q is computed from held-out images, and would differ for others. Intervals of means
+  over sets, such as coverage, do not include this. Let w be the distance from a value to an end of
+  its interval. Let c be the change of the value if q moves to the end of its interval on the
+  same side. The new distance is √(w² + c²).
 
-  The distance from a value to an end of its interval becomes √(w² + c²). w is the distance in the
-  given interval, and c the change of the value if q moves to the end of its interval on the same
-  side (coverage and set sizes rise with q).
-
-  For a difference between two classifiers, c² = c₁² + c₂² − 2 ρ c₁ c₂ (MOVER; Zou & Donner,
-  Construction of confidence limits about effect measures, Statistics in Medicine 27, 2008). ρ is
-  the correlation of their decisions. For the low end, c₂ is the later classifier's change downwards
-  and c₁ the first classifier's change upwards; for the high end, the reverse.
+  A difference of two classifiers has c² = c₁² + c₂² − 2 ρ c₁ c₂. For the low end, c₂ is the change
+  of the later classifier downwards and c₁ the change of the first classifier upwards. For the high
+  end both are reversed.
 
   Args:
-    estimates: rows that `means.means` returned for L classifiers and G groups of views: first L · G
-      values, then (L − 1) · G differences from the first classifier.
-    ends: two arrays with the values of the same rows, for the thresholds `Threshold.low` and
+    estimates: table from `means.means` for L classifiers and G groups of views. It has L · G
+      values, followed by (L − 1) · G differences from the first classifier.
+    ends: two arrays with the values of the same rows, computed with `Threshold.low` and with
       `Threshold.high` in place of q.
-    correlations: correlation between each classifier's decisions about the held-out images and the
-      first classifier's, [L].
-    quantity: quantity of the estimates, which has the range of values and differences.
+    correlations: ρ, the correlation between each classifier's right and wrong sets of the held-out
+      images and the first classifier's, [L].
+    quantity: quantity of the estimates, which limits values and differences.
+
+  Reference:
+    Zou & Donner, Construction of confidence limits about effect measures, Statistics in Medicine 27
+    (2008).
   """
   is_value = (estimates.versus == '').to_numpy()  # not a difference
   value = estimates.value.to_numpy()
@@ -181,14 +190,16 @@ def with_threshold_draw(
 def _squared_changes(
   changes: np.ndarray, opposite: np.ndarray, correlations: Sequence[float]
 ) -> np.ndarray:
-  """Returns c² of `with_threshold_draw`, which is added at the low or at the high ends.
-
-  The result is [(2 L − 1) · G]: first for the L · G values, then for the (L − 1) · G differences.
+  """Returns the squared changes c² that `with_threshold_draw` adds to one end of each interval.
 
   Args:
-    changes: how far the values move down (for low ends) or up (for high ends), at least 0, [L, G].
+    changes: how far the values of L classifiers in G groups move towards this end, [L, G], at least
+      0.
     opposite: how far they move in the opposite direction, [L, G].
     correlations: correlation of each classifier with the first, [L].
+
+  Returns:
+    c² of the L · G values, followed by (L − 1) · G differences from the first classifier.
   """
   # The first classifier's value is subtracted: if it moves up, a difference moves down.
   first, later = opposite[:1], changes[1:]
@@ -198,15 +209,18 @@ def _squared_changes(
 
 
 def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns the largest |coverage − (1 − α)| over strata of set sizes, [...] in [0, 1].
+  """Returns the largest error |coverage − (1 − α)| over prediction sets grouped by size.
 
-  Coverage is the share of sets with the true class. The strata begin at the sizes in `SIZES`: sizes
-  0 to 1, 2 to 3, and so on. Strata without a set are left out.
+  Coverage is the share of sets with the true class. Sizes are grouped by `SIZES`: 0 to 1, 2 to 3,
+  and so on. Groups without a set are left out.
 
   Args:
     covered: bool [N, ...], whether a set contains the true class.
     size: int [N, ...], number of classes in the set.
     alpha: α, in (0, 1).
+
+  Returns:
+    [...], in [0, 1].
   """
   stratum_of_set = np.searchsorted(SIZES, size, side='right')  # from 1
   gaps = []
@@ -219,14 +233,20 @@ def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: floa
 
 
 def class_coverage_gap(covered: np.ndarray, labels: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns the mean over classes of |coverage − (1 − α)|, [...] in [0, 1].
+  """Returns the mean error |coverage − (1 − α)| of prediction sets over the true classes.
+
+  Coverage is the share of sets with the true class.
 
   Args:
     covered: bool [N, ...], whether a set contains the true class.
     labels: int [N], the true classes.
     alpha: α, in (0, 1).
 
-  Reference: Ding et al., Class-conditional conformal prediction with many classes, NeurIPS 2023.
+  Returns:
+    [...], in [0, 1].
+
+  Reference:
+    Ding et al., Class-conditional conformal prediction with many classes, NeurIPS 2023.
   """
   gaps = [np.abs(covered[labels == c].mean(0) - (1 - alpha)) for c in np.unique(labels)]
   return np.asarray(np.mean(gaps, 0))

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 
 def _columns(text: str) -> dict[str, dict[str, float]]:
-  """Returns {column: {row: number}} from a table written as text.
+  """Parses a table with named rows and columns, and returns {column: {row: number}}.
 
-  The first line has the names of the columns; every other line begins with the name of its row.
+  The first line has the names of the columns. Every other line is the name of a row and its
+  numbers. Words are separated by spaces.
   """
   names, *lines = (line.split() for line in text.strip().splitlines())
   columns: dict[str, dict[str, float]] = {name: {} for name in names}
@@ -58,14 +59,14 @@ corruption and severity on all 10,000 images that its repository holds.
 
 @dataclasses.dataclass(frozen=True)
 class PublishedErrors:
-  """The published errors of a classifier under the corruptions of a set, such as ImageNet-C.
+  """A classifier's published errors under corruptions, such as AlexNet's on ImageNet-C.
 
   Attributes:
-    title: the classifier and the set.
-    corrupted: {corruption: error, averaged over severities}, as fractions.
-    side: side of the set's images in pixels.
-    set_name: the set in papers, such as 'ImageNet-C'.
-    clean: error on clean images; NaN if it was not published, so that there is no relative mCE.
+    title: the classifier and the data set, in words.
+    corrupted: {corruption: error}, averaged over severities, as fractions.
+    side: side of the images in pixels.
+    set_name: name of the data set in papers, such as 'ImageNet-C'.
+    clean: error on clean images; NaN if it was not published. Without it there is no relative mCE.
   """
 
   title: str
@@ -76,9 +77,9 @@ class PublishedErrors:
 
   @property
   def means(self) -> dict[str, float]:
-    """The errors as the argument `baseline` of `of_means`, {corruption: error}.
+    """The errors as {corruption: error}, with the error on clean images at ''.
 
-    The key '' has the error on clean images.
+    `of_means.function_of_means` takes this dictionary as `baseline`.
     """
     return {'': self.clean, **self.corrupted}
 
@@ -102,13 +103,13 @@ BASELINES = {
 
 @dataclasses.dataclass(frozen=True)
 class PublishedTable:
-  """A table of accuracies from a paper, by label of the classifier; all values are fractions.
+  """A table of accuracies from a paper, as fractions, by label of the classifier.
 
   Attributes:
     name: name of the table in the paper.
-    images: number of images of the set, under each corruption and severity.
+    images: number of test images, equal for each corruption and severity.
     clean: {label: accuracy on clean images}.
-    corrupted: {label: {corruption: accuracy, averaged over severities}}.
+    corrupted: {label: {corruption: accuracy averaged over severities}}.
     average: {label: average over corruptions, as printed}.
     mce: {label: mCE, as printed}; empty if the table has none.
   """
@@ -122,9 +123,9 @@ class PublishedTable:
 
 
 def _read(name: str, images: int) -> PublishedTable:
-  """Returns a published table of accuracies, which are averages over the five severities.
+  """Reads a published table of accuracies, averaged over five severities, from published.toml.
 
-  Classifiers have the labels of `configs/fourier_table.py`.
+  Labels of classifiers are the same as in `configs/fourier_table.py`.
 
   Args:
     name: name of the table in published.toml and in the paper.

@@ -32,35 +32,34 @@ RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-  """An estimated quantity: a mean of a statistic, or a function of such means.
+  """A quantity that is estimated, such as the top-1 error, with its name in reports and its range.
 
   Attributes:
-    name: value of the column `quantity` in the table of results.
-    words: the name in plain words, such as 'top-1 error'.
-    kind: 'share' for a fraction of images in [0, 1], printed in percent; 'ratio' for a number
-      relative to 1, such as mCE; 'count' for a whole number, such as a rank; 'amount' for any
-      other number, in `unit`.
+    name: value of the column `quantity` in the table of results, such as 'error'.
+    words: the name in reports and figures, such as 'top-1 error'.
+    kind: 'share', a fraction in [0, 1] that is printed in percent; 'ratio', a number compared with
+      1, such as mCE; 'count', a whole number, such as a rank; or 'amount', any other number.
     better: 'lower', 'higher', or '' if neither is better.
-    unit: unit of an amount, such as 'frames'; '%' for a ratio or an amount that papers print in
-      percent, as mCE; '' for none.
+    unit: unit of an amount, such as 'frames'. '%' prints a ratio or an amount in percent, as papers
+      print mCE. '' for none.
     low, high: the smallest and largest possible value; None takes the range of the kind.
-    headline: whether reports state the quantity before others; figures show it too.
-    drawn: whether figures show the quantity although it is no headline.
+    headline: whether reports state the quantity first; figures show it too.
+    drawn: whether figures show the quantity although reports do not state it first.
     reference: name of another quantity that figures draw for comparison, such as the error on clean
-      images; '' for none. Its values by the same facets are drawn if there are any, else its value
-      over all conditions.
-    biased: whether chance on the test images biases the estimate, as it raises calibration errors.
-      Trainings with other seeds share this bias, so that seeds alone cannot show a difference.
-    by: names of facets, such as ('corruption',). The first sentences of a report state the quantity
-      for each value of these facets; () states its value over all conditions. Facets that a table
-      lacks are ignored.
-    extreme: 'highest' or 'lowest', which of many values a sentence names; '' names the worst one.
-      If the reference quantity has values by the same facets, they are subtracted before the values
-      are compared.
-    facets: declarations of the columns that group the estimates, such as `severity`, with their
-      names in words; see `robustness.evaluation.study.Study`.
-    statistic: function that returns the value of each row and view. None if the quantity is no
-      mean, and in results that were read from a file.
+      images; '' for none. Figures draw its values by the same facets if there are any, else its
+      value over all conditions.
+    biased: whether the choice of test images biases the estimate, as in calibration errors.
+      Trainings with other seeds share this bias. Their spread alone then does not show whether two
+      classifiers differ.
+    by: names of facets (columns of the table), such as ('corruption',). Reports first state the
+      quantity for each of their values; () states its value over all conditions. Facets that a
+      table lacks are ignored.
+    extreme: 'highest' or 'lowest', the extreme of many values that a sentence names; '' names the
+      worst. If the reference quantity has values by the same facets, they are subtracted before the
+      comparison.
+    facets: declarations of the columns that group the estimates, such as `severity`.
+    statistic: function that returns the value of each image and view, [N, V]. The quantity is a
+      mean of these values. None if it is no mean, and in results that were read from a file.
     function: function of the means of the statistic over groups of views, such as the ratio to a
       baseline (`robustness.estimates.of_means`); None takes the mean itself.
   """
@@ -91,24 +90,25 @@ class Quantity:
     choice(f'extreme {subject}', self.extreme, ('highest', 'lowest', ''))
 
   def facet(self, name: str) -> Facet:
-    """Returns the declaration of the facet called `name`, from `facets` or else from `SHARED`.
+    """Returns the declaration of the table's column `name`.
 
-    A name that is in neither becomes an ordered facet; its words are the name with spaces.
+    It comes from `facets`, else from the columns that many studies share (`facets.SHARED`). Any
+    other name becomes an ordered column, and is printed with spaces in place of '_'.
     """
     declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
     return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)
 
   @property
   def scale(self) -> float:
-    """The factor of printed values: 100 if they are printed in percent, otherwise 1."""
+    """The factor of printed values: 100 if they are in percent, otherwise 1."""
     return 100.0 if self.kind == SHARE or self.unit == '%' else 1.0
 
   @property
   def named_extreme(self) -> str:
-    """The extreme that a sentence of a report names of many values, such as errors by corruption.
+    """The extreme that a sentence names if there are many values, 'highest' or 'lowest'.
 
-    It is 'highest' or 'lowest' as `extreme` says, else the worst: 'highest' if lower values are
-    better. It is '' if neither is better.
+    It is `extreme`, or the worst value if that is ''. For errors by corruption it is 'highest'. It
+    is '' if neither direction is better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
@@ -127,8 +127,9 @@ class Quantity:
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-  """The statistic of top-k accuracies: whether the true class is among the k classes with the
-  largest logits, bool [N, V].
+  """Computes whether each prediction is right: the true class is among the k largest logits.
+
+  The mean over images is the top-k accuracy.
 
   Attributes:
     k: the number of classes; 1 for top-1.
@@ -137,20 +138,31 @@ class Right:
   k: int = 1
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns whether `fields['rank']` is below k, bool of its shape.
+    """Returns whether the true class is among the k largest logits, bool [N, V].
 
-    The field is the rank of the true class: 0 if its logit is the largest.
+    Args:
+      fields: {'rank': rank of the true class for N images in V views, int [N, V]}. The largest
+        logit has the rank 0.
     """
     return np.asarray(fields['rank'] < self.k)
 
 
 class Wrong(Right):
-  """The statistic of top-k errors: whether the true class is not among the k classes with the
-  largest logits, bool [N, V]. For k see `Right`.
+  """Computes whether each prediction is wrong: the true class is not among the k largest logits.
+
+  The mean over images is the top-k error.
+
+  Attributes:
+    k: the number of classes; 1 for top-1.
   """
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns whether the prediction is wrong: `fields['rank']` ≥ k, bool of its shape."""
+    """Returns whether the true class is not among the k largest logits, bool [N, V].
+
+    Args:
+      fields: {'rank': rank of the true class for N images in V views, int [N, V]}. The largest
+        logit has the rank 0.
+    """
     return ~super().__call__(fields)
 
 
@@ -167,9 +179,9 @@ ACCURACY = declare_accuracy(
 
 
 def errors_at(k: int) -> tuple[Quantity, Quantity]:
-  """Returns two quantities: the top-k error under corruptions, and the top-k error on clean images.
+  """Returns the quantities top-k error under corruptions and top-k error on clean images.
 
-  The `Quantity.reference` of the first is the second.
+  Figures draw the second for comparison with the first (`Quantity.reference`).
   """
   if k == 1:
     return ERROR, CLEAN_ERROR

@@ -28,11 +28,13 @@ FEWEST_NETWORKS = 5
 
 
 class Ranks(NamedTuple):
-  """The ends of intervals that contain all true ranks of p classifiers together; 1 is best.
+  """Intervals of the ranks of p classifiers, which contain all true ranks together.
+
+  Rank 1 is the best classifier.
 
   Attributes:
-    low: [p], 1 + the number of classifiers that are significantly better.
-    high: [p], p minus the number of classifiers that are significantly worse.
+    low: best possible rank: 1 + the number of classifiers that are significantly better, [p].
+    high: worst possible rank: p minus the number of classifiers that are significantly worse, [p].
   """
 
   low: np.ndarray
@@ -76,15 +78,15 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> Estimate:
-  """Returns Spearman's ρ of two quantities of n networks; ties have mean ranks.
+  """Returns Spearman's ρ between two quantities of n networks, with an interval.
 
-  The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). atanh 1 is infinite: in the formula,
-  |ρ| = 1 is replaced by the middle between 1 and the next smaller value that ρ can have without
-  ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS` networks have no interval.
+  Ties have mean ranks. The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). In this formula
+  |ρ| = 1, where atanh is infinite, is replaced by 1 − 6/(n³ − n). That is the middle between 1 and
+  the next smaller value of ρ without ties. Fewer than `FEWEST_NETWORKS` networks have no interval.
 
   Args:
-    x: [n], the first quantity of two or more networks, finite.
-    y: [n], the second quantity of the same networks, finite.
+    x: the first quantity of two or more networks, [n], finite.
+    y: the second quantity of the same networks, [n], finite.
     confidence: confidence of the interval, in (0, 1).
 
   Reference:

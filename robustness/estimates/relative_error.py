@@ -31,34 +31,37 @@ DRAWS = 10_000
 
 
 def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Estimate]:
-  """Returns the error in each group of images relative to the error on all images.
+  """Returns the error in each group of images divided by the error on all images.
 
   With the error e in a group, the error r on all other images and the share π of images in the
-  group, it is e / (π e + (1 − π) r).
+  group, the ratio is e / (π e + (1 − π) r). Intervals are quantiles of the ratio over joint random
+  draws of the shares e, r and π. Images come in independent units, such as all images of one site.
 
-  The ends of intervals are quantiles of the ratio over joint random draws of the shares e, r and π;
-  for two classifiers, of e and r of both, and π. If each unit is one image, each share is drawn
-  from its Jeffreys posterior, a beta distribution. If units hold several images, the log odds of
-  each share are drawn from a normal distribution:
+  If each unit is one image, each share is drawn from its Jeffreys posterior, a beta distribution.
+  Otherwise the log odds of each share are drawn from a normal distribution:
 
-  * Its variance is the jackknife's over the units, at least the variance over independent images.
-    It is multiplied by the squared ratio of Student's quantile to the normal quantile, because few
-    units may decide it: if a group has nearly all images, all other images are in few units.
-    Student's quantile has Satterthwaite's degrees of freedom of the ratio.
+  * The variance is the jackknife's over the units, but at least the variance over independent
+    images. It is multiplied by the squared ratio of Student's quantile to the normal quantile,
+    because few units may dominate it. Student's quantile has Satterthwaite's degrees of freedom of
+    the ratio.
   * Before the jackknife, `ADDED_TO_ANSWERS` or `ADDED_TO_GROUP` images, times the design effect d,
     are added to each count. d ≥ 1 is the variance of a share over the units, divided by its
     variance over independent images.
   * There is no interval if the images of the group, or all others, come from fewer than `FEWEST`
     effective units.
 
-  The draws of two shares have the correlation of the jackknife, a little reduced, because shares
-  that are equal here may differ on other images. docs/intervals.md has the coverage in simulations.
+  The draws of two shares have the correlation of the jackknife, reduced a little. docs/intervals.md
+  has the coverage in simulations.
 
   Args:
-    units: one entry for the ratio of a classifier, or two for the second classifier's ratio minus
-      the first's. `total` has the numbers of wrong images and `weight` the numbers of all images in
-      each unit and group, [K, G]. The last group has all images and gets no estimate.
+    units: one entry for the ratios of a classifier; two for the ratios of the second classifier
+      minus the ratios of the first. For K units and G groups, `total` has the numbers of wrong
+      images and `weight` the numbers of images, [K, G] each. The last group has all images and gets
+      no estimate.
     confidence: confidence of each interval, in (0, 1).
+
+  Returns:
+    G − 1 estimates.
   """
   weight = units[0].weight
   count, groups = weight.shape
@@ -88,11 +91,11 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
 
 
 def _counts_inside_and_outside(columns: np.ndarray, group: int) -> np.ndarray:
-  """Returns the counts of each unit inside and outside a group of images, [K, 2].
+  """Returns each unit's number of images inside a group and outside the group, [K, 2].
 
   Args:
-    columns: [K, G], the count of images, or of wrong images, that each of K units has in each of G
-      groups; the last group has all images.
+    columns: numbers of images, or of wrong images, of each of K units in each of G groups, [K, G].
+      The last group has all images.
     group: index of the group.
   """
   inside, overall = columns[:, group], columns[:, -1]
@@ -102,17 +105,21 @@ def _counts_inside_and_outside(columns: np.ndarray, group: int) -> np.ndarray:
 def _interval(
   counts: np.ndarray, images: np.ndarray, is_clustered: bool, confidence: float
 ) -> tuple[float, float]:
-  """Returns the interval (low, high) of the ratio e / (π e + (1 − π) r); see `relative_errors`.
+  """Returns the interval of an error inside a group relative to the error on all images.
 
-  Both arrays have a row per unit and a column per share: e and r of each of C classifiers, then π.
+  The ratio is e / (π e + (1 − π) r), see `relative_errors`. Both arrays have a row for each of K
+  units. The columns are the shares e and r of each of C classifiers, followed by π.
 
   Args:
-    counts: [K, 2C + 1], numbers of wrong images inside the group (for e) and outside (for r), and
-      of images in the group (for π).
-    images: [K, 2C + 1], numbers of all images that could be counted: inside the group, outside, and
+    counts: numerators of the shares, [K, 2C + 1]: wrong images inside the group (for e), wrong
+      images outside (for r), and images in the group (for π).
+    images: denominators of the shares, [K, 2C + 1]: images inside the group, images outside, and
       all images.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
+
+  Returns:
+    Its ends (low, high).
   """
   num_units, num_shares = counts.shape
   n = np.maximum(images.sum(0), 1)
@@ -143,13 +150,13 @@ def _interval(
 
 
 def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:
-  """Returns the correlations of S shares, [S, S], reduced for small samples.
+  """Returns the jackknife correlations of S shares, [S, S], reduced for small samples.
 
-  The correlation of two shares of n₁ and n₂ images is multiplied by √(1 − 2/(n₁ + 1)) and by
-  √(1 − 2/(n₂ + 1)).
+  Shares that are equal here may differ on other images. The correlation of two shares of n₁ and n₂
+  images is therefore multiplied by √(1 − 2/(n₁ + 1)) and by √(1 − 2/(n₂ + 1)).
 
   Args:
-    deviation: jackknife deviations of the shares' log odds, [K, S] for K units.
+    deviation: jackknife deviations of the log odds of the shares for K units, [K, S].
     images: number of images n of each share, [S].
   """
   norm = np.sqrt((deviation**2).sum(0))
@@ -162,13 +169,17 @@ def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarra
 
 
 def _ratio(shares: np.ndarray) -> np.ndarray:
-  """Returns the ratio e / (π e + (1 − π) r), [...], or the second ratio minus the first.
+  """Returns the error in a group divided by the error on all images, or a difference of two.
 
-  It is NaN if a classifier makes no error.
+  The ratio is e / (π e + (1 − π) r). It is NaN if a classifier makes no error.
 
   Args:
-    shares: the error e in a group, the error r outside it and the share π of the group, [..., 3];
-      for two classifiers e₁, r₁, e₂, r₂ and π, [..., 5].
+    shares: the error e in the group, the error r outside the group and the share π of images in the
+      group, [..., 3]. For the second classifier's ratio minus the first's: e₁, r₁, e₂, r₂ and π,
+      [..., 5].
+
+  Returns:
+    [...].
   """
   group_share, ratios = shares[..., -1], []
   for column in range(0, shares.shape[-1] - 1, 2):  # the columns of e, each before its r

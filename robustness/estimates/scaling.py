@@ -103,26 +103,27 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
 
 
 def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
-  """Returns the kind and penalty λ of the simplest scaling that predicts left-out images well.
-
-  It is selected by cross-validation: each of `FOLDS` parts of the images is left out once. For
-  matrix scaling with more than `MANY_CLASSES` classes only the first part is left out, because a
-  fit takes long.
+  """Selects the simplest scaling of logits that predicts held-out images well.
 
   Candidates in order of complexity are the logits as they are (`NONE`), temperature scaling, and
-  the kind with each of `PENALTIES`, until the mean loss on left-out images rises. The first
-  candidate is chosen that is worse than the best by at most `TOLERANCE` standard errors of the mean
-  paired difference, so that calibrated logits stay as they are.
+  `kind` with each of `PENALTIES`, the strongest first. Weaker penalties are not tried once the loss
+  on left-out images rises. The first candidate is chosen with a loss that exceeds the best by at
+  most `TOLERANCE` standard errors of their mean difference. Calibrated logits therefore stay as
+  they are.
 
-  The loss of one simulated misclassified image is added to the losses of the left-out images: the
-  mean loss that the images would have if each belonged to the class with the second largest logit.
-  If nearly all predictions are right, the losses of the images alone would favour ever larger
-  logits. Platt (1999, section 2.2) adds an image of each class for this reason.
+  The losses are from cross-validation over `FOLDS` parts of the images. For matrix scaling with
+  more than `MANY_CLASSES` classes only the first part is left out, because a fit takes long. One
+  simulated misclassified image is added to the left-out images. Without it, larger logits would
+  always seem better if nearly all predictions are right (Platt 1999, section 2.2). Its loss is the
+  mean over the images if the class with the second largest logit were true.
 
   Args:
     kind: one of `KINDS`.
     logits: [N, K].
     labels: int [N], in 0..K − 1.
+
+  Returns:
+    The kind and the penalty λ.
   """
   order = np.random.default_rng(0).permutation(len(labels))
   # With few images a part may be empty, or have the only image and leave none to fit to.
@@ -134,10 +135,10 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   rows_outside = [np.setdiff1d(order, part) for part in parts]  # the images of all other parts
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
-    """Returns the losses of the n left-out images in nats, then of the simulated error, [n + 1].
+    """Returns the losses in nats of n left-out images and of one simulated error, [n + 1].
 
     Args:
-      scalings: the scaling for each of `parts`, which was fitted without the images of the part.
+      scalings: the scaling for each of `parts`, fitted to the images of all other parts.
     """
     scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
     z, true_class = np.concatenate(scaled), labels[np.concatenate(parts)]
@@ -166,7 +167,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   best_losses = min(candidates.values(), key=np.mean)
 
   def is_near_best(losses: np.ndarray) -> bool:
-    """Returns whether a candidate's `left_out_losses` are not clearly above the best's."""
+    """Returns whether losses from `left_out_losses` are not clearly above the best candidate's."""
     excess = losses - best_losses
     standard_error = excess.std() / np.sqrt(len(excess))
     return bool(excess.mean() <= TOLERANCE * standard_error)
@@ -182,15 +183,15 @@ def _minimise_loss(
   begin: Scaling | None = None,
   tolerance: float = _PRECISE,
 ) -> Scaling:
-  """Returns the scaling with the smallest penalised negative log-likelihood.
+  """Returns the scaling of logits with the smallest penalised negative log-likelihood.
 
   Args:
     kind: one of `KINDS`.
     z: logits, [N, K].
     y: labels, int [N].
     penalty: λ, the factor of a penalty on W and b (see `fit`); not used for temperature scaling.
-    begin: where the search starts; None is temperature scaling, which is near the minimum for a
-      strong penalty.
+    begin: scaling at which the search starts; None is temperature scaling, which is near the
+      minimum for a strong penalty.
     tolerance: relative change of the loss at which the search ends.
   """
   classes = z.shape[1]
@@ -267,13 +268,13 @@ def _with_penalty(
 
 
 def _scales_of_parameters(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:
-  """Returns a scale for each parameter of a scaling: W row by row, then the K biases.
+  """Returns a scale for each parameter of a scaling: W row by row, followed by K biases.
 
   The search for the smallest loss runs over parameters divided by their scales. A scale is about
   1/√curvature of the loss, so that the loss changes equally fast with all divided parameters.
 
   Args:
-    is_diagonal: bool [K, K], which elements of W are in its diagonal; [K] if W has no others.
+    is_diagonal: bool [K, K], true at the diagonal elements of W; [K] if W is diagonal.
     z: logits, [N, K].
     penalty: λ.
   """

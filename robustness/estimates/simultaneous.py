@@ -42,23 +42,21 @@ _MAX_TRIALS = 1e12
 
 
 def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
-  """Returns an estimate with its interval widened so that it holds for a family of estimates.
+  """Returns an estimate with a wider interval that holds for many estimates together.
 
-  The largest of many estimates is too large by chance. With the confidence 1 − α of the row, and
-  with `family` as the number of estimates, the interval at confidence 1 − α/family (Bonferroni;
-  Dunn 1961) holds whichever estimate is selected. Let R be the ratio of Student's quantiles at the
-  new and the old confidence. How the interval is widened depends on its method:
+  Such a set of estimates is called a family. For instance, the largest of many estimates is too
+  large by chance. The new interval has the confidence 1 − α/family (Bonferroni; Dunn 1961), where
+  the row has the confidence 1 − α. It holds whichever estimate is selected. Let R be the ratio of
+  Student's quantiles at the new and the old confidence. The method of the interval decides how it
+  is widened:
 
-  * Clopper–Pearson is computed again from the counts; in a sequential design with several looks at
-    the data, at confidence 1 − α/(family · looks).
+  * Clopper–Pearson is computed again from the counts. In a sequential design with several looks at
+    the data, the confidence is 1 − α/(family · looks).
   * Korn–Graubard is computed again from the effective number of trials, see `_effective_trials`.
-  * Bonett–Price is symmetric around its middle: its half-width is multiplied by R. The same is done
-    to the logarithm of a log-ratio interval.
-  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, and Bonett–Price clipped to [−1, 1]: the
-    distance of each end from the value is multiplied by R.
-
-  Student's quantiles grow faster with the confidence than normal ones: with few clusters the spread
-  itself is uncertain.
+  * Bonett–Price is symmetric around its middle; its half-width is multiplied by R. A log-ratio
+    interval is widened in the same way on the scale of logarithms.
+  * For methods in `_AROUND_THE_VALUE`, such as the bootstrap, the distance of each end from the
+    value is multiplied by R. So is Bonett–Price clipped to [−1, 1].
 
   Args:
     row: row of the table of results.
@@ -90,13 +88,16 @@ def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Seri
 def _widened_ends(
   row: pd.Series, new_confidence: float
 ) -> Sequence[float] | Sequence[np.ndarray] | None:
-  """Returns the ends (low, high) of an estimate's interval, widened as `widen_for_family` says.
+  """Returns the ends of an estimate's interval at a higher confidence.
 
-  They are NaN if the estimate has no interval. The result is None if it cannot be widened.
+  `widen_for_family` lists how the method of the interval decides the ends.
 
   Args:
     row: row of the table of results.
     new_confidence: confidence of the widened interval, in (0, 1).
+
+  Returns:
+    (low, high), NaN if the estimate has no interval. None if the interval cannot be widened.
   """
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
@@ -130,16 +131,17 @@ def _widened_ends(
 
 
 def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> np.ndarray:
-  """Returns which differences of one figure are significant, bool [n].
+  """Returns which of n differences between classifiers are significant, bool [n].
 
-  Benjamini and Hochberg's procedure is applied to the p-values of all rows together. Differences
-  without an interval are not tested and count as not significant. Neither are means over seeds of a
-  quantity with `Quantity.biased`, because chance on the shared images adds the same bias to every
-  seed.
+  Benjamini and Hochberg's procedure is applied to the p-values of all n together. The following
+  differences are not tested and count as not significant:
+
+  * differences without an interval;
+  * means over seeds if `quantity.biased`, because the shared test images bias every seed equally.
 
   Args:
-    differences: rows of the table of results that are paired differences.
-    quantity: their quantity.
+    differences: rows of the table of results that are paired differences, such as all of a figure.
+    quantity: quantity of all differences.
     rate: the false-discovery rate, in (0, 1).
   """
   p = p_values(differences)
@@ -152,21 +154,21 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
 
 
 def p_values(differences: pd.DataFrame) -> np.ndarray:
-  """Returns the p-value of the hypothesis that each difference is 0, [n].
+  """Returns the p-value of the hypothesis that a difference is 0, for each of n differences, [n].
 
-  It is the value in the column `p` if a test has written one. Otherwise it is computed from the
-  interval, as 1 minus the confidence at which the interval would just reach 0, and NaN without an
-  interval.
+  The p-value of a test is in the column `p`. Without a test, it is computed from the interval: 1
+  minus the confidence at which the interval would just reach 0. It is NaN without an interval.
 
-  The end of the interval on the side of 0 is taken as d ± q s, with the centre d, the standard
-  error s, and the two-sided quantile q of Student's distribution F with clusters − 1 degrees of
-  freedom at the interval's confidence. This yields s and the p-value 2 F(−|d| / s). The centre d
-  depends on the method of the interval:
+  Let d be the centre of the interval, s the standard error and F Student's distribution with
+  clusters − 1 degrees of freedom. The p-value is 2 F(−|d| / s). The half-width of the interval on
+  the side of 0 is q s, where q is the two-sided quantile of F at the interval's confidence. The
+  centre depends on the method of the interval:
 
-  * By default it is the difference itself.
-  * For Bonett and Price's it is the middle of the interval, or the difference if it is clipped.
-  * For a ratio minus 1 (`of_means.log_ratio`), the interval is first transformed to ln(1 + end); d
-    is the middle of the transformed interval.
+  * By default the centre is the difference itself.
+  * For Bonett and Price's interval it is the middle of the interval, unless the interval is clipped
+    to [−1, 1].
+  * For a ratio minus 1 (`of_means.log_ratio`), ends are first transformed to ln(1 + end). The
+    centre is the middle of the transformed interval.
 
   Args:
     differences: rows of the table of results that are paired differences.
@@ -202,11 +204,11 @@ def _is_clipped(low: ArrayLike, high: ArrayLike) -> np.ndarray:
 
 
 def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarray:
-  """Returns ln(low) and ln(high) of the intervals of ratios from `of_means.log_ratio`, [2, …].
+  """Returns the logarithms of the ends of intervals from `of_means.log_ratio`, [2, …].
 
-  `log_ratio` extends the interval of the ratio 0 to 0, which has no finite logarithm. In its place
-  is the lower end before the extension, ln(high) − 2 t s. The standard error s of the logarithm is
-  about √2, because `log_ratio` adds half an image to the wrong answers, of which there are none.
+  A ratio of 0 has an interval that begins at 0, which has no finite logarithm. Its lower end is
+  replaced by ln(high) − 2 t s. The standard error s of the logarithm is √2, because `log_ratio`
+  adds half an image to the wrong answers, and there are no others.
 
   Args:
     low, high: ends of the intervals, at least 0.
@@ -220,19 +222,18 @@ def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarra
 
 
 def _t_quantile(n: int, confidence: float) -> float:
-  """Returns the two-sided quantile of Student's distribution with n − 1 degrees of freedom.
+  """Returns Student's two-sided quantile for a mean over n clusters (n − 1 degrees of freedom).
 
-  n is the number of clusters. For n < 2, for which Student's distribution is not defined, the
-  quantile of the normal distribution is returned.
+  For n < 2 it is the quantile of the normal distribution.
   """
   return intervals.z_value(confidence) if n < 2 else float(intervals.t_value(n, confidence))
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
-  """Returns the effective number of independent trials that a Korn–Graubard interval came from.
+  """Returns the effective number of independent trials behind a Korn–Graubard interval.
 
-  It is the number m for which Clopper and Pearson's interval of m trials ends at `high`, or, for a
-  share of 0 or 1, has the width `high` − `low`. If there is no such number, it is `n`.
+  Clopper and Pearson's interval of this number of trials has the same end `high`. For a share of 0
+  or 1 it has the same width `high` − `low`. If there is no such number, the result is `n`.
 
   Args:
     value: the share.

@@ -27,12 +27,14 @@ METHOD = 'stratified'
 def estimate(
   succeeds: np.ndarray, strata: np.ndarray, weights: np.ndarray, confidence: float = 0.95
 ) -> Estimate:
-  """Returns Σ_v w_v p_v with its interval, where p_v is the share of successes in stratum v.
+  """Returns a weighted sum of success rates in V strata, with an interval.
+
+  The sum is Σ_v w_v p_v, where p_v is the share of successes among the trials in stratum v.
 
   Args:
     succeeds: bool [N], whether each trial succeeds.
-    strata: int [N], the stratum of each trial, in 0..V − 1; trials with another number are ignored.
-    weights: w [V]; every stratum with a weight above 0 has a trial.
+    strata: int [N], the stratum of each trial, in 0..V − 1. Trials with another number are ignored.
+    weights: w, [V]. Every stratum with a weight above 0 needs a trial.
     confidence: confidence of the interval, in (0, 1).
   """
   n = _trials_per_stratum(strata, len(weights))
@@ -48,15 +50,16 @@ def difference(
   weights: np.ndarray,
   confidence: float = 0.95,
 ) -> Estimate:
-  """Returns Σ_v w_v (p_v of the second − p_v of the first) with its interval.
+  """Returns a second classifier's weighted sum of success rates minus a first one's.
 
-  p_v is a classifier's share of successes in stratum v.
+  The sum is Σ_v w_v p_v over V strata, where p_v is the share of successes among the trials in
+  stratum v. Both classifiers have the same trials.
 
   Args:
     first: bool [N], whether each trial succeeds for the first classifier.
     second: bool [N], whether the same trials succeed for the second classifier.
-    strata: int [N], the stratum of each trial, in 0..V − 1; trials with another number are ignored.
-    weights: w [V]; every stratum with a weight above 0 has a trial.
+    strata: int [N], the stratum of each trial, in 0..V − 1. Trials with another number are ignored.
+    weights: w, [V]. Every stratum with a weight above 0 needs a trial.
     confidence: confidence of the interval, in (0, 1).
   """
   n = _trials_per_stratum(strata, len(weights))
@@ -68,10 +71,16 @@ def difference(
 
 
 def allocated(weights: np.ndarray, total: int) -> np.ndarray:
-  """Returns the number of trials of each stratum, int [V], with the sum `total`.
+  """Distributes `total` trials over V strata in proportion to their weights.
 
-  It is proportional to the weights, rounded by largest remainders. If the shares of successes are
-  ½, no other allocation makes the interval of their weighted sum narrower.
+  If all success rates are ½, this makes the interval of the weighted sum of rates narrowest.
+
+  Args:
+    weights: [V], at least 0.
+    total: number of trials.
+
+  Returns:
+    The number of trials of each stratum, int [V]. Fractions are rounded by largest remainders.
   """
   exact = total * weights / weights.sum()
   counts: np.ndarray = exact.astype(int)  # rounded down
@@ -81,13 +90,14 @@ def allocated(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.95) -> int:
-  """Returns the fewest trials with an interval of at most ± `half_width`, whatever the shares are.
+  """Returns the smallest number of trials for an interval of at most ± `half_width`.
 
-  The trials are `allocated` to the strata; shares of ½ need the most.
+  The interval is of a weighted sum of success rates in V strata. The number suffices for all rates;
+  rates of ½ have the widest interval. The trials are distributed by `allocated`.
 
   Args:
-    weights: w [V], the weight of each stratum in the sum Σ_v w_v p_v of shares.
-    half_width: half of the largest width of its interval.
+    weights: the weight of each stratum in the sum, [V].
+    half_width: half of the largest width of the interval.
     confidence: confidence of the interval, in (0, 1).
   """
   counted = weights[weights > 0]
@@ -116,12 +126,12 @@ def _trials_per_stratum(strata: np.ndarray, num_strata: int) -> np.ndarray:
 def _with_interval(
   weights: np.ndarray, total: np.ndarray, variance: np.ndarray, n: np.ndarray, confidence: float
 ) -> Estimate:
-  """Returns Σ_v w_v x_v with a normal interval, where x_v is the mean of the trials in stratum v.
+  """Returns the weighted sum of the mean values of V strata, with a normal interval.
 
   Args:
-    weights: w, [V]; strata with weight 0 do not count.
-    total: the sum of the trials' values in each stratum, [V].
-    variance: the variance of a single trial in each stratum, [V].
+    weights: weights of the strata in the sum, [V]; strata with weight 0 do not count.
+    total: the sum of the values of all trials in each stratum, [V].
+    variance: the variance of the value of a single trial in each stratum, [V].
     n: the number of trials in each stratum, [V].
     confidence: confidence of the interval, in (0, 1).
 

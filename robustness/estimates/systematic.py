@@ -40,23 +40,24 @@ _ROUNDING = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class StratifiedMeans:
-  """Q weighted means over the same N images, which are samples within strata such as classes.
+  """Q weighted means over the same N images, sampled within strata such as classes.
 
-  What is averaged is the share of an image's views that are classified right, in [0, 1].
+  Each mean is an accuracy. An image is shown in several views, such as severities, and its value is
+  the share of views that are classified right.
 
   Attributes:
-    value: [Q], the means, in [0, 1]; NaN if no image counts.
-    weight: [N, Q], the weights of the images, with the sum 1 in each mean; 0 if an image does not
+    value: the means, [Q], in [0, 1]; NaN if no image counts.
+    weight: the weights of the images, [N, Q], with the sum 1 in each mean; 0 if an image does not
       count.
-    deviation: [N, Q], the contribution of each image to the error of each mean. The sum of squares
-      over the images is the variance of the mean: Σ_c s_c²/(n_c K²) for K strata of equal weight,
-      where the n_c images of stratum c have the standard deviation s_c. A stratum of one image has
-      no standard deviation; its image contributes its distance from the mean of all images.
-    view_variance: [Q], the variance p (1 − p) of the answer to one image in one view (right or
-      wrong), averaged over the images, where p is the accuracy in the image's stratum.
-    views: [Q], the effective number of such answers (Kish). If all answers were independent, the
-      weighted mean would have the variance of a plain mean over this number of them.
-    freedom: [Q], the degrees of freedom of the variance, at least 1.
+    deviation: the contribution of each image to the error of each mean, [N, Q]. The sum of squares
+      over the images is the variance of the mean. For K strata of equal weight it is Σ_c s_c²/(n_c
+      K²), where the n_c images of stratum c have the standard deviation s_c. A stratum of one image
+      has no standard deviation. Its image contributes the distance from the mean of all images.
+    view_variance: the variance p (1 − p) of one right or wrong answer, averaged over the images,
+      [Q]. p is the accuracy in the image's stratum.
+    views: the effective number of answers, one per image and view (Kish), [Q]. If all were
+      independent, a plain mean over this number of answers would have the same variance.
+    freedom: the degrees of freedom of the variance, [Q], at least 1.
   """
 
   value: np.ndarray
@@ -70,13 +71,13 @@ class StratifiedMeans:
   def from_shares(
     cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, num_views: ArrayLike
   ) -> StratifiedMeans:
-    """Returns Q weighted means of shares over N images, with their variances.
+    """Returns Q weighted means of per-image accuracies over N images, with their variances.
 
     Args:
-      weight: [N, Q], relative weights, at least 0; 0 leaves an image out.
-      share: [N, Q], the share of an image's views that are right, in [0, 1].
+      weight: relative weights of the images, [N, Q], at least 0; 0 leaves an image out.
+      share: the share of an image's views that are right, [N, Q], in [0, 1].
       stratum: int [N], the stratum of each image.
-      num_views: [Q], the number of views of an image.
+      num_views: the number of views of an image, [Q].
     """
     is_counted = weight > 0
     has_images = weight.any(0)
@@ -115,8 +116,8 @@ class StratifiedMeans:
   def averaged(self) -> StratifiedMeans:
     """Returns the average of the Q means, as `StratifiedMeans` with a single mean.
 
-    An image's contributions to the Q means are averaged before the variance is computed from their
-    squares. The variance therefore includes the correlation of means over the same images.
+    The variance includes the correlation of the means: the contributions of an image to the Q means
+    are averaged before they are squared.
     """
     weight = self.weight.mean(1, keepdims=True)
     num_images = (weight > 0).sum()
@@ -133,17 +134,17 @@ class StratifiedMeans:
     )
 
   def effective_trials(self, confidence: float, min_variance: np.ndarray) -> np.ndarray:
-    """Returns the effective number of independent trials of each mean, [Q] (Korn and Graubard).
+    """Returns each mean's effective number of independent trials, [Q] (Korn and Graubard).
 
-    The mean of this many independent trials has the same variance as the estimate. The number is
-    multiplied by the squared ratio of Student's quantiles with `views` − 1 and with `freedom`
-    degrees of freedom, which makes intervals from few images wider. It is at least the effective
-    number of images, and equal to it if all images of each stratum have the same share.
+    A mean of this number of trials has the same variance. The number is multiplied by the squared
+    ratio of Student's quantiles with `views` − 1 and with `freedom` degrees of freedom, which makes
+    intervals from few images wider. It is at least the effective number of images. It is equal to
+    that number if the images of each stratum have the same value.
 
     Args:
       confidence: confidence of the interval, in (0, 1), at which Student's quantiles are taken.
-      min_variance: [Q], lower bounds that replace smaller variances of the means, because few
-        images may show a small variance by chance.
+      min_variance: lower bounds of the variances of the means, [Q]. Few images may show a small
+        variance by chance.
     """
     # The effective number of images by their weights (Kish), at least 1.
     images = 1 / (self.weight**2).sum(0).clip(_ROUNDING, 1)
@@ -175,23 +176,24 @@ class StratifiedMeans:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns random draws of the Q means, as they could be in other samples of images.
 
-    The result is two arrays [samples, Q]: quantiles of the first are lower ends of intervals, and
-    quantiles of the second upper ends. They differ only for means of 0 and 1.
+    With n from `effective_trials` and h = ½, a mean p is drawn from Beta(p n + h, (1 − p) n + h).
+    Means of 0 and 1 differ between the two results, so that quantiles are the ends of Clopper and
+    Pearson's interval. A mean of 0 is 0 in the first result and drawn from Beta(2 h, n) in the
+    second. A mean of 1 is drawn from Beta(n, 2 h) in the first and is 1 in the second.
 
-    With n from `effective_trials` and h = ½, a mean p is drawn from Beta(p n + h, (1 − p) n + h). A
-    mean of 0 is 0 in the first array, and drawn from Beta(2 h, n) in the second; a mean of 1 is
-    drawn from Beta(n, 2 h) in the first array, and is 1 in the second. Quantiles of these two are
-    the ends of Clopper and Pearson's intervals.
+    Draws of two means have the same correlation as the images' contributions to the two means.
 
-    Draws of two means have the same correlation as the images' contributions to the two means. The
-    caller averages draws of several means of one kind, such as the accuracies on seen classes in
-    all environments. h biases every draw, and averaging does not reduce a bias as it reduces random
-    errors: h is therefore multiplied by the mean correlation of a mean with the means of its kind.
+    The caller averages draws of means of one kind, such as the accuracies on seen classes in all
+    environments. h biases every draw, and averaging does not reduce this bias. h is therefore
+    multiplied by the mean correlation of a mean with the means of its kind.
 
     Args:
       normals: standard normal numbers, [samples, Q].
       kind: int [Q], equal numbers for means that are averaged, such as `S` or `U`.
       confidence: confidence of the interval, in (0, 1).
+
+    Returns:
+      Draws for lower ends of intervals and draws for upper ends, [samples, Q] each.
 
     Reference:
       Brown, Cai & DasGupta, Interval estimation for a binomial proportion, Statistical Science 16
@@ -219,11 +221,11 @@ class StratifiedMeans:
 
 
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
-  """Returns the mean difference x − y of two classifiers' shares of right views of an image.
+  """Returns the difference of two classifiers' accuracies, paired by image, with an interval.
 
-  It is averaged over Q means over the same images, for example in Q environments. The interval is
-  Bonett and Price's for the number of independent images that would have the variance of the
-  paired differences within strata (`intervals.effective_trials`).
+  Let x and y be the shares of an image's views that the two classifiers get right. The difference
+  is the mean of x − y, averaged over Q means over the same images, such as Q environments. The
+  interval is Bonett and Price's at the effective number of images.
 
   Args:
     gained: Q means of max(0, x − y).
@@ -273,27 +275,26 @@ def rho(
   formula: str = 'clipped',
   baseline_unseen: ArrayLike | None = None,
 ) -> np.ndarray:
-  """Returns ρ, the share of the robustness on seen classes that carries over to unseen classes.
+  """Returns ρ, the part of the robustness on seen classes that carries over to unseen classes.
 
-  The classifier has the accuracy s on the classes that training showed in the environment (seen),
-  and u on all other classes (unseen); the baseline has the accuracy b. The gain on seen classes is
-  d = s − b, and the gain on unseen classes is g = max(0, u − b). The formula 'clipped' is
+  Training showed an environment, such as blur, on some classes only. In this environment the
+  classifier has the accuracy s on these (seen) classes, and u on all other (unseen) classes. A
+  baseline has the accuracy b. The gains are d = s − b and g = max(0, u − b). The formula 'clipped'
+  is
 
     ρ = min(1, g/d)   if d > 0,
     ρ = 1             if d ≤ 0 and g > 0 (degenerate),
     ρ = NaN           if d ≤ 0 and g = 0 (undefined), or if an accuracy is NaN.
 
-  The formula as 'printed' in the paper, min(1, g / min(1, d)), is negative for d < 0 and divides by
-  zero at d = 0 (the result is 1 for g > 0 and NaN for g = 0). 'clipped' follows the text of the
-  paper, which states that ρ is trivially 1 if the classifier is not much more robust than the
-  baseline.
+  It follows the text of the paper. The formula that is 'printed' in the paper, min(1, g / min(1,
+  d)), is negative for d < 0. At d = 0 it is 1 for g > 0 and NaN for g = 0.
 
-  All accuracies are fractions in [0, 1], in arrays that broadcast to the shape of the result.
+  Accuracies are fractions in [0, 1], in arrays that broadcast to the shape of the result.
 
   Args:
-    seen: the accuracy s.
-    unseen: the accuracy u.
-    baseline: the accuracy b.
+    seen: s.
+    unseen: u.
+    baseline: b.
     formula: 'clipped' or 'printed'.
     baseline_unseen: the accuracy that is subtracted from u in place of b; None takes b.
   """
@@ -310,10 +311,13 @@ def rho(
 def rho_case(
   seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
 ) -> str:
-  """Returns whether ρ, for the same arguments as `rho`, measures a transfer of robustness.
+  """Returns whether ρ measures a transfer of robustness, or why it does not.
 
-  The result is '' if it does; 'degenerate' if the classifier gains on unseen but not on seen
-  classes, so that ρ is 1; and 'undefined' if it gains on neither, or an accuracy is NaN.
+  Takes the same arguments as `rho`.
+
+  Returns:
+    '' if ρ is a measurement. 'degenerate' if the classifier gains on unseen but not on seen
+    classes, where ρ is 1. 'undefined' if it gains on neither, or an accuracy is NaN.
   """
   seen_gain, unseen_gain = _gains(seen, unseen, baseline, baseline_unseen)
   if seen_gain > 0:
@@ -324,9 +328,10 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns two gains over the baseline: s − b on seen and max(0, u − b) on unseen classes.
+  """Returns the classifier's gain in accuracy over a baseline on seen and on unseen classes.
 
-  The gain on seen classes may be negative. Gains that are only rounding errors are set to 0.
+  The gains are s − b and max(0, u − b). The first may be negative. Gains that are only rounding
+  errors are set to 0.
 
   Args:
     seen: s, the classifier's accuracy on seen classes, in [0, 1].
@@ -347,23 +352,24 @@ def _gains(
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentShares:
-  """The right answers of one classifier in several environments, such as corruptions.
+  """One classifier's per-image accuracies in E environments, such as corruptions.
 
-  Training showed each environment with some of the classes only.
+  Training showed each environment with some of the classes only. An image may be shown in several
+  views of an environment, such as severities or angles.
 
   Attributes:
-    share: [N, E], the fraction of an image's views (severities, angles) that are right in each of E
-      environments; NaN if an image is not shown in one.
+    share: the share of an image's views that are right, [N, E]; NaN if an image is not shown in an
+      environment.
     label: int [N], the class of each image.
-    group: int [N], the number of the group of classes that each image's class is in, from 1; 0 for
-      a class in no group.
-    trained: [E], the group of classes that training showed in each environment; 0 if there is none,
-      as for clean images.
-    trials: [E], the number of views of an image in each environment.
+    group: int [N], the group of classes that the image's class is in, from 1; 0 for a class in no
+      group.
+    trained: the group of classes that training showed in each environment, [E]; 0 for none, as for
+      clean images.
+    trials: the number of views of an image in each environment, [E].
     balance: 'class' weighs all classes equally, 'image' all images.
     confidence: confidence of intervals, in (0, 1).
-    noun: what the columns of `share` are called in notes: 'environments', or 'levels' if each is
-      one level (such as a severity) of an environment.
+    noun: what notes call the columns of `share`: 'environments', or 'levels' if each is one level
+      of an environment, such as a severity.
   """
 
   share: np.ndarray
@@ -380,7 +386,11 @@ class EnvironmentShares:
     choice('balance', self.balance, BALANCES)
 
   def select(self, images: np.ndarray) -> EnvironmentShares:
-    """Returns the answers for the images at which the array `images`, bool [N], is true."""
+    """Returns the accuracies of selected images only.
+
+    Args:
+      images: bool [N], the images that are kept.
+    """
     columns = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
     return dataclasses.replace(self, **columns)
 
@@ -395,10 +405,14 @@ class EnvironmentShares:
     return self._means(terms, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
-    """Returns the accuracy on unseen classes minus the baseline's accuracy on the same classes.
+    """Returns the gain in accuracy over a baseline classifier on unseen classes.
 
-    The difference is averaged over `environments`, indices of columns of `share`, each with the
-    classes that training did not show in it.
+    In each environment the unseen classes are those that training did not show in it. The gain is
+    averaged over the environments.
+
+    Args:
+      baseline: accuracies of the baseline for the same images.
+      environments: indices of columns of `share`.
     """
     terms = [(e, UNSEEN) for e in environments]  # (environment, classes) of each mean
     change = self.share[:, environments] - baseline.share[:, environments]
@@ -416,23 +430,23 @@ class EnvironmentShares:
     samples: int = 2000,
     seed: int = 0,
   ) -> Estimate:
-    """Returns ρ averaged over environments, with its interval.
+    """Returns ρ, the transfer of robustness to unseen classes, averaged over environments.
 
-    The ends of the interval are quantiles of ρ over random draws of all accuracies that ρ is
-    computed from (`StratifiedMeans.drawn`). The draws are correlated as accuracies over the same
-    images are; images are samples within their class if classes have equal weights.
+    The ends of the interval are quantiles of ρ over random draws of all its accuracies
+    (`StratifiedMeans.drawn`). The draws are correlated, because accuracies are over the same
+    images.
 
-    Environments in which ρ is undefined are left out of the mean, and draws in which ρ is undefined
-    in all environments are left out of the quantiles. Notes state how many environments are in the
-    mean, how many draws are left out, and that ρ says little if more than half of the environments
-    are undefined or degenerate (`rho_case`).
+    Environments in which ρ is undefined are left out of the mean. Draws in which ρ is undefined in
+    all environments are left out of the quantiles. Notes state how many environments are in the
+    mean and how many draws are left out. A note says that ρ says little if more than half of the
+    environments are undefined or degenerate (`rho_case`).
 
     Args:
-      environments: indices of columns of `share`; training showed a group of classes in each.
-      baseline: answers of the baseline classifier for the same images; None for b = 0.
-      formula: 'clipped' or 'printed', see `rho`.
+      environments: indices of columns of `share`. Training showed a group of classes in each.
+      baseline: accuracies of the baseline classifier for the same images; None for b = 0.
+      formula: 'clipped' or 'printed', see the function `rho`.
       by_cell: whether the baseline's accuracy on the seen classes is subtracted from s, and its
-        accuracy on the unseen classes from u, so that easier classes do not count as robustness.
+        accuracy on the unseen classes from u. Easier classes then do not count as robustness.
         Otherwise its accuracy on all classes is subtracted from both.
       degenerate: 'left_out' leaves degenerate environments out of the mean of several; 'one' counts
         them as 1, as the paper does.
@@ -444,11 +458,12 @@ class EnvironmentShares:
     num_kinds = 2 if baseline is None else 5
 
     def arguments_of_rho(means: np.ndarray) -> np.ndarray:
-      """Returns s, u, b and b_unseen for `rho` in E environments, [4, ..., E].
+      """Splits accuracies into the four arguments s, u, b and b_unseen of `rho`, [4, ..., E].
 
       Args:
-        means: [..., E · num_kinds], the accuracies of the first environment, ordered by kind (`S`,
-          `U` and so on), then of the second environment, and so on.
+        means: accuracies of E environments, one environment after the other, [..., E · num_kinds].
+          In each they are in the order `S`, `U`, `B_SEEN`, `B_UNSEEN`, `B`; without a baseline only
+          `S`, `U`.
       """
       # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
@@ -458,7 +473,7 @@ class EnvironmentShares:
       return np.stack([s, u, *by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]])
 
     def rho_by_environment(means: np.ndarray) -> np.ndarray:
-      """Returns ρ in each environment, [..., E]; `means` are as in `arguments_of_rho`."""
+      """Returns ρ in each environment, [..., E], from accuracies as in `arguments_of_rho`."""
       s, u, b, b_unseen = arguments_of_rho(means)
       return np.asarray(rho(s, u, b, formula, b_unseen))
 
@@ -492,11 +507,15 @@ class EnvironmentShares:
   def _accuracies_for_rho(
     self, environments: Sequence[int], baseline: EnvironmentShares | None
   ) -> StratifiedMeans:
-    """Returns the accuracies that ρ is computed from, for one environment after the other.
+    """Returns the accuracies that ρ is computed from, one environment after the other.
 
-    Environments are indices of columns of `share`. In each environment they are the classifier's
-    accuracy on seen classes (`S`) and on unseen classes (`U`), then, if there is a baseline, its
-    accuracy on seen (`B_SEEN`), unseen (`B_UNSEEN`) and all classes (`B`).
+    In each environment they are the classifier's accuracy on seen classes (`S`) and on unseen
+    classes (`U`). With a baseline, its accuracies on seen (`B_SEEN`), unseen (`B_UNSEEN`) and all
+    classes (`B`) follow.
+
+    Args:
+      environments: indices of columns of `share`.
+      baseline: accuracies of the baseline for the same images; None for none.
     """
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
@@ -506,13 +525,13 @@ class EnvironmentShares:
     return self._means([(e, classes) for e, _, classes in means], shares)
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
-    """Returns Q means of shares over images, each in one environment and on some classes.
+    """Returns Q accuracies, each in one environment and over seen, unseen or all classes.
 
-    Classes are strata if they have equal weights; otherwise all images are one stratum.
+    Classes are strata if `balance` is 'class'; otherwise all images are one stratum.
 
     Args:
-      terms: Q pairs, the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each mean.
-      shares: [N, Q], the shares that are averaged; NaN for images that the environment lacks.
+      terms: Q pairs of an environment and `ALL`, `SEEN` or `UNSEEN`.
+      shares: the shares that are averaged, [N, Q]; NaN for images that the environment lacks.
     """
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)
@@ -523,10 +542,11 @@ class EnvironmentShares:
   def _weight(self, environment: int, classes: str) -> np.ndarray:
     """Returns each image's weight in an accuracy, [N]; 0 if the image does not count.
 
+    Images that were not shown in the environment do not count.
+
     Args:
-      environment: the environment, an index of a column of `share`; images that it lacks do not
-        count.
-      classes: `ALL`, `SEEN` or `UNSEEN`; images of other classes do not count.
+      environment: index of a column of `share`.
+      classes: `ALL`, `SEEN` or `UNSEEN`. Images of other classes do not count.
     """
     is_counted = ~np.isnan(self.share[:, environment])
     if classes != ALL:
@@ -544,15 +564,20 @@ def _drawn_rhos(
   draws: tuple[np.ndarray, np.ndarray],
   kind: np.ndarray,
 ) -> list[np.ndarray]:
-  """Returns draws of ρ averaged over environments: for its lower and for its upper end, [samples].
+  """Returns draws of the average ρ for the lower and for the upper end of its interval.
 
-  ρ rises with u, and with the baseline's accuracy on seen classes, and falls as other accuracies
-  rise. Its lower end therefore needs the draws for the upper ends of the other accuracies.
+  ρ rises with the classifier's accuracy on unseen classes and the baseline's on seen classes. It
+  falls with all other accuracies. The lower end therefore takes draws for the upper ends of these
+  others.
 
   Args:
-    rho_by_environment: function from accuracies [samples, Q] to ρ in each environment.
-    draws: draws of the accuracies for their lower and for their upper ends, [samples, Q] each.
+    rho_by_environment: called with accuracies [samples, Q]; returns ρ in each of E environments,
+      [samples, E].
+    draws: draws of the accuracies for lower ends and for upper ends, [samples, Q] each.
     kind: the kind of each accuracy, such as `S`, [Q].
+
+  Returns:
+    Two arrays [samples].
   """
   lower, upper = draws
   raises_rho = np.isin(kind, [U, B_SEEN])
@@ -561,7 +586,7 @@ def _drawn_rhos(
 
 
 def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) -> float:
-  """Returns a quantile of the draws that are not NaN, or `value` if all are."""
+  """Returns a quantile of the draws that are not NaN, or `value` if all are NaN."""
   defined = drawn[~np.isnan(drawn)]
   return float(np.quantile(defined, probability)) if len(defined) else value
 
