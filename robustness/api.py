@@ -487,64 +487,25 @@ def train(
         f"train does not take {key!r}: call robustness.run(CONFIG, DIR, {{'training.{key}': ...}})."
       )
   execution = parse(Execution, {'seed': seed}, 'config')
-  rows = as_rows(images, labels, None, _as_names(class_names), execution.seed)
-  if isinstance(rows, ArrayRows):
-    if not rows.class_names:
-      names = tuple(map(str, range(int(rows.labels.max()) + 1)))
-      rows = user_data.with_class_names(rows, names)
-    # without a digest, a workdir would resume a training on other arrays
-    arrays = {'images': rows.images, 'labels': rows.labels, **rows.columns}
-    rows = dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
-  is_named = isinstance(network, str)
-  if not is_named and not isinstance(network, nn.Module):
-    raise InputError(
-      f'network is a {type(network).__name__}; it must be a module of Linen or the name of an '
-      'architecture.'
-    )
-  if isinstance(attack, str):
-    attack = ATTACKS.find(attack, 'attack')()
-  if isinstance(objective, str):
-    objective = OBJECTIVES.find(objective, 'objective')()
-  # settings of the classifier, not of its training
-  initial_weights = settings.pop('initial_weights', '')
-  input_filter = settings.pop('input_filter', None)
-  for key, value, kind in (
-    ('attack', attack, Attack),
-    ('objective', objective, Objective),
-    ('input_filter', input_filter, InputFilter),
-  ):
-    if value is not None and not isinstance(value, kind):
-      raise InputError(f'{key} is {value!r}; it must be an object of a class of {kind.__name__}.')
-  if not isinstance(initial_weights, str | os.PathLike):
-    raise InputError(
-      f'initial_weights is a {type(initial_weights).__name__}; give a folder of checkpoints, or of '
-      'an architecture also a file or a name of weights.'
-    )
-  # the recipe states where the images are from, if they are of the input pipeline
+  rows = _training_rows(images, labels, _as_names(class_names), execution.seed)
+  # The recipe states where the images are from, if they are of the input pipeline.
   data = DataSettings(source=images) if isinstance(images, Source) else images
-  module = {} if is_named else {'module': network, 'image_shape': rows.image_shape}
+  recipe = _training_recipe(
+    network,
+    rows.image_shape,
+    {'augment': as_policy(policy), 'attack': attack, 'objective': objective},
+    {'epochs': epochs, **settings},
+    data=data if isinstance(data, DataSettings) else DataSettings(split=''),
+    seed=execution.seed,
+  )
   with contextlib.ExitStack() as stack:
-    training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
-    recipe_class: type[TrainedHere] = TrainedHere if is_named else TrainedModule
-    recipe = recipe_class(
-      name=network if is_named else 'network',
-      train=True,
-      augment=as_policy(policy),
-      attack=attack,
-      objective=objective or CrossEntropy(),
-      input_filter=input_filter,
-      initial_weights=os.fspath(initial_weights),
-      training=training,
-      data=data if isinstance(data, DataSettings) else DataSettings(split=''),
-      seed=execution.seed,
-      **module,
-    )
     stack.enter_context(progress_bars.showing(progress))
     folder = expanded(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
     if folder.exists() and not folder.is_dir():
       raise InputError(f'workdir is {str(folder)!r}, which is no folder: give a new or empty one.')
     # The experiment measures nothing, and has no report.
     classifiers = {recipe.name: recipe}
+    training = recipe.training
     experiment = Experiment({}, '', recipe.data, training, classifiers, execution, has_labels=False)
     builder = ClassifierBuilder(
       experiment,
@@ -557,6 +518,77 @@ def train(
       assert builder.checked_classifiers  # computing this property makes the checks
     stack.enter_context(locked(folder))
     return builder.build()[0]
+
+
+def _training_rows(images: Any, labels: Any, class_names: Sequence[str], seed: int) -> Rows:
+  """Returns the rows of the training images; see `train` for the arguments.
+
+  Classes of arrays are named '0', '1' and so on if `class_names` is empty.
+  """
+  rows = as_rows(images, labels, None, class_names, seed)
+  if not isinstance(rows, ArrayRows):
+    return rows
+  if not rows.class_names:
+    names = tuple(map(str, range(int(rows.labels.max()) + 1)))
+    rows = user_data.with_class_names(rows, names)
+  # Without a digest, a workdir would resume a training on other arrays.
+  arrays = {'images': rows.images, 'labels': rows.labels, **rows.columns}
+  return dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
+
+
+def _training_recipe(
+  network: Any,
+  image_shape: tuple[int, int, int],
+  parts: dict[str, Any],
+  settings: dict[str, Any],
+  **fields: Any,
+) -> TrainedHere:
+  """Returns the recipe of a training, which states all of its parts and settings.
+
+  Args:
+    network: a name or a Linen module, as `train` takes it.
+    image_shape: shape of the images, (H, W, C).
+    parts: the policy 'augment', and 'attack' and 'objective' as objects, names or None.
+    settings: settings of `TrainingSettings`, and 'initial_weights' and 'input_filter' if given.
+    **fields: the data and the seed.
+
+  Raises:
+    InputError: the network, a part or a setting cannot be used.
+  """
+  is_named = isinstance(network, str)
+  if not is_named and not isinstance(network, nn.Module):
+    raise InputError(
+      f'network is a {type(network).__name__}; it must be a module of Linen or the name of an '
+      'architecture.'
+    )
+  initial_weights = settings.pop('initial_weights', '')
+  if not isinstance(initial_weights, str | os.PathLike):
+    raise InputError(
+      f'initial_weights is a {type(initial_weights).__name__}; give a folder of checkpoints, or of '
+      'an architecture also a file or a name of weights.'
+    )
+  parts['input_filter'] = settings.pop('input_filter', None)
+  for key, parts_of_kind, kind in (
+    ('attack', ATTACKS, Attack),
+    ('objective', OBJECTIVES, Objective),
+    ('input_filter', None, InputFilter),
+  ):
+    part = parts[key]
+    if parts_of_kind and isinstance(part, str):
+      part = parts[key] = parts_of_kind.find(part, key)()
+    if part is not None and not isinstance(part, kind):
+      raise InputError(f'{key} is {part!r}; it must be an object of a class of {kind.__name__}.')
+  parts['objective'] = parts['objective'] or CrossEntropy()
+  recipe_class: type[TrainedHere] = TrainedHere if is_named else TrainedModule
+  return recipe_class(
+    name=network if is_named else 'network',
+    train=True,
+    initial_weights=os.fspath(initial_weights),
+    training=parse(TrainingSettings, settings, 'config.training'),
+    **parts,
+    **fields,
+    **({} if is_named else {'module': network, 'image_shape': image_shape}),
+  )
 
 
 def as_policy(policy: Any) -> Policy:
