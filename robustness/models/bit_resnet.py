@@ -73,9 +73,9 @@ class Block(layers.Layer):
 class BitResNet(layers.Network):
   """A Big Transfer ResNet.
 
-  Layers: `stem` (the first convolution alone), `stage1` to `stage4` (sums before the next norm, as
-  pre-activation has it), in them `block0`, `block1`, ..., then `final` (the last norm, before its
-  ReLU) and `head`.
+  Its layers are `stem` (only the first convolution), `stage1` to `stage4` (the last residual sum of
+  each), `final` (the last norm, before its ReLU) and `head`. Stages consist of blocks `block0`,
+  `block1` and so on.
 
   Attributes:
     depth: number of weighted layers, a key of `BLOCKS_PER_STAGE`.

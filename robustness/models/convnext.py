@@ -90,11 +90,12 @@ class Stage(Layer):
 class ConvNext(Network):
   """A ConvNeXt, or a ConvNeXt V2 if `response` is True.
 
-  Layers: `stem` (normalised), `stage1` to `stage4`, in them `block0`, `block1`, ..., with
-  `depthwise`, `norm`, `fc1`, `response` (V2 only) and `fc2`; then `norm`, [B, width], and `head`.
+  Its layers are `stem` (normalised), `stage1` to `stage4`, `norm` (outputs [B, width]) and `head`.
+  Stages consist of blocks `block0`, `block1` and so on. Blocks have `depthwise`, `norm`, `fc1`,
+  `response` (only in V2) and `fc2`.
 
   Attributes:
-    width: number of channels of the first stage, which each further stage doubles.
+    width: number of channels of the first stage. Each further stage doubles it.
     depths: numbers of blocks of the four stages.
     response: whether blocks have global response normalisation (V2) instead of layer scale.
   """

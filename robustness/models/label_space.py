@@ -49,8 +49,8 @@ class LabelSpace:
     name: the name of the label space in a config.
     class_names: the names of the classes, all different.
     aliases: {other name of a class, such as its WordNet identifier: index of the class}.
-    members: for a coarse space, the indices of each class's members in the space `source`.
-    source: the name of the finer space that a coarse space is made from, or ''.
+    members: indices of the classes of `source` that each class combines; () unless coarse.
+    source: the finer label space that this space is made from, such as 'imagenet'; '' for none.
   """
 
   name: str
@@ -86,9 +86,11 @@ def get(name: str) -> LabelSpace:
 
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
-  """Returns (name, WordNet identifier, members) of every class of the coarse space named `space`.
+  """Reads the classes of a coarse label space, such as 'imagenet_vid'.
 
-  Members are numbers of ImageNet's classes as text: ('bear', 'n02131653', '294-297').
+  Returns:
+    (name, WordNet identifier, indices of ImageNet classes that it combines) of every class. An
+    example is ('bear', 'n02131653', '294-297').
   """
   text = pathlib.Path(__file__).with_name('coarse_classes.txt').read_text(encoding='utf-8')
   entries = [tuple(map(str.strip, line.split('|'))) for line in text.splitlines()]
@@ -96,18 +98,19 @@ def coarse_entries(space: str) -> list[tuple[str, str, str]]:
 
 
 def comparable_spelling(name: str) -> str:
-  """Returns a class name in the form in which names are compared.
+  """Returns a class name in lower case, with underscores in place of spaces.
 
-  It is in lower case, with underscores in place of spaces and each accented letter as one Unicode
-  character.
+  Accented letters become single Unicode characters (NFC). Two names match if their results are
+  equal.
   """
   return composed_unicode(name).lower().replace(' ', '_')
 
 
 def index_of_class(word: str, class_names: Sequence[str]) -> int | None:
-  """Returns the index of the class called `word`, or None if there is none or several.
+  """Returns the index of the class with a given name; None without a unique match.
 
-  The exact name is preferred, otherwise names are compared as `comparable_spelling` returns them.
+  An exact match is preferred. Otherwise case, spaces and underscores are ignored as in
+  `comparable_spelling`.
   """
   for form in (str, comparable_spelling):  # exact names first
     if positions := [k for k, name in enumerate(class_names) if form(name) == form(word)]:
@@ -121,9 +124,10 @@ def coarse_spaces() -> list[LabelSpace]:
 
 
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
-  """Returns the coarse label space with these class names in this order, or None if there is none.
+  """Returns the built-in coarse label space with these class names in this order.
 
-  Names are compared in lower case with underscores in place of spaces, see `comparable_spelling`.
+  Names are compared by `comparable_spelling`, which ignores case. The result is None without a
+  match.
   """
   names = list(map(comparable_spelling, class_names))
   matches = (
@@ -135,8 +139,8 @@ def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
 def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
   """Returns {name: index of the class}.
 
-  For the classes of a built-in label space the result also has their aliases, such as WordNet
-  identifiers.
+  If the names are the classes of a built-in label space, the result also has their aliases, such as
+  WordNet identifiers.
   """
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
   # of the label space with these classes, if any
@@ -145,7 +149,7 @@ def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
-  """Returns the integers that a text lists; '7-9 12' is 7, 8, 9 and 12."""
+  """Returns the integers in a text with ranges: '7-9 12' becomes (7, 8, 9, 12)."""
   numbers: list[int] = []
   for part in ranges.split():
     low, _, high = part.partition('-')
@@ -154,9 +158,14 @@ def parse_ranges(ranges: str) -> tuple[int, ...]:
 
 
 def log_numbers(weights: str, class_names: Sequence[str]) -> None:
-  """Logs the order of classes that is assumed if the names of the data's classes are numbers.
+  """Logs how outputs are assigned to classes, if the classes are named by numbers.
 
-  The outputs of weights without class names are assigned to the classes of the data in their order.
+  Weights often have no class names. Their first output is then taken for the data's first class,
+  and so on.
+
+  Args:
+    weights: name of the weights, for the message.
+    class_names: class names of the data. Nothing is logged unless all are numbers, such as '7'.
   """
   if class_names and all(name.isdecimal() for name in class_names):
     listed = [*class_names]
@@ -176,20 +185,20 @@ def is_imagenet(class_names: Iterable[str]) -> bool:
 
 
 def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
-  """Returns the rows with labels replaced by indices into a classifier's class names.
+  """Replaces the labels of a data set by indices of a classifier's classes.
 
-  Several classes of the rows may match one class of the classifier, as classes of ImageNet match a
-  class of a coarse label space. Rows without class names, or with the classifier's class names in
-  its order, are returned unchanged.
+  Classes are matched by name. Several classes of the data may match one class of the classifier,
+  for instance many breeds of ImageNet the class 'dog'. The rows are returned unchanged if they have
+  no class names, or the classifier's names in the same order.
 
   Args:
-    rows: the rows with labels.
+    rows: the labelled images.
     class_names: the class names of the classifier.
     aliases: {other name of a class: index of the class}.
     owner: the name of the classifier, for messages.
 
   Raises:
-    InputError: a class of the rows is none of the classifier's.
+    InputError: a class of the data is unknown to the classifier.
   """
   names = tuple(rows.class_names)
   if not names or names == tuple(class_names):
@@ -207,9 +216,13 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
 
 
 def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
-  """Returns advice for data with classes that a classifier lacks: which setting makes them match.
+  """Returns advice for an error message when data has classes unknown to a classifier.
 
-  `names` are the data's class names, and `class_names` the classifier's class names.
+  For example, the advice is 'set config.data.folder.label_space=imagenet_vid'.
+
+  Args:
+    names: the class names of the data.
+    class_names: the class names of the classifier.
   """
   # the data have classes of ImageNet, and the classifier has coarser classes: the data's are joined
   coarse = coarse_space(class_names)
@@ -235,18 +248,25 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
 def project_scores(
   scores: np.ndarray, space: LabelSpace, merge: str = 'max', kind: str = LOGITS
 ) -> np.ndarray:
-  """Returns scores of N video frames for the classes of a coarse label space, [N, coarse classes].
+  """Combines scores of fine classes, such as ImageNet's, to scores of coarse classes.
 
-  Let M_c be the members of class c. The score of c from logits z is max z_m, log Σ exp z_m or
-  log (Σ exp z_m / |M_c|) over m in M_c, for a `merge` of 'max', 'sum' or 'mean'. From probabilities
-  p it is max p_m, Σ p_m or Σ p_m / |M_c|. Logits and their softmax have the same best class. A
-  class without members has the score −∞.
+  Each coarse class c combines a set M_c of fine classes. With logits z or probabilities p of the
+  fine classes, and m over M_c, the score of c is:
+
+  * 'max': max z_m from logits, max p_m from probabilities.
+  * 'sum': log Σ exp z_m from logits, Σ p_m from probabilities.
+  * 'mean': log (Σ exp z_m / |M_c|) from logits, Σ p_m / |M_c| from probabilities.
+
+  The score is −∞ if M_c is empty. Logits and their softmax lead to the same best class.
 
   Args:
-    scores: the scores of the classes of `space.source`, [N, classes].
+    scores: scores of the fine classes for N images, [N, classes of `space.source`].
     space: the coarse label space.
-    merge: one of `MERGES`.
-    kind: 'logits' or 'probabilities'.
+    merge: 'max', 'sum' or 'mean'.
+    kind: the kind of `scores`, 'logits' or 'probabilities'.
+
+  Returns:
+    Scores of the coarse classes, [N, coarse classes].
   """
   projected = np.full((len(scores), len(space.members)), -np.inf, scores.dtype)
   for column, members in enumerate(space.members):
@@ -256,12 +276,12 @@ def project_scores(
 
 
 def _merge_scores(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
-  """Returns the scores [N] of a class, combined from the scores [N, members] of its members.
+  """Combines the scores of several classes to one score per image, [N].
 
   Args:
-    values: the scores of the members.
-    merge: 'max', 'mean' or 'sum'; means and sums are of probabilities, also for logits.
-    kind: `PROBABILITIES`, or 'logits'.
+    values: the scores of the classes to combine, [N, classes].
+    merge: 'max', 'mean' or 'sum'. Logits are merged as probabilities and returned as logits.
+    kind: the kind of the scores, 'logits' or 'probabilities'.
   """
   if merge == 'max':
     return values.max(1)

@@ -37,7 +37,7 @@ he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
 
 class Common(TypedDict):
-  """The arguments `dtype` and `axis_name`, which all layers of a network share, see `Layer`."""
+  """The arguments `dtype` and `axis_name` of `Layer`, common to all layers of a network."""
 
   dtype: DTypeLike
   axis_name: str | None
@@ -47,8 +47,8 @@ class Layer(nn.Module, kw_only=True):
   """Base class of the layers of a network.
 
   Attributes:
-    dtype: type of the computation; parameters, running statistics and logits are float32.
-    axis_name: the pmap axis over which batch norm is synchronised in training; None for no axis.
+    dtype: dtype of the computation; parameters, running statistics and logits are float32.
+    axis_name: pmap axis that batch norm averages over in training; None for no axis.
   """
 
   dtype: DTypeLike = jnp.float32
@@ -60,12 +60,15 @@ class Layer(nn.Module, kw_only=True):
     return {'dtype': self.dtype, 'axis_name': self.axis_name}
 
   def drop_path(self, x: jax.Array, branch: int = 0) -> jax.Array:
-    """Returns the output `x` [B, ...] of a residual branch of this block after stochastic depth.
+    """Applies stochastic depth to the output of a residual branch.
 
-    A training stores a variable `factors` [B, branches] for each block in the collection
-    `DROP_PATH`. Each sample of `x` is multiplied by its factor, which is 0 or 1 / (probability of
-    keeping the branch). Without the variable, as in evaluation, `x` is unchanged. `branch` is the
-    number of the branch, 0 or 1 in blocks with two.
+    In training, each sample of `x` is multiplied by 0 or by 1 / (probability of keeping the
+    branch). The factors are the variable `factors` [B, branches] in the collection `DROP_PATH`.
+    Without this variable, as in evaluation, `x` is returned unchanged.
+
+    Args:
+      x: output of the branch, [B, ...].
+      branch: number of the branch in its block, 0 or 1.
     """
     if not self.has_variable(DROP_PATH, 'factors'):
       return x
@@ -76,12 +79,12 @@ class Layer(nn.Module, kw_only=True):
 class Network(Layer):
   """Base class of networks: `network(images, train=False)` returns logits [B, num_classes].
 
-  Images are [B, H, W, C], normalised, of any height and width unless a network says more. With
-  `train=True` batch norm takes the batch's statistics and updates the collection `batch_stats`.
+  Images are [B, H, W, C] and normalised, of any height and width unless a network says more. With
+  `train=True`, batch norm uses the batch's statistics and updates the collection `batch_stats`.
 
   Attributes:
     num_classes: number of logits.
-    can_drop_paths: whether all residual blocks have stochastic depth.
+    can_drop_paths: whether all residual blocks support stochastic depth.
   """
 
   can_drop_paths: ClassVar[bool] = False
@@ -102,9 +105,13 @@ and updates them.
 
 
 def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> nn.Conv:
-  """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side.
+  """Returns a square convolution without bias and with symmetric padding.
 
-  `kernel` is the side of the kernel in pixels, and `options` are further arguments of `nn.Conv`.
+  Args:
+    features: number of output channels.
+    kernel: side of the kernel in pixels; kernel // 2 pixels are padded on every side.
+    stride: stride in both directions.
+    **options: further arguments of `nn.Conv`.
   """
   return nn.Conv(
     features,
@@ -118,14 +125,15 @@ def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> 
 
 
 class GroupNorm(nn.Module):
-  """Normalisation of each image over groups of channels and all positions, then scale and bias.
+  """Group normalisation: each image is normalised over groups of channels, then scaled and shifted.
 
-  It sums over positions first, channel by channel, and then adds up the channels of a group. The
-  features thus keep their four axes, and XLA's CPU compiler fuses each pass over them into one
-  loop. Linen's layer reshapes the features into groups, which takes 1.3 times as long.
+  Mean and variance are computed in float32, or in the type of `x` if that is wider. The variance is
+  the mean of squared differences from the mean.
 
-  Mean and variance are computed in float32, or in the type of `x` if that is wider, the variance in
-  a second pass.
+  Attributes:
+    groups: number of groups, each of consecutive channels.
+    epsilon: ε, which is added to the variance.
+    dtype: dtype of the output.
 
   Reference:
     Wu and He, Group Normalization, 2018, equations 1 to 3 and 7.
@@ -142,13 +150,18 @@ class GroupNorm(nn.Module):
     scale = self.param('scale', nn.initializers.ones, (channels,))[None, None, None]
     bias = self.param('bias', nn.initializers.zeros, (channels,))[None, None, None]
     x = at_least_float32(x)
-    # means over all positions and a group of consecutive channels, [B, 1, 1, C]
+    # Sums go over positions first, then over the channels of a group: `x` keeps its four axes, and
+    # XLA's CPU compiler fuses each pass into one loop. Linen's layer reshapes `x` into groups and
+    # takes 1.3 times as long.
     centred = x - self._group_means(x)
     variance = self._group_means(centred**2)
     return (centred * (jax.lax.rsqrt(variance + self.epsilon) * scale) + bias).astype(self.dtype)
 
   def _group_means(self, x: jax.Array) -> jax.Array:
-    """Returns each channel's mean over its group and all positions, [B, 1, 1, C]."""
+    """Returns the means over each group of channels and all positions.
+
+    The result [B, 1, 1, C] repeats the mean of a group for each of its channels.
+    """
     size = x.shape[-1] // self.groups
     means = x.mean((1, 2)).reshape(len(x), self.groups, size).mean(-1)
     return jnp.repeat(means, size, axis=1)[:, None, None]
@@ -157,25 +170,31 @@ class GroupNorm(nn.Module):
 def max_pool(x: jax.Array, *, padding: int = 0, covers_all: bool = False) -> jax.Array:
   """Returns the maximum over 3×3 windows of `x` [B, H, W, C] with stride 2.
 
-  Every side is first padded by `padding` pixels of −∞. If `covers_all` is True, the last window of
-  an even side extends beyond it, so that every pixel is in a window (PyTorch's `ceil_mode`).
+  Args:
+    x: features [B, H, W, C].
+    padding: pixels of −∞ that are added on every side.
+    covers_all: whether to pad the end of even sides by one more pixel. Every pixel is then in a
+      window, as with PyTorch's `ceil_mode`.
   """
   pads = [(padding, padding + (covers_all and side % 2 == 0)) for side in x.shape[1:3]]
   return nn.max_pool(x, window_shape=(3, 3), strides=(2, 2), padding=pads)
 
 
 class DepthwiseConv(nn.Module):
-  """Depthwise convolution: each channel has a separate K × K kernel k; with an optional bias.
+  """Depthwise convolution: filters each channel with its own K × K kernel.
 
-  With stride s, y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] is computed as a sum of K²
-  products of a shifted image and one number per channel, which XLA compiles to one loop. XLA's
-  grouped convolution takes 12 to 60 times as long on a CPU. Padding is TensorFlow's 'SAME', with
-  the extra pixel of an odd padding at the end, or (K − 1) / 2 on every side.
+  The output is y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] for the kernel k and the
+  stride s. It is computed as a sum of K² products, which XLA compiles to one loop. XLA's own
+  grouped convolution takes 12 to 60 times as long on a CPU. Sums are in float32, or in the kernel's
+  type if that is wider.
 
-  The sum is computed in float32, or in the kernel's type if that is wider. On a CPU, if the number
-  of channels is a power of two of at least 128, arrays in memory get 16 more channels of zeros,
-  which the sum leaves out. Otherwise the shifted images would use the same few cache lines, which
-  takes up to four times as long.
+  Attributes:
+    kernel: side K of the kernel in pixels.
+    stride: stride s of the convolution.
+    dtype: dtype of the output.
+    use_bias: whether to add a bias to each channel.
+    pads_like_tensorflow: whether padding is TensorFlow's 'SAME', with the extra pixel of an odd
+      padding at the end; otherwise K // 2 pixels on every side.
   """
 
   kernel: int
@@ -192,6 +211,7 @@ class DepthwiseConv(nn.Module):
     pads = [(side // 2, side // 2)] * 2
     if self.pads_like_tensorflow:
       pads = jax.lax.padtype_to_pads(image_sides, (side, side), (stride, stride), 'SAME')
+    # images shifted by a large power of two share few cache lines and take up to 4 times as long
     is_large_power_of_two = channels >= 128 and channels.bit_count() == 1
     is_slow = is_large_power_of_two and jax.default_backend() == 'cpu'
     unused = UNUSED_CHANNELS if is_slow else 0
@@ -216,7 +236,10 @@ class DepthwiseConv(nn.Module):
 
 
 class NormRelu(Layer):
-  """Batch norm and ReLU, as one layer so that a study can record its output."""
+  """Batch norm followed by ReLU, as one named layer.
+
+  Studies can record the output of a named layer.
+  """
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -225,7 +248,9 @@ class NormRelu(Layer):
 
 
 class ConvNorm(Layer):
-  """Convolution, norm and optionally ReLU, as one layer so that a study can record its output.
+  """Convolution, normalisation and optionally ReLU, as one named layer.
+
+  Studies can record the output of a named layer.
 
   Attributes:
     features: number of output channels.
@@ -233,7 +258,7 @@ class ConvNorm(Layer):
     stride: stride of the convolution.
     rectified: whether ReLU follows.
     norm: 'batch' or 'group'.
-    norm_name: name of the norm's variables.
+    norm_name: name of the normalisation layer among the variables.
   """
 
   features: int
@@ -255,10 +280,10 @@ class ConvNorm(Layer):
 
 
 class Stage(Layer):
-  """A stage of a network: blocks `block0`, `block1`, ..., one after another.
+  """A stage of a network: the blocks `block0`, `block1`, ... in sequence.
 
   Attributes:
-    block: function that returns a block; its arguments are `stride`, `name`, `dtype` and
+    block: function that returns a block. It is called with `stride`, `name`, `dtype` and
       `axis_name`.
     num_blocks: number of blocks.
     stride: stride of the first block; the others have stride 1.
@@ -285,16 +310,17 @@ def residual_stages(
   num_blocks: Sequence[int],
   **common: Unpack[Common],
 ) -> jax.Array:
-  """Returns the output of the residual stages of a network, called inside its `__call__`.
+  """Applies the residual stages `stage1`, `stage2`, ... of a network to features.
 
-  The stages are `stage1`, `stage2`, ... Each stage after the first halves height and width and
-  doubles the number of features.
+  Call this function inside the network's `__call__`. Each stage after the first halves height and
+  width and doubles the number of channels.
 
   Args:
     x: features [B, H, W, C].
-    train: whether batch norm uses and updates the statistics of the batch.
-    block: function that returns a block, given its number of features as the first argument.
-    features: number of features of the first stage.
+    train: whether batch norm uses the batch's statistics and updates its running statistics.
+    block: function that returns a block, called with its number of channels and the arguments that
+      `Stage` adds.
+    features: number of channels of the first stage.
     num_blocks: number of blocks of each stage.
     **common: `dtype` and `axis_name` of the layers, see `Layer`.
   """
@@ -311,9 +337,13 @@ def at_least_float32(x: jax.Array) -> jax.Array:
 
 
 class LinearHead(nn.Module):
-  """The last layer: an average over positions and a linear map to logits, in float32 or wider.
+  """The last layer of a network: global average pooling and a linear map to logits.
 
-  If `pool` is False, the linear map takes the features of all positions instead of their average.
+  Both are computed in float32 or wider.
+
+  Attributes:
+    num_classes: number of logits.
+    pool: whether to average over positions; otherwise the linear map takes the flattened features.
   """
 
   num_classes: int
@@ -329,7 +359,14 @@ class LinearHead(nn.Module):
 
 
 def sown_features(intermediates: PyTree) -> jax.Array | None:
-  """Returns the features [B, F] that the last layer stored as `FEATURES` by `sow`, or None."""
+  """Returns the inputs [B, F] of a network's last linear map, from its intermediates.
+
+  Args:
+    intermediates: the collection `intermediates` of a forward pass.
+
+  Returns:
+    The features that `LinearHead` stored by `sow`, or None.
+  """
   flat: dict[Path, tuple[jax.Array, ...]] = traverse_util.flatten_dict(intermediates)
   # a value has an entry for each call of `sow`
   return next((value[0] for path, value in flat.items() if path[-1] == FEATURES), None)
@@ -338,7 +375,8 @@ def sown_features(intermediates: PyTree) -> jax.Array | None:
 def first_calls(intermediates: PyTree) -> dict[str, PyTree]:
   """Returns {path of a module, such as 'stage1/block0': output of its first call}.
 
-  `intermediates` is the tree that Linen or NNX collect with `capture_intermediates`.
+  Args:
+    intermediates: the tree that Linen or NNX collects with `capture_intermediates`.
   """
   flat = traverse_util.flatten_dict(intermediates)
   calls = {path[:-1]: outputs for path, outputs in flat.items() if path[-1] == '__call__'}

@@ -31,27 +31,25 @@ TOLERANCE = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A user's network, and the meaning of its input and output.
+  """A user's network, with the meaning of its inputs and outputs.
 
   Attributes:
-    module: a function of images, a function of variables and images, or a module of Linen, NNX,
-      Equinox, PyTorch or Keras, or a model of MAITE; or the name of an architecture of the
-      catalogue, or `timm:NAME`.
-    variables: the weights that the function or the Linen module is called with; for the name of an
-      architecture, a file or a name of weights (None takes the published ones).
-    mean: number that is subtracted from images in [0, 1], one per channel or one for all; None is
-      0.
-    std: number that the difference is divided by; None is 1.
-    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None is 'first' for PyTorch,
-      Equinox and MAITE, and 'last' for all others.
-    outputs: 'logits' or 'probabilities'.
-    class_names: the names of its outputs, in order; None takes the names of MAITE's metadata, or of
-      the data.
-    name: its label in tables and figures; '' takes the id of MAITE's metadata, or the name of its
-      class or function.
-    label_space: the label space that its predictions are projected onto, such as 'imagenet_vid',
-      where a class gets the largest probability of its members; 'data' for only the classes of the
-      data; '' keeps its classes.
+    module: a function of images or of (variables, images); a module of Linen, NNX, Equinox, PyTorch
+      or Keras; a model of MAITE; the name of an architecture, such as 'resnet50'; or 'timm:NAME'.
+    variables: weights for a Linen module or a function of variables. For the name of an
+      architecture, a file or name of weights; None for the published weights.
+    mean: mean of images in [0, 1] for normalisation, one number per channel or one for all; None
+      for 0.
+    std: standard deviation for normalisation, like `mean`; None for 1.
+    channels: 'first' if the module takes images [B, C, H, W], 'last' for [B, H, W, C]. None is
+      'first' for PyTorch, Equinox and MAITE, otherwise 'last'.
+    outputs: 'logits' or 'probabilities', which the module returns.
+    class_names: names of the module's outputs in order; None for the names in MAITE's metadata, or
+      else the class names of the data.
+    name: label in tables and figures; '' for MAITE's id, or else the name of the class or function.
+    label_space: coarse label space to convert predictions to, such as 'imagenet_vid'. A coarse
+      class gets the largest probability of the classes that it combines. 'data' keeps only the
+      classes of the data, and '' keeps all.
   """
 
   module: Any
@@ -65,7 +63,11 @@ class Model:
   label_space: str = ''
 
   def __post_init__(self) -> None:
-    """Raises InputError for fields that are not valid, or a Linen module without variables."""
+    """Checks the fields.
+
+    Raises:
+      InputError: a field is not valid, or a Linen module has no variables.
+    """
     choice('outputs', self.outputs, OUTPUTS)
     choice('channels', self.channels or LAST, CHANNELS)
     # a text is the name of an architecture
@@ -80,9 +82,7 @@ class Model:
 
   @property
   def library(self) -> str:
-    """The library of the module: 'maite', 'linen', 'nnx', 'torch', 'keras', 'equinox' or
-    'function'.
-    """
+    """Library of the module: 'maite', 'linen', 'nnx', 'torch', 'keras', 'equinox' or 'function'."""
     if user_data.maite_metadata(self.module):
       return 'maite'
     if isinstance(self.module, nn.Module):
@@ -102,7 +102,7 @@ class Model:
 
   @property
   def label(self) -> str:
-    """The name in tables and figures, by default the architecture's, class's or function's name."""
+    """The name in tables and figures, by default from the architecture, class or function."""
     if isinstance(self.module, str):  # an architecture, such as 'resnet50' or 'FILE.py:NAME'
       return self.name or self.module.rpartition(':')[2]
     model_id = str(user_data.maite_metadata(self.module).get('id', '')).replace('/', '_')
@@ -112,20 +112,23 @@ class Model:
     return 'classifier' if name == '<lambda>' else name
 
   def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:
-    """Returns the classifier for images of the size of `images`, after calls that check the module.
+    """Makes a `Classifier` from the module, after a check of its outputs.
 
-    It is called with the first image and its negative, twice, and then with two copies of the first
-    image. The outputs for this image must be equal in all calls, so that batch normalisation by the
-    images of a batch is refused.
+    The module is called with the first image and its negative, twice, and then with two copies of
+    the first image. The outputs for this image must be equal in all calls. Batch normalisation over
+    the current batch is thus refused.
 
     Args:
-      images: float32 [N, H, W, C] in [0, 1], with N at least 1; only the first is used.
-      class_names: names of the data's classes; () numbers the outputs from 0.
+      images: float32 [N, H, W, C] in [0, 1], with N at least 1. Only the first image is used.
+      class_names: class names of the data; () numbers the outputs from 0.
+
+    Returns:
+      A classifier for images [H, W, C] of this size.
 
     Raises:
       InputError: the module is in training mode, fails, returns NaN, differs in a second call or
-        depends on the other images of a batch; or its outputs do not agree with `outputs` or with
-        the number of class names.
+        depends on the other images of a batch; or its outputs do not match `outputs` or the number
+        of class names.
     """
     height, width, channels = images.shape[1:]
     inputs = Inputs(tuple(self.mean or (0.0,)), tuple(self.std or (1.0,)))
@@ -171,9 +174,9 @@ class Model:
     return dataclasses.replace(made, provenance={**made.provenance, 'preprocessing': scaling})
 
   def _normalised_function(self) -> Call:
-    """Returns the function that calls the module with normalised images.
+    """Wraps the module as a function of (variables, normalised images).
 
-    The images have the order of axes that the module takes.
+    The function takes the images in the module's order of axes and returns the module's outputs.
 
     Raises:
       InputError: a module of PyTorch, Equinox or NNX cannot be called in evaluation mode.
@@ -256,9 +259,14 @@ class Model:
     return outputs
 
   def _check(self, outputs: np.ndarray) -> None:
-    """Raises InputError if outputs [B, classes] have NaN, or are no logits or no probabilities.
+    """Checks that outputs are what `self.outputs` says, logits or probabilities.
 
-    They must be probabilities if `self.outputs` is 'probabilities', and must not if it is 'logits'.
+    Args:
+      outputs: outputs of the module, [B, classes].
+
+    Raises:
+      InputError: an output is NaN, the outputs are probabilities although `self.outputs` is
+        'logits', or the other way round.
     """
     if np.isnan(outputs).any():
       raise InputError(f'{self.label} gives NaN for an image in [0, 1]: check its weights.')
@@ -271,20 +279,19 @@ class Model:
       )
 
   def _from_logits(self, logits: np.ndarray) -> np.ndarray:
-    """Converts logits [B, classes] to what the module returns: probabilities, or logits as well."""
+    """Converts logits, or log probabilities, [B, classes] to the kind of outputs of the module."""
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
   def _make_classifier(
     self, call: Call, inputs: Inputs, shape: tuple[int, int, int], names: tuple[str, ...]
   ) -> Classifier:
-    """Returns the classifier, with as much access to layers and gradients as its library allows.
+    """Makes a `Classifier` with named layers and gradients if the module's library has them.
 
-    Modules of PyTorch that take channels first, and of Linen and NNX that take them last, have
-    named layers and gradients. Other functions that JAX can trace have a gradient but no layers,
-    and all others have neither.
+    PyTorch modules with channels first, and Linen and NNX modules with channels last, have both.
+    Other modules that JAX can trace have only gradients. All others have neither.
 
     Args:
-      call: the function that calls the module with images in [0, 1].
+      call: function of (variables, images in [0, 1]) that returns the module's outputs.
       inputs: the normalisation.
       shape: height, width and channels of the images.
       names: the class names.
@@ -314,7 +321,11 @@ class Model:
 
 
 def _outputs_differ(first: np.ndarray, second: np.ndarray) -> bool:
-  """Returns whether outputs [B, classes] differ by more than `TOLERANCE` where both are finite."""
+  """Returns whether two calls returned different outputs [B, classes].
+
+  Outputs may differ by `TOLERANCE` times the largest output. Infinite or NaN values are not
+  compared.
+  """
   is_finite = np.isfinite(first) & np.isfinite(second)  # a log probability may be −∞
   tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)
   return bool((np.abs(first[is_finite] - second[is_finite]) > tolerance).any())
@@ -330,7 +341,7 @@ def _is_traceable(call: Call, variables: PyTree, shape: tuple[int, int, int]) ->
 
 
 def _with_log_outputs(classifier: Classifier) -> Classifier:
-  """Returns a classifier with the logarithms of the probabilities of `classifier` as logits."""
+  """Replaces the outputs of a classifier, probabilities, by their logarithms."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     probabilities, outputs = classifier.forward(variables, images, layers)

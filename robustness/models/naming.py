@@ -28,11 +28,11 @@ of a user's network."""
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How a file stores an array: the order of its axes and its shape, compared with Linen's.
+  """The memory layout of an array in a weights file, such as a transposed kernel.
 
   Attributes:
-    stored: function from the shape in Linen to the shape in the file.
-    restored: function from the array in the file and the shape in Linen to the array in Linen.
+    stored: function that maps the shape in Linen to the shape in the file.
+    restored: function of (array in the file, shape in Linen) that returns the array for Linen.
   """
 
   stored: Callable[[Shape], Shape]
@@ -40,9 +40,10 @@ class Layout:
 
 
 def reshaped(stored: Callable[[Shape], Shape]) -> Layout:
-  """Returns the layout of arrays that files store in another shape, with values in Linen's order.
+  """Returns the layout of arrays that files store with another shape but in the same order.
 
-  `stored` maps the shape in Linen to the shape in the file.
+  Args:
+    stored: function that maps the shape in Linen to the shape in the file.
   """
   return Layout(stored, lambda array, shape: array.reshape(shape))
 
@@ -73,31 +74,43 @@ WITHOUT_FIRST = Layout(
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-  """The arrays of a file that hold a variable.
+  """The arrays of a weights file that hold one variable of a network.
 
   Attributes:
-    names: the name of the array. If there are several names, their arrays have equal sizes and are
-      concatenated along Linen's last axis, such as the kernels of queries, keys and values.
-    layout: the layout of each array.
+    names: names of arrays in the file, usually one. Several arrays of equal size are concatenated
+      along Linen's last axis, for instance the kernels of queries, keys and values.
+    layout: the memory layout of each array.
   """
 
   names: tuple[str, ...]
   layout: Layout = AS_IS
 
   def shapes(self, linen_shape: Shape) -> dict[str, Shape]:
-    """Returns {name: shape in the file} of the arrays, given the shape of the variable in Linen."""
+    """Returns {name: shape} of the arrays in the file.
+
+    Args:
+      linen_shape: shape of the variable in Linen.
+    """
     return dict.fromkeys(self.names, self.layout.stored(self._shape_of_part(linen_shape)))
 
   def restore(self, arrays: Mapping[str, np.ndarray], linen_shape: Shape) -> np.ndarray:
-    """Returns the variable, an array of shape `linen_shape`, from a file's arrays by name."""
+    """Converts arrays of a file to the variable in Linen.
+
+    Args:
+      arrays: {name in the file: array}.
+      linen_shape: shape of the variable in Linen.
+    """
     shape = self._shape_of_part(linen_shape)
     parts = [self.layout.restored(arrays[name], shape) for name in self.names]
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
   def _shape_of_part(self, linen_shape: Shape) -> Shape:
-    """Returns the shape in Linen of the part of a variable that is stored under each name.
+    """Returns the shape in Linen of the share of a variable that each array in the file holds.
 
-    The parts of a variable of shape `linen_shape` divide its last axis equally.
+    The arrays divide the last axis of the variable equally.
+
+    Args:
+      linen_shape: shape of the whole variable in Linen.
     """
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
@@ -111,25 +124,23 @@ PYTORCH |= {'mean': '.running_mean', 'var': '.running_var'}
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-  r"""One project's names for the variables of a network.
+  r"""Maps the variables of a network to the names in the weight files of one project.
 
   Attributes:
-    name: the project, for messages.
-    table: {regular expression of our paths: the project's name}. An expression must match the whole
-      path of a variable, such as r'embedding/position', or of a layer, such as
-      r'stage(\d)/block(\d+)/conv1'; the first match counts. The project's name is a template for
-      `re.Match.expand`, such as r'layer\1.\2.conv1'. A `Stored` in place of the name is for a
-      variable, or the kernel of a layer, that is stored as several arrays or in another layout.
-    ignored: patterns for `fnmatch` of the project's names of arrays that the network lacks.
-    headless: for projects with no last layer in their files, the beginning of a name that
-      identifies such a file; '' if files have a last layer.
-    zeros: patterns for `fnmatch` of the project's names of arrays that the network lacks because
-      they must be zero, which is checked.
-    suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
-      {'kernel': '.weight'}.
-    kernel: the layout of the kernels of layers, unless a `Stored` in `table` has another one.
-    prefix: beginning of names, such as 'backbone.', that is removed from them.
-    mean, std: the project's normalisation of images, or () if it is the architecture's.
+    name: the project, such as 'timm', for messages.
+    table: {regular expression for our paths: template of the project's name}. For example,
+      r'stage(\d)/block(\d+)/conv1' maps to r'layer\1.\2.conv1', a template for `re.Match.expand`.
+      An expression matches the whole path of a variable or of a layer, and the first match counts.
+      `Stored` in place of a template describes several arrays or another layout.
+    ignored: `fnmatch` patterns for arrays in the file that the network does not need.
+    headless: beginning of an array name that identifies files without a last layer; '' if all files
+      have a last layer.
+    zeros: `fnmatch` patterns for arrays in the file that the network does not have. Files are
+      refused unless these arrays are zero.
+    suffixes: {name of an array in Linen: suffix in the file}, such as {'kernel': '.weight'}.
+    kernel: layout of kernels, unless `Stored` in `table` has another.
+    prefix: beginning of names that is removed, such as 'backbone.'.
+    mean, std: the project's normalisation of images; () for the architecture's.
   """
 
   name: str
@@ -144,10 +155,13 @@ class Scheme:
   std: tuple[float, ...] = ()
 
   def locate(self, path: Path) -> Stored:
-    """Returns where a file stores the variable at a path: the names of its arrays and their layout.
+    """Finds the arrays of a weights file that hold a variable.
 
-    If an expression of `table` matches the path of the variable, its template is the whole name. If
-    it matches the path of the layer, the ending of the name comes from `suffixes`.
+    If an expression of `table` matches the variable's path, its template is the whole name. If it
+    matches the layer's path, the suffix from `suffixes` is added.
+
+    Args:
+      path: path of the variable, such as ('params', 'stage1', 'block0', 'conv1', 'kernel').
 
     Raises:
       InputError: no expression of `table` matches.
@@ -166,16 +180,24 @@ class Scheme:
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:
-    """Returns {name: shape} of the arrays that a file must hold for variables {path: shape}."""
+    """Returns {name: shape} of the arrays that a weights file must hold.
+
+    Args:
+      linen_shapes: {path of a variable: shape in Linen} of the network.
+    """
     shapes: dict[str, Shape] = {}
     for path, shape in linen_shapes.items():
       shapes |= self.locate(path).shapes(shape)
     return shapes
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns {name without `prefix`: array} of a file's arrays that the network has variables for.
+    """Removes the arrays of a file that the network has no variables for.
 
-    These are all arrays but the ones with names that match a pattern of `ignored` or `zeros`.
+    Args:
+      arrays: {name: array} of the file.
+
+    Returns:
+      {name without `prefix`: array} of the names that match no pattern of `ignored` or `zeros`.
     """
     needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     for pattern in (*self.ignored, *self.zeros):
@@ -183,7 +205,14 @@ class Scheme:
     return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if an array is not zero although its name matches a pattern of `zeros`."""
+    """Checks that the arrays that the network lacks are zero.
+
+    Args:
+      arrays: {name: array} of a file.
+
+    Raises:
+      InputError: an array with a name that matches a pattern of `zeros` is not zero.
+    """
     wrong: list[str] = []
     for pattern in self.zeros:
       wrong += [name for name in fnmatch.filter(arrays, pattern) if np.any(arrays[name])]

@@ -22,11 +22,13 @@ Outputs = tuple[jax.Array, dict[str, jax.Array]]
 
 @dataclasses.dataclass(frozen=True)
 class NnxModule:
-  """A module `module(images) -> logits`, split into structure and arrays.
+  """An NNX module in evaluation mode, split into structure and arrays.
+
+  The module maps images [B, H, W, C] to logits [B, classes].
 
   Attributes:
     definition: the structure of the module.
-    random: the state of its random streams, which evaluation mode does not use.
+    random: state of the random streams; unused in evaluation mode.
     variables: {path: array} of all other arrays.
   """
 
@@ -51,15 +53,19 @@ class NnxModule:
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 
   def _module(self, variables: Variables) -> Callable[[jax.Array], jax.Array]:
-    """Returns the module with the arrays of `variables`."""
+    """Rebuilds the module with the arrays of `variables`."""
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
 
 
 def split(module: object, name: str) -> NnxModule:
-  """Returns a copy of a module in evaluation mode (`Module.eval()`), split into its parts.
+  """Copies an NNX module in evaluation mode and splits it into structure and arrays.
+
+  Args:
+    module: the module, which is not changed.
+    name: name of the module in error messages.
 
   Raises:
-    InputError: the object is no NNX module; the message calls it `name`.
+    InputError: `module` is not an NNX module.
   """
   if not isinstance(module, nnx.Module):
     raise InputError(
@@ -76,11 +82,19 @@ def split(module: object, name: str) -> NnxModule:
 def layer_names(
   module: NnxModule, image_shape: tuple[int, int, int], num_classes: int, name: str
 ) -> tuple[str, ...]:
-  """Returns the paths of all submodules, such as 'blocks/0/conv', by tracing the module on shapes.
+  """Returns the paths of all submodules, such as 'blocks/0/conv'.
+
+  The module is traced with shapes and computes nothing.
+
+  Args:
+    module: the module.
+    image_shape: height, width and channels of the images.
+    num_classes: number of logits that the module must return.
+    name: name of the module in error messages.
 
   Raises:
     InputError: the module cannot be called with only images, or does not return floats
-      [B, classes].
+      [B, num_classes].
   """
   images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
   try:

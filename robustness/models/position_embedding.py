@@ -40,21 +40,28 @@ Grid = tuple[int, int]
 
 
 def is_resampled(paths: Iterable[Path]) -> bool:
-  """Returns whether any path is of a variable that is resampled for images of another size."""
+  """Returns whether a network has position embeddings that depend on the image size.
+
+  Args:
+    paths: paths of the network's variables.
+  """
   return any(path == PATH or path[-1] == WINDOW_BIAS for path in paths)
 
 
 def resample(
   position: np.ndarray, stored: Grid, grid: Grid, method: str = BICUBIC, before: int = 1
 ) -> np.ndarray:
-  """Returns a position embedding resampled for another grid of patches.
+  """Resamples a position embedding to another grid of patches.
 
   Args:
     position: embedding [1, before + rows · columns, width].
-    stored: the rows and columns of `position`.
-    grid: the new rows and columns.
-    method: one of `METHODS`.
-    before: number of positions before the patches' positions: 1 if the class token has one, else 0.
+    stored: rows and columns of the grid of `position`.
+    grid: rows and columns of the new grid.
+    method: interpolation, one of `METHODS`, such as 'bicubic'.
+    before: number of positions before the first patch: 1 with a class token, else 0.
+
+  Returns:
+    Embedding [1, before + new rows · new columns, width].
 
   Raises:
     InputError: the method is unknown.
@@ -68,26 +75,34 @@ def resample(
 
 
 def stored_side(count: int, before: int) -> int:
-  """Returns the side of a square grid with `count` − `before` positions; 0 if this is no square.
+  """Returns the side of the square grid of patches of a position embedding.
 
-  `before` is 1 if the first position is the class token's, else 0.
+  Args:
+    count: number of all positions.
+    before: number of positions before the first patch: 1 with a class token, else 0.
+
+  Returns:
+    The side, or 0 if `count` − `before` is not a square number.
   """
   side = math.isqrt(max(count - before, 0))
   return side if side * side + before == count else 0
 
 
 def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.ndarray:
-  """Returns a table of position biases resampled for windows of another size, [side², heads].
+  """Resamples Swin's table of position biases for windows of another size.
 
-  A row is the bias of each attention head for one offset (down, right) between two patches.
+  Each row has the biases of all attention heads for one offset (down, right) between two patches.
 
   Args:
-    table: [old², heads], with old = 2 w − 1 offsets in each direction for windows of w × w patches.
-    side: number of offsets in each direction in the new windows.
+    table: biases [old², heads]. Windows of w × w patches have old = 2 w − 1 offsets per direction.
+    side: number of offsets per direction in the new windows.
     method: 'bicubic' or 'bicubic_pytorch'.
 
+  Returns:
+    Biases [side², heads].
+
   Raises:
-    InputError: the method is neither 'bicubic' nor 'bicubic_pytorch'.
+    InputError: the method is unknown.
   """
   methods = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
   choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(methods))
@@ -99,12 +114,16 @@ def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.n
 
 
 def _stretched_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that resamples biases from `old` to `new` offsets of two patches.
+  """Returns a matrix [new, old] that interpolates biases along one axis of Swin's windows.
 
-  An offset is a distance along one axis, −w + 1 to w − 1 for windows of w patches. New offsets are
-  one apart. The steps between old offsets grow from the centre by a constant factor in 1.01..1.5,
-  chosen so that the outermost old offset falls on the outermost new one; between them biases are
-  interpolated linearly.
+  Entry i of a vector of n biases is for the offset i − (n − 1) / 2 between two patches. Old offsets
+  are first spread over the range of the new ones. The distance between neighbours grows from the
+  centre outwards by a constant factor in 1.01..1.5. Biases at the new offsets are then interpolated
+  linearly. This is timm's method.
+
+  Args:
+    old: number of old offsets, odd.
+    new: number of new offsets, odd.
   """
   half, low, high = old // 2, 1.01, 1.5  # half the offsets are above 0
   while high - low > 1e-6:  # bisection
@@ -119,14 +138,19 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
 
 
 def _keys_kernel(distance: np.ndarray, a: float) -> np.ndarray:
-  """Returns Keys' bicubic kernel with parameter `a` at distances ≥ 0 in pixels; 0 from 2 on."""
+  """Returns Keys' bicubic kernel at distances from its centre.
+
+  Args:
+    distance: distances in pixels, ≥ 0. The kernel is 0 at distances of 2 and more.
+    a: parameter of the kernel, usually −0.5 or −0.75.
+  """
   near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
   far = a * (((distance - 5) * distance + 8) * distance - 4)
   return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that resamples a line of positions by the method 'bicubic'."""
+  """Returns the matrix [new, old] that resamples `old` values along an axis by 'bicubic'."""
   scale = old / new  # above 1 for a smaller grid, for which the kernel is widened
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -135,11 +159,13 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 
 
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
-  """Returns the matrix [new, old] that resamples a line of positions as PyTorch's 'bicubic' does.
+  """Returns the matrix [new, old] that resamples values along an axis as PyTorch's 'bicubic'.
 
-  Keys' cubic kernel has the parameter −0.75. The distance of new positions, in old ones, is old ÷
-  (new + offset). `offset` is 0 for 'bicubic_pytorch', and .1 for 'bicubic_dinov2', since DINOv2's
-  authors resized by the factor (new + .1) ÷ old.
+  Args:
+    old: number of old positions.
+    new: number of new positions.
+    offset: new positions are old ÷ (new + offset) old positions apart. It is 0 for
+      'bicubic_pytorch' and 0.1 for 'bicubic_dinov2', as in DINOv2's code.
   """
   centres = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one
@@ -151,7 +177,7 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
 
 
 def _bilinear_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] of linear interpolation that keeps the first and last pixel."""
+  """Returns the matrix [new, old] of linear interpolation along an axis that fixes both ends."""
   centres = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
   return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - centres[:, None]))
 

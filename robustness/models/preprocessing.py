@@ -46,19 +46,21 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 
 
 def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
-  """Returns the description of a weights file, with the preparation of images that it is for.
+  """Reads the preprocessing that was saved with a weights file.
 
-  The preparation is read from the header of a file that was saved here, or else from the first JSON
-  file next to the weights that states it, in the order of `_READERS`. Without such a record the
-  result is None.
+  It is in the header of files that this project saved. Otherwise it is in a JSON file of the same
+  folder, such as timm's `config.json`, see `_READERS`.
 
   Args:
-    path: a weights file, or a folder with a weights file and a record.
+    path: a weights file, or a folder with a weights file and a JSON file.
     architecture: the network that the weights are for.
 
+  Returns:
+    The description of the weights, or None if no preprocessing is stated.
+
   Raises:
-    InputError: the record is of another network, it states a preprocessing that does not exist
-      here, or a folder with a record has no weights file or several.
+    InputError: the JSON file is of another network or states a preprocessing that is not supported
+      here, or it is unclear which file of the folder has the weights.
   """
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
     saved = weights.saved_facts(path)
@@ -86,14 +88,18 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
 
 
 def _stated_owner(config: Facts, architecture: Architecture) -> str:
-  """Returns this project's name of the network that timm's `config.json` is for.
+  """Returns our name of the network that timm's `config.json` is for.
 
-  If the file names no network, it is the name of `architecture`. A named network that this project
-  lacks is assumed to be `architecture` too, unless timm has `architecture` by another name.
+  It is the name of `architecture` if `config.json` names no network, or a network that is unknown
+  here.
+
+  Args:
+    config: the content of `config.json`.
+    architecture: the network that the user selected.
 
   Raises:
-    InputError: timm has `architecture` by another name. Arrays of the two networks may have equal
-      shapes although, for example, their padding differs.
+    InputError: the network is unknown here and `architecture` has a different name in timm. Arrays
+      of both may have equal shapes although, for example, their padding differs.
   """
   timm_name = config.get('architecture', '')
   our_name = catalog.of_timm_name(timm_name)
@@ -107,10 +113,13 @@ def _stated_owner(config: Facts, architecture: Architecture) -> str:
 
 
 def class_names(record: Facts) -> tuple[str, ...]:
-  """Returns the class names in a `config.json`, in order; () if it has none or only numbers.
+  """Reads the class names, in order, from timm's or transformers' `config.json`.
 
-  They are timm's `label_names` or transformers' `id2label`. Names of ImageNet's classes are
-  replaced by this project's names.
+  They are `label_names` in timm and `id2label` in transformers. ImageNet's classes get the names
+  that this project uses. The result is () if there are no names or only numbers.
+
+  Args:
+    record: the content of `config.json`.
   """
   named: Any = record.get('label_names') or record.get('id2label') or ()
   if isinstance(named, dict):
@@ -124,11 +133,11 @@ def class_names(record: Facts) -> tuple[str, ...]:
 
 
 def of_timm(name: str, config: Facts) -> Weights:
-  """Returns the description of timm's weights `name`, given the content of their `config.json`.
+  """Returns the description of timm's weights `name` from the content of their `config.json`.
 
   Raises:
-    InputError: this project does not have the architecture, the classes are not ImageNet's, or
-      images are not square or are cropped in a way that does not exist here.
+    InputError: the architecture, the crop or the classes are not supported: images must be square,
+      and the classes ImageNet's.
   """
   with _refusing_unreadable(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
@@ -143,12 +152,15 @@ def of_timm(name: str, config: Facts) -> Weights:
 
 
 def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
-  """Returns {field of `Weights`: value} from a description of how images are prepared.
+  """Converts a published preprocessing to fields of `Weights`.
 
   Args:
-    kind: 'timm' for timm's `pretrained_cfg`, or 'hf' for a `preprocessor_config.json`.
-    record: the content of the description; {} takes timm's defaults.
-    prefix: the beginning of error messages.
+    kind: 'timm' for timm's `pretrained_cfg`, 'hf' for transformers' `preprocessor_config.json`.
+    record: the content; {} for timm's defaults.
+    prefix: beginning of error messages.
+
+  Returns:
+    {name of a field: value}, such as {'crop_fraction': 0.875, ...}.
   """
   with _refusing_unreadable(prefix):
     read = _fields_of_transformers if kind == HF else _fields_of_timm
@@ -161,7 +173,11 @@ def read_if_present(file: pathlib.Path) -> Facts:
 
 
 def _fields_of_metadata(facts: Facts) -> Facts:
-  """Returns fields of `Weights` from what `Weights.preprocessing` wrote; lists become tuples."""
+  """Converts the preprocessing in a saved file's header to fields of `Weights`.
+
+  Args:
+    facts: the result of `Weights.preprocessing`, read from JSON.
+  """
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 
@@ -174,13 +190,13 @@ def _fields(
   std: Sequence[float],
   licence: str = 'see the hub',
 ) -> Facts:
-  """Returns these values under the names of the fields of `Weights`."""
+  """Returns the arguments as a dictionary with the names of the fields of `Weights`."""
   sizes = {'input_size': side, 'crop_fraction': crop_fraction, 'interpolation': interpolation}
   return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
 
 
 def _fields_of_timm(config: Facts) -> Facts:
-  """Returns fields of `Weights` from timm's `config.json`."""
+  """Converts timm's `config.json` to fields of `Weights`."""
   facts = config.get('pretrained_cfg', config)
   _, *size = facts['input_size']  # without the number of channels
   mode = facts.get('crop_mode') or 'center'
@@ -192,7 +208,7 @@ def _fields_of_timm(config: Facts) -> Facts:
 
 
 def _fields_of_open_clip(config: Facts) -> Facts:
-  """Returns fields of `Weights` from `open_clip_config.json`."""
+  """Converts open_clip's `open_clip_config.json` to fields of `Weights`."""
   facts, size = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
   mode, interpolation = facts.get('resize_mode', 'shortest'), facts.get('interpolation', 'bicubic')
   if mode not in ('shortest', 'squash'):
@@ -202,7 +218,7 @@ def _fields_of_open_clip(config: Facts) -> Facts:
 
 
 def _fields_of_transformers(facts: Facts) -> Facts:
-  """Returns fields of `Weights` from `preprocessor_config.json`."""
+  """Converts transformers' `preprocessor_config.json` to fields of `Weights`."""
   _check_steps(facts)
   size = facts['size']  # a number, a pair or a dict
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
@@ -231,9 +247,15 @@ def _fields_of_transformers(facts: Facts) -> Facts:
 
 
 def _check_steps(facts: Facts) -> None:
-  """Raises InputError if a `preprocessor_config.json` asks for steps that do not exist here.
+  """Checks that a `preprocessor_config.json` has only supported preprocessing steps.
 
-  Here images are resized, cropped if the file says so, divided by 255, and normalised.
+  Supported are resizing, an optional crop, division by 255, and normalisation.
+
+  Args:
+    facts: the content of the file.
+
+  Raises:
+    InputError: a step is not supported, or a required step is switched off.
   """
   for step in ('do_resize', 'do_rescale', 'do_normalize'):
     if not facts.get(step, True):
@@ -246,9 +268,13 @@ def _check_steps(facts: Facts) -> None:
 
 
 def _side(size: int | list[int] | dict[str, int]) -> int:
-  """Returns the side of square images in pixels; raises InputError for others.
+  """Returns the side of square images in pixels.
 
-  `size` is this number, [height, width], or a dict with these keys.
+  Args:
+    size: the side, [height, width], or {'height': ..., 'width': ...}.
+
+  Raises:
+    InputError: height and width differ.
   """
   if isinstance(size, int):
     return size
@@ -260,9 +286,10 @@ def _side(size: int | list[int] | dict[str, int]) -> int:
 
 @contextlib.contextmanager
 def _refusing_unreadable(prefix: str) -> Iterator[None]:
-  """Returns a context that raises InputError if a description of preprocessing cannot be read.
+  """Returns a context that turns errors in reading a preprocessing into InputError.
 
-  Its message begins with `prefix`, such as 'FOLDER/config.json: '.
+  Args:
+    prefix: beginning of the error messages, such as 'FOLDER/config.json: '.
   """
   try:
     yield
@@ -275,9 +302,10 @@ def _refusing_unreadable(prefix: str) -> Iterator[None]:
 
 
 def _check_fields(fields: Facts) -> Facts:
-  """Returns fields of `Weights` that were read from a record.
+  """Checks the preprocessing in fields of `Weights`, and returns them unchanged.
 
-  InputError is raised if the values are invalid or the preprocessing does not exist here.
+  Raises:
+    InputError: a value is not valid, or the interpolation is not supported.
   """
   side, mean, std = fields['input_size'], fields['mean'], fields['std']
   if fields['interpolation'] not in _RESAMPLING.values():
@@ -292,14 +320,20 @@ def _check_fields(fields: Facts) -> Facts:
 
 
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
-  """Raises InputError if the files next to weights are for a network with another activation.
+  """Checks that JSON files next to weights state the activation of the network.
 
-  `records` are {name of a JSON file: its content}, with {} for a file that is missing. The first of
-  these states the activation, and without any of them nothing is checked:
+  The activation is read from the first of these sources. Without any of them nothing is checked.
 
   * open_clip's file, if it sets `quick_gelu`;
   * `hidden_act` in transformers' `config.json`;
-  * open_clip's file, by its default 'gelu', unless it takes the network from timm.
+  * the default 'gelu' of open_clip's file, unless its network is from timm.
+
+  Args:
+    architecture: the network that the user selected.
+    records: {name of a JSON file: content, or {} for a missing file}.
+
+  Raises:
+    InputError: the files state another activation than the network's.
   """
   activation = getattr(architecture.network, 'activation', '')
   open_clip, config = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
@@ -328,7 +362,8 @@ _READERS: Mapping[str, Callable[[Facts], Facts]] = {
 def only_file(folder: pathlib.Path) -> pathlib.Path:
   """Returns the weights file of a folder: `model.safetensors`, or else the only weights file.
 
-  InputError is raised if there is no weights file, or several and none is `model.safetensors`.
+  Raises:
+    InputError: there is no weights file, or several without a `model.safetensors`.
   """
   suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
   files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)

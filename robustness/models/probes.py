@@ -34,14 +34,16 @@ _ROWS_AT_ONCE = 2**16
 
 @dataclasses.dataclass(frozen=True)
 class Probe(Part):
-  """Base class of probes, with fields set by `config.classifier.probe.<name>.<field>`.
+  """Base class of probes: small classifiers on the frozen features of a network.
+
+  Fields are set by `config.classifier.probe.<name>.<field>`.
 
   Attributes:
-    layer: name of the layer with the features as its output, averaged over positions; 'features' is
+    layer: layer with the features as its output. They are averaged over positions. 'features' is
       the input of the network's last linear map.
-    rows_per_class: number of training rows per class, drawn at random; 0 takes all.
-    held_out: share of the rows, in (0, 1), that are held out to choose a value of the
-      hyperparameter from `candidates()` by accuracy. The probe is then fitted to all rows.
+    rows_per_class: number of random training images per class; 0 for all.
+    held_out: share of these images, in (0, 1), held out to select the hyperparameter by accuracy.
+      The final fit uses all of them.
   """
 
   section = 'config.classifier.probe'
@@ -52,45 +54,61 @@ class Probe(Part):
 
   @abc.abstractmethod
   def candidates(self) -> Sequence[float]:
-    """Returns the values of the probe's hyperparameter to choose from, one or several."""
+    """Returns the values of the probe's hyperparameter to choose from, at least one."""
 
   def takes(self, candidate: float, rows: int) -> bool:
-    """Returns whether the hyperparameter can be `candidate` with this number of training rows."""
+    """Returns whether `rows` training images suffice for a hyperparameter of `candidate`.
+
+    For instance, k nearest neighbours need k images.
+    """
     return True
 
   @abc.abstractmethod
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the arrays of the fitted probe by name, which `__call__` takes.
-
-    A linear probe, for example, has a `kernel` [F, classes] and a `bias` [classes].
+    """Fits the probe to features with labels.
 
     Args:
       features: float32 [N, F].
       labels: int [N].
       classes: number of classes.
       option: value of the hyperparameter, one of `candidates()`.
+
+    Returns:
+      {name: fitted array}, such as the `kernel` and `bias` of a linear probe.
     """
 
   @abc.abstractmethod
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """Returns logits [B, classes] for features [B, F], from the arrays of `fitted`."""
+    """Computes logits [B, classes] of features [B, F].
+
+    Args:
+      arrays: the result of `fitted`.
+      features: features [B, F].
+    """
 
   @abc.abstractmethod
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns arrays of zeros with the shapes of `fitted` for N rows, F features and classes."""
+    """Returns zeros in the shapes of `fitted`, into which saved arrays are loaded.
+
+    Args:
+      rows: number of training images.
+      features: number of features F.
+      classes: number of classes.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Linear(Probe):
-  """Multinomial logistic regression: the minimum of mean cross-entropy + penalty / 2 · ‖W‖².
+  """Multinomial logistic regression, fitted with an L2 penalty.
 
-  W [F, classes] acts on features that are standardised by the mean and standard deviation of the
-  training rows; the fitted kernel includes the standardisation. The bias is not penalised.
-  scikit-learn's C is 1 / (N · penalty), or 2 / (N · penalty) for two classes, for which it has one
-  row of W instead of two.
+  The fit minimises mean cross-entropy + penalty / 2 · ‖W‖². The weights W [F, classes] act on
+  features standardised by their mean and standard deviation over the N training images. The bias is
+  not penalised.
+
+  In scikit-learn, C = 1 / (N · penalty), or 2 / (N · penalty) for two classes.
 
   Attributes:
-    penalties: the values to try; the best on held-out rows becomes the penalty.
+    penalties: penalties to try. The one with the best accuracy on held-out images is used.
   """
 
   name = 'linear'
@@ -104,14 +122,21 @@ class Linear(Probe):
     return self.penalties
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns `kernel` [F, classes] and `bias` [classes], fitted by L-BFGS from zero."""
+    """Fits the kernel [F, classes] and the bias [classes] by L-BFGS from zero.
+
+    See `Probe.fitted`. The kernel includes the standardisation of features.
+    """
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
     x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
     shape = (x.shape[1] + 1, classes)  # W, and the bias as the last row
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-      """Returns the penalised loss and its gradient for the flattened weights and bias."""
+      """Returns the penalised loss and its gradient.
+
+      Args:
+        flat: the flattened weights and bias.
+      """
       weights = jnp.asarray(flat.reshape(shape), jnp.float32)
       value, gradient = _loss_and_gradient(weights, x, y, option)
       return float(value), np.asarray(gradient, np.float64).ravel()
@@ -126,24 +151,24 @@ class Linear(Probe):
     return _float32(kernel=kernel, bias=bias - mean @ kernel)
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """Returns the logits [B, classes], features · kernel + bias."""
+    """Returns the logits [B, classes]: features · kernel + bias."""
     return features @ arrays['kernel'] + arrays['bias'][None]
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """See `Probe.empty`; returns a kernel [features, classes] and a bias [classes]."""
+    """Returns zeros for the kernel [features, classes] and the bias [classes]."""
     return _float32(kernel=np.zeros((features, classes)), bias=np.zeros(classes))
 
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors(Probe):
-  """k nearest neighbours: the k training rows with the largest cosine similarity vote for a class.
+  """k nearest neighbours: the training images with the most similar features vote.
 
-  Logits are the logarithms of the classes' shares of the votes.
+  Similarity is the cosine. Logits are the logarithms of the classes' shares of the votes.
 
   Attributes:
-    neighbors: the values to try; the best on held-out rows becomes k.
-    votes: 'softmax' weighs a vote by exp(cosine / temperature), as DINO's authors do; 'uniform'
-      counts votes, which has no gradient, so that attacks refuse it.
+    neighbors: numbers k to try. The one with the best accuracy on held-out images is used.
+    votes: 'softmax' weighs a vote by exp(cosine / temperature), as DINO's authors do. 'uniform'
+      counts votes; attacks refuse it because a count has no gradient.
     temperature: the temperature of 'softmax'.
   """
 
@@ -164,7 +189,10 @@ class Neighbors(Probe):
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the arrays that `empty` explains, with features of unit length and k = `option`."""
+    """Stores the features of the training images, scaled to length 1, with their labels.
+
+    See `Probe.fitted`, and `empty` for the arrays. The number of neighbours k is `option`.
+    """
     # Only the lengths of `ranks` and `classes` are used, as k and as the number of classes. Unlike
     # values, lengths are constants when compiled.
     arrays = _float32(
@@ -185,13 +213,16 @@ class Neighbors(Probe):
     return jnp.log(jnp.maximum(shares, _SMALL))
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """See `Probe.empty`; k is the largest of `neighbors`.
+    """Returns zeros in the shapes of the stored training images, for the largest k possible.
 
-    The arrays are the features of the training rows, `rows` [N, F], with their `labels` int32 [N];
-    and zeros `ranks` [k] and `classes` [classes], which store k and the number of classes.
+    Returns:
+      'rows': features of the training images, [rows, features];
+      'labels': int32 labels, [rows];
+      'ranks': an array of length k;
+      'classes': an array of length `classes`.
 
     Raises:
-      InputError: all of `neighbors` exceed the number of training rows.
+      InputError: all of `neighbors` exceed `rows`, the number of training images.
     """
     least = min(self.neighbors)
     if not self.takes(least, rows):
@@ -203,12 +234,12 @@ class Neighbors(Probe):
 
 @dataclasses.dataclass(frozen=True)
 class Prototype(Probe):
-  """The nearest class mean: logits are scale · cosine(features, mean of the class).
+  """Nearest class mean: logits are scale · cosine(features, mean of the class).
 
-  The mean is taken over features scaled to length 1.
+  Features are scaled to length 1 before they are averaged.
 
   Attributes:
-    scale: the scale of the logits, which changes probabilities but no prediction.
+    scale: factor of the logits, which changes probabilities but no prediction.
   """
 
   name = 'prototype'
@@ -216,19 +247,22 @@ class Prototype(Probe):
   scale: float = setting(20.0, 'above 0', lambda x: x > 0)
 
   def candidates(self) -> Sequence[float]:
-    """Returns one number, which `fitted` ignores, because there is no hyperparameter."""
+    """Returns one dummy value, because there is no hyperparameter to choose."""
     return (0,)
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the class means [classes, F] at unit length."""
+    """Computes the class means [classes, F], scaled to length 1.
+
+    See `Probe.fitted`; `option` is ignored.
+    """
     return _float32(means=_unit_rows(_one_hot(labels, classes).T @ _unit_rows(features)))
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """Returns logits [B, classes], each scale · cosine."""
+    """Returns logits [B, classes]: scale · cosine(features, mean of the class)."""
     return self.scale * _unit_on_device(features) @ arrays['means'].T
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """See `Probe.empty`; returns the means of classes, [classes, features]."""
+    """Returns zeros for the class means [classes, features]."""
     return _float32(means=np.zeros((classes, features)))
 
 
@@ -237,12 +271,13 @@ class Prototype(Probe):
 def _loss_and_gradient(
   map_and_bias: jax.Array, x: jax.Array, one_hot: jax.Array, penalty: float
 ) -> jax.Array:
-  """Returns mean cross-entropy + `penalty` / 2 · ‖W‖², and by its decorator also the gradient.
+  """Computes the penalised loss of a linear probe and its gradient.
 
-  The gradient is with respect to W and bias, [F + 1, classes].
+  The loss is mean cross-entropy + `penalty` / 2 · ‖W‖². The gradient [F + 1, classes] is with
+  respect to `map_and_bias`.
 
   Args:
-    map_and_bias: [F + 1, classes], W with the bias as its last row.
+    map_and_bias: [F + 1, classes], the weights W with the bias as its last row.
     x: features [N, F].
     one_hot: labels [N, classes].
     penalty: at least 0.
@@ -259,34 +294,36 @@ PROBES = Registry('robustness.models.probes', Probe)  # type: ignore[type-abstra
 def fit(
   probe: Probe, features: np.ndarray, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[Arrays, Facts]:
-  """Returns the arrays of a fitted probe, and facts about the fit as plain values.
+  """Fits a probe to the features of training images and selects its hyperparameter.
 
-  Rows are drawn at random and held out class by class. The candidate with the highest accuracy on
-  the held-out rows is chosen, among equal ones the candidate with the smallest log loss; the probe
-  is then fitted to all drawn rows. CLIP's authors also choose the penalty of L-BFGS by validation
-  accuracy, among 96 values between 1e-6 and 1e6, and fit to all rows; they state no rule for ties.
-  DINO's authors train the linear map by SGD on augmented images and sweep its learning rate instead
-  of a penalty.
+  Images are drawn, and some of them held out, at random class by class. The value with the highest
+  accuracy on held-out images is chosen; the smallest log loss breaks ties. The probe is then fitted
+  to all drawn images.
 
   Args:
     probe: the kind of probe and its settings.
     features: float32 [N, F].
     labels: int [N], positions in `class_names`.
-    class_names: the classes; each one needs rows.
-    seed: seed of the random choice of rows.
+    class_names: the classes; each needs images.
+    seed: seed of the random choice of images.
 
   Returns:
-    The arrays, and the settings of the probe with `rows` (how many), `seed`, the `chosen` candidate
-    if there are several, and its `held_out_accuracy` on `held_out_rows` rows.
+    (arrays of the fitted probe, facts about the fit). The facts are the probe's settings, the
+    number of images as `rows`, and `seed`. After a selection they also have the value as `chosen`,
+    and its `held_out_accuracy` on `held_out_rows` images.
 
   Raises:
-    InputError: a class has no rows, or one row if a setting is to be chosen; features have NaN; or
-      rows do not have one label each.
+    InputError: a class has no images, or only one if a hyperparameter is to be chosen; features
+      have NaN; or images have several labels.
 
   References:
     Radford et al., Learning transferable visual models from natural language supervision, ICML
-    2021, appendix A.3; Caron et al., Emerging properties in self-supervised vision transformers,
-    ICCV 2021, appendix.
+    2021, appendix A.3. The authors choose among 96 penalties from 1e-6 to 1e6 by validation
+    accuracy.
+
+    Caron et al., Emerging properties in self-supervised vision transformers, ICCV 2021, appendix.
+    The authors train the linear map by SGD on augmented images instead, and sweep its learning
+    rate.
   """
   if not np.isfinite(features).all():
     raise InputError(f'{probe.section}: the features of the training rows have NaN or infinity.')
@@ -314,9 +351,19 @@ def fit(
 def drawn_rows(
   probe: Probe, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of the rows drawn for a probe, and of the held-out rows, both ascending.
+  """Draws the training images for a probe, and the held-out images among them.
 
-  Held-out rows are drawn rows. The arguments and errors are the same as in `fit`.
+  Args:
+    probe: the kind of probe and its settings.
+    labels: int [N], positions in `class_names`.
+    class_names: the classes.
+    seed: seed of the random choice.
+
+  Returns:
+    (indices of the drawn images, indices of the held-out images), both ascending.
+
+  Raises:
+    InputError: a class has too few images, or images have several labels.
   """
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
@@ -369,12 +416,17 @@ def accuracy_and_log_loss(
 
 
 def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
-  """Returns a classifier with a layer 'features', the output of `layer` averaged over positions.
+  """Returns a classifier that computes features for a probe as its layer 'features'.
 
-  Its logits are zeros, one for each of `class_names`.
+  The features [B, F] are the output of `layer`, averaged over positions. The logits are zeros.
+
+  Args:
+    network: the network with the layer.
+    layer: name of the layer.
+    class_names: class names of the new classifier.
 
   Raises:
-    InputError: the network has no such layer (the nearest are listed), or is a callable.
+    InputError: the network has no such layer, or is a callable without layers.
   """
   if network.host_function:
     raise InputError(
@@ -395,7 +447,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
 
 
 def num_features(network: Classifier, layer: str) -> int:
-  """Returns F, the number of features [B, F] of a layer, without computing any."""
+  """Returns the number F of features [B, F] of a layer, from shapes alone."""
   extractor = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
   forward = lambda variables, images: extractor.forward(variables, images, ())  # noqa: E731
@@ -406,14 +458,14 @@ def num_features(network: Classifier, layer: str) -> int:
 def with_probe(
   network: Classifier, probe: Probe, arrays: Arrays, class_names: Sequence[str], facts: Facts
 ) -> Classifier:
-  """Returns a classifier with the network's layers and the logits of a fitted probe.
+  """Returns a classifier that has the network's layers and the logits of a fitted probe.
 
   Args:
     network: the network.
     probe: the probe.
-    arrays: the arrays of the fitted probe by name, as `Probe.fitted` returns them.
+    arrays: {name: array} of the fitted probe, from `Probe.fitted`.
     class_names: the classes of the probe.
-    facts: facts of `fit` for the provenance of the classifier.
+    facts: facts about the fit, from `fit`, for the provenance of the classifier.
   """
   layer = _single_layer(network, probe.layer)
 
@@ -436,7 +488,15 @@ def with_probe(
 
 
 def _single_layer(network: Classifier, layer: str) -> str:
-  """Returns the layer that a name or group of layers stands for; raises InputError for several."""
+  """Returns the name of the only layer that `layer` stands for.
+
+  Args:
+    network: the network.
+    layer: name of a layer or of a group of layers.
+
+  Raises:
+    InputError: the group has several layers.
+  """
   names = network.select_layers((layer,))
   if len(names) > 1:
     raise InputError(f'a probe takes one layer of {network.name}: {", ".join(names)}.')
@@ -444,7 +504,7 @@ def _single_layer(network: Classifier, layer: str) -> str:
 
 
 def pooled(x: jax.Array) -> jax.Array:
-  """Returns features [B, F]: `x` [B, F], [B, N, F] or [B, H, W, F], averaged over positions."""
+  """Averages features [B, F], [B, N, F] or [B, H, W, F] over positions to [B, F]."""
   return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32)
 
 
@@ -456,24 +516,36 @@ def _no_gradient(x: jax.Array) -> jax.Array:
 
 @_no_gradient.defjvp
 def _refuse_derivative(primals: PyTree, tangents: PyTree) -> PyTree:
-  """Raises InputError, as a count of votes has no derivative by the features."""
+  """Raises InputError, since counted votes have no derivative with respect to features."""
   raise InputError(
     f"{KEYS.classifier.probe.knn.votes} is 'uniform', which has no gradient: set it to 'softmax'."
   )
 
 
 def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> _Nearest:
-  """Returns the cosines and the indices of the k rows that are nearest to each of the features.
+  """Finds the k training images with features most similar to each query.
 
-  `features` [B, F] and `rows` [N, F] have length 1, so that their products are cosines. Rows are
-  searched in blocks, so that no array [B, N] is in memory. Of rows with equal products the first
-  ones are taken.
+  The training images are searched in blocks to save memory. Among equal similarities the first
+  images are taken.
+
+  Args:
+    features: features of the queries, [B, F], of length 1.
+    rows: features of the training images, [N, F], of length 1.
+    k: number of neighbours.
+
+  Returns:
+    (cosines, indices in `rows`), both [B, k], from the most similar on.
   """
   size = min(len(rows), _ROWS_AT_ONCE)
 
   @jax.checkpoint  # else a gradient would keep the products of all blocks, [B, N]
   def search_block(best: _Nearest, start: jax.Array) -> tuple[_Nearest, None]:
-    """Returns the nearest rows among `best`, which are before `start`, and the block at `start`."""
+    """Updates the nearest rows with the block of rows that begins at `start`.
+
+    Args:
+      best: cosines and indices of the nearest rows before `start`, [B, k] each.
+      start: index of the first row of the block.
+    """
     best_products, best_indices = best
     # the last block overlaps the one before: of 10 rows in blocks of 4 it has rows 6 to 9
     first = jnp.minimum(start, len(rows) - size)
@@ -490,12 +562,12 @@ def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> _Nearest:
 
 
 def _unit_rows(x: np.ndarray) -> np.ndarray:
-  """Returns the rows of `x` [N, F] scaled to length 1."""
+  """Scales the rows of `x` [N, F] to length 1."""
   return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 
 
 def _unit_on_device(x: jax.Array) -> jax.Array:
-  """Returns the rows of `x` [N, F] scaled to length 1; rows of 0 stay, with a finite gradient."""
+  """Scales the rows of `x` [N, F] to length 1; rows of zeros stay zero, with a finite gradient."""
   return x / jnp.sqrt(jnp.maximum((x**2).sum(-1, keepdims=True), _SMALL**2))
 
 
@@ -505,5 +577,5 @@ def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def _float32(**arrays: np.ndarray) -> Arrays:
-  """Returns the named arrays converted to float32."""
+  """Converts the arrays to float32 and returns them by name."""
   return {name: np.asarray(array, np.float32) for name, array in arrays.items()}

@@ -20,11 +20,21 @@ from robustness.models.label_space import LabelSpace
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
-  """Returns the logits of the classes of a coarse label space, [B, coarse classes].
+  """Combines logits of fine classes to logits of coarse classes, [B, coarse classes].
 
-  For logits z [B, classes] and the members M_c of class c they are max_{m ∈ M_c} z_m,
-  log Σ_{m ∈ M_c} exp(z_m), or the latter minus log |M_c|, for a `merge` of 'max', 'sum' or 'mean'.
-  Their softmax is proportional to the merged probabilities. A class without members has −∞.
+  Each coarse class c combines a set M_c of fine classes. Its logit for the logits z is:
+
+  * 'max': max_{m ∈ M_c} z_m;
+  * 'sum': log Σ_{m ∈ M_c} exp z_m;
+  * 'mean': log (Σ_{m ∈ M_c} exp z_m / |M_c|).
+
+  The logit is −∞ if M_c is empty. The softmax of the result is proportional to the merged
+  probabilities.
+
+  Args:
+    logits: logits of the fine classes, [B, classes].
+    space: the coarse label space.
+    merge: 'max', 'sum' or 'mean'.
   """
   count = np.array([len(members) for members in space.members])
   # [coarse classes, most members]; a class with fewer members takes a further logit, −∞
@@ -39,9 +49,10 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
 
 
 def match_labels(rows: Rows, classifier: Classifier) -> Rows:
-  """Returns the rows with labels replaced by indices into the classifier's class names.
+  """Replaces the labels of a data set by indices of the classifier's classes.
 
-  InputError is raised if the classifier lacks a class of the rows, see `label_space.align`.
+  Raises:
+    InputError: a class of the data is unknown to the classifier, see `label_space.align`.
   """
   return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
 
@@ -49,14 +60,14 @@ def match_labels(rows: Rows, classifier: Classifier) -> Rows:
 def in_label_space(
   classifier: Classifier, name: str, merge: str, class_names: Sequence[str]
 ) -> Classifier:
-  """Returns the classifier with its predictions projected onto a label space.
+  """Changes a classifier to predict the classes of another label space.
 
   Args:
     classifier: the classifier.
-    name: a coarse label space, see `project`; 'data' for the classes of the rows only, see
-      `restrict`; '' returns the classifier unchanged.
-    merge: how the scores of fine classes are combined, 'max', 'sum' or 'mean'.
-    class_names: the class names of the rows.
+    name: a coarse label space such as 'imagenet_vid', see `project`; 'data' for only the classes of
+      the data, see `restrict`; '' for no change.
+    merge: how logits of fine classes are combined: 'max', 'sum' or 'mean'.
+    class_names: the class names of the data.
   """
   if not name:
     return classifier
@@ -66,9 +77,13 @@ def in_label_space(
 
 
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
-  """Returns the classifier with the logits of the classes `class_names` only, in their order.
+  """Returns the classifier with the logits of only some of its classes.
 
-  ImageNet-A and ImageNet-R, which have 200 of ImageNet's classes each, are usually evaluated so.
+  This is usual for ImageNet-A and ImageNet-R, which have 200 of ImageNet's 1000 classes each.
+
+  Args:
+    classifier: the classifier.
+    class_names: the classes to keep, in the order of the new logits.
 
   Raises:
     InputError: the classifier lacks one of the classes, or two names mean the same class.
@@ -91,19 +106,17 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
-  """Returns the classifier with its logits projected onto a coarse label space.
+  """Changes a classifier to predict the classes of a coarse label space.
 
-  A classifier that has the classes of this space already is returned unchanged.
+  A classifier that already has these classes is returned unchanged.
 
   Args:
-    classifier: the classifier.
+    classifier: the classifier of fine classes, such as ImageNet's.
     name: the name of the label space, such as 'imagenet_vid'.
-    merge: how the logits of a class's members are combined: 'max', 'sum' or 'mean', see
-      `project_logits`.
+    merge: how logits of fine classes are combined: 'max', 'sum' or 'mean', see `project_logits`.
 
   Raises:
-    InputError: the space is unknown, or the classifier does not have the fine classes that it is
-      made from.
+    InputError: the label space is unknown, or combines other classes than the classifier's.
   """
   space = label_space.get(name)
   if tuple(classifier.class_names) == tuple(space.class_names):
@@ -119,14 +132,19 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with its logits merged to the classes of a coarser label space.
+  """Changes a classifier to return logits merged by `project_logits`.
 
-  The layer 'logits' then has the merged logits, and the layer 'unprojected_logits' the logits of
-  `classifier`. A function on the host shows neither layer.
+  Its layer 'logits' has the merged logits, and its layer 'unprojected_logits' the original ones. A
+  classifier that is a function on the host has no layers.
+
+  Args:
+    classifier: the classifier of fine classes.
+    space: the coarse label space.
+    merge: 'max', 'sum' or 'mean'.
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the merged logits, and the outputs of `layers`."""
+    """Returns the merged logits, and {layer: output} of the requested layers."""
     inner_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
     logits, outputs = classifier.apply(variables, images, inner_layers)
     merged = project_logits(logits, space, merge)

@@ -30,14 +30,13 @@ EXPANSION = 4
 
 
 class Block(layers.Layer):
-  """A residual block: two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, plus a shortcut.
+  """A residual block of two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1 convolutions.
 
   Attributes:
-    features: number of output channels, or of inner channels of a bottleneck, a quarter of its
-      output channels.
+    features: channels of the 3×3 convolutions. A bottleneck has 4 × `features` output channels.
     bottleneck: whether the block is a bottleneck.
     norm: 'batch' or 'group'.
-    stride: stride of the 3×3 convolution, of the first one if there are two.
+    stride: stride of the first 3×3 convolution.
   """
 
   features: int
@@ -47,7 +46,7 @@ class Block(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), outputs], after the ReLU."""
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), output channels]."""
     outputs = self.features * (EXPANSION if self.bottleneck else 1)
     layer = functools.partial(
       layers.ConvNorm, rectified=False, norm=self.norm, norm_name='norm', **self.common
@@ -68,8 +67,8 @@ class Block(layers.Layer):
 class ResNet(layers.Network):
   """A residual network for images of about 224×224 pixels.
 
-  Layers: `stem` (convolution, norm and ReLU, before the pooling), `stage1` to `stage4` (each after
-  its last ReLU), in them `block0`, `block1`, ..., and `head`.
+  Its layers are `stem` (convolution, norm and ReLU, before the pooling), `stage1` to `stage4` (each
+  after its last ReLU) and `head`. Stages consist of blocks `block0`, `block1` and so on.
 
   Attributes:
     depth: number of weighted layers, a key of `BLOCKS_PER_STAGE`.
@@ -121,9 +120,11 @@ _TORCHVISION = {
 
 
 def _architecture(depth: int, norm: layers.Norm) -> Architecture:
-  """Describes the ResNet of a depth, a key of `_PARAMETERS`, with its published weights.
+  """Describes a ResNet with its published weights.
 
-  A network with group norm has weights for a depth of 50 only.
+  Args:
+    depth: number of weighted layers, a key of `_PARAMETERS`.
+    norm: 'batch' or 'group'. With 'group', only a depth of 50 has published weights.
   """
   has_groups = norm == 'group'
   name = f'resnet{depth}' + ('_gn' if has_groups else '')

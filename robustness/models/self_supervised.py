@@ -41,9 +41,12 @@ _TRANSFORMERS: Names = {
 
 
 def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
-  """Returns how transformers, the authors' repository and timm name the arrays of a DINOv2.
+  """Maps DINOv2's variables to the names in three projects' weight files.
 
-  `registers` is the number of register tokens.
+  The projects are transformers, the authors' repository and timm.
+
+  Args:
+    registers: number of register tokens, 0 or 4.
   """
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
   # timm's files of networks with registers have no position of the class token: its position was
@@ -58,12 +61,12 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
 
 
 def _dinov2(size: str, parameters: int, registers: int) -> Architecture:
-  """Describes a size of DINOv2 for images of 224 pixels, with the published linear head.
+  """Describes a DINOv2 for images of 224 pixels, with its published linear head.
 
   Args:
-    size: a key of `SIZES`, such as 'base'; its first letter is in the name.
-    parameters: number of parameters with 1000 classes, without the registers.
-    registers: number of register tokens, 0 for the networks without.
+    size: 'small', 'base' or 'large', see `SIZES`. Its first letter is in the name.
+    parameters: number of parameters with 1000 classes and without registers.
+    registers: number of register tokens, 0 or 4.
   """
   name = f'dinov2_{size[0]}14' + ('_registers' if registers else '')
   hub = f'facebook/dinov2{"-with-registers" if registers else ""}-{size}-imagenet1k-1-layer'
@@ -117,10 +120,10 @@ _SCHEMES3 = (
 
 
 def _dinov3(size: str, parameters: int) -> Architecture:
-  """Describes a size of DINOv3, which is published without a classification head.
+  """Describes a DINOv3, which is published without a classification head.
 
   Args:
-    size: a key of `SIZES`, such as 'base'; its first letter is in the name.
+    size: 'small', 'base' or 'large', see `SIZES`. Its first letter is in the name.
     parameters: number of parameters with 1000 classes.
   """
   network = VisionTransformer(
@@ -162,10 +165,12 @@ _BASE_MLP: Names = {
 
 
 def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
-  """Returns how timm and the authors name the arrays of an EVA-02; `base` is for the base size.
+  """Maps EVA-02's variables to the names in weight files of timm and of the authors.
 
-  Small networks store the kernels of queries, keys and values in one array, and the base network
-  stores them in three.
+  Small networks store the kernels of queries, keys and values in one array, base networks in three.
+
+  Args:
+    base: whether the network is of the base size.
   """
   ignored = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
   # the first pattern that matches counts: exceptions come before the patterns of `_EVA_NAMES`
@@ -180,12 +185,12 @@ def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
 
 
 def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
-  """Describes a size of EVA-02 with timm's copy of its weights.
+  """Describes an EVA-02 with timm's copy of its weights.
 
   Args:
-    size: a key of `SIZES`.
-    hidden: features of the hidden layer of a block's MLP.
-    side: pixels on a side of the images that the weights take.
+    size: 'small' or 'base', see `SIZES`.
+    hidden: width of the hidden layer of each MLP.
+    side: side in pixels of the images that the weights are for.
     parameters: number of parameters with 1000 classes.
   """
   name = f'eva02_{size[0]}14'

@@ -25,7 +25,7 @@ class Plan(NamedTuple):
   Attributes:
     features: number of output channels of the first convolution.
     kernel: side of the kernel of the first convolution in pixels.
-    stages: the fire modules of each stage, as numbered in the paper (fire2 to fire9).
+    stages: numbers of the fire modules in each stage, such as 2 for the paper's fire2.
   """
 
   features: int
@@ -40,16 +40,19 @@ PLANS = {
 
 
 class Fire(Layer):
-  """A 1×1 convolution to `squeezed` channels, then 1×1 and 3×3 convolutions side by side.
+  """SqueezeNet's fire module: a 1×1 convolution, then a 1×1 and a 3×3 convolution in parallel.
 
-  Each of the two has 4 · `squeezed` output channels; they are concatenated.
+  The outputs of the parallel convolutions, with 4 · `squeezed` channels each, are concatenated.
+
+  Attributes:
+    squeezed: number of channels after the first convolution.
   """
 
   squeezed: int
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, 8 × squeezed], after the ReLU."""
+    """Maps [B, H, W, C] to [B, H, W, 8 · squeezed]."""
     convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=he_normal)
     x = nn.relu(convolution(self.squeezed, (1, 1), name='squeeze')(x))
     small = convolution(4 * self.squeezed, (1, 1), name='expand1x1')(x)
@@ -58,7 +61,7 @@ class Fire(Layer):
 
 
 class Stem(Layer):
-  """The first convolution and its ReLU as one layer; no padding."""
+  """The first convolution and its ReLU as one named layer, without padding."""
 
   features: int
   kernel: int
@@ -72,16 +75,17 @@ class Stem(Layer):
 
 
 class Stage(Layer):
-  """Maximum over 3×3 windows, then the fire modules `numbers`, such as 2 for `fire2`."""
+  """Max pooling with 3×3 windows, then fire modules.
+
+  Attributes:
+    numbers: numbers of the fire modules, such as 2 for `fire2`.
+  """
 
   numbers: tuple[int, ...]
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, C'], with C' the output width of the last module.
-
-    C' is 8 × `squeezed`, because `Fire` concatenates two outputs of 4 × `squeezed` channels.
-    """
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 · squeezed channels of the last module]."""
     x = max_pool(x, covers_all=True)
     for number in self.numbers:  # the paper's first fire module is fire2
       x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)
@@ -89,13 +93,16 @@ class Stage(Layer):
 
 
 class RectifiedHead(nn.Module):
-  """A linear map of each position, ReLU, and the mean over all positions, in float32 or wider."""
+  """The last layer: a 1×1 convolution to classes, ReLU, and the mean over positions.
+
+  It is computed in float32 or wider.
+  """
 
   num_classes: int
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps features [B, H, W, C] to logits [B, num_classes], none below 0."""
+    """Maps features [B, H, W, C] to logits [B, num_classes] ≥ 0."""
     x = at_least_float32(x)
     self.sow('intermediates', FEATURES, jnp.mean(x, axis=(1, 2)))
     x = nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
@@ -103,22 +110,22 @@ class RectifiedHead(nn.Module):
 
 
 class SqueezeNet(Network):
-  """SqueezeNet without dropout.
+  """SqueezeNet without dropout. Its logits are never negative.
 
-  Layers: `stem` (convolution and ReLU), `stage1` to `stage3` (pooling and the fire modules up to
-  the next), in them `fire2`, ..., `fire9`, and `head`. All logits are 0 or more.
+  Its layers are `stem` (convolution and ReLU), `stage1` to `stage3` and `head`. Stages consist of a
+  pooling and some of the fire modules `fire2`, ..., `fire9`.
 
   Attributes:
-    version: a key of `PLANS`.
+    version: '1.0' or '1.1'.
   """
 
   version: str = '1.1'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes], none below 0, of images with sides of at least 21 pixels.
+    """Returns logits [B, num_classes] ≥ 0 of normalised images [B, H, W, C].
 
-    `train` has no effect, because dropout is left out.
+    Images need sides of at least 21 pixels. `train` has no effect, since there is no dropout.
     """
     del train
     plan = PLANS[self.version]
@@ -129,10 +136,13 @@ class SqueezeNet(Network):
 
 
 def _scheme(version: str) -> Scheme:
-  """Returns the names of the layers of a SqueezeNet in torchvision's weights file.
+  """Maps SqueezeNet's variables to torchvision's names in weight files.
 
-  torchvision numbers layers by their position in one list, in which the ReLU of the stem and the
-  pooling of each stage have positions as well: `fire2` of stage 1 is features.3.
+  For example, `fire2` of `stage1` is features.3, since torchvision also counts the stem's ReLU and
+  each pooling.
+
+  Args:
+    version: '1.0' or '1.1'.
   """
   table: Names = {
     'stem/conv': 'features.0',
@@ -145,10 +155,12 @@ def _scheme(version: str) -> Scheme:
 
 
 def _network(version: str, digest: str, parameters: int) -> Architecture:
-  """Describes a version of SqueezeNet, '1.0' or '1.1', with torchvision's weights.
+  """Describes a SqueezeNet with torchvision's weights.
 
-  `digest` are the first eight digits of the SHA-256 of the weights file, `parameters` the number of
-  parameters with 1000 classes.
+  Args:
+    version: '1.0' or '1.1'.
+    digest: first eight digits of the SHA-256 of the weights file.
+    parameters: number of parameters with 1000 classes.
   """
   name = f'squeezenet{version.replace(".", "_")}'
   return Architecture(

@@ -42,19 +42,19 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the arrays of a weights file by name, in their stored dtypes, and a note.
+  """Reads the arrays of a weights file, with the key of the checkpoint that holds them.
 
-  A checkpoint of PyTorch may hold several sets of weights. Those under the first key of `WRAPPERS`
-  are returned, so averaged weights are preferred; a warning names the others. Prefixes of
-  `PREFIXES` that all names share are removed, such as 'module.' and then 'model.'.
+  A PyTorch checkpoint may hold several sets of weights. The first key of `WRAPPERS` that it has is
+  read, so averaged weights are preferred. A warning names the others. Prefixes such as 'module.'
+  are removed if all names have them, see `PREFIXES`.
 
   Args:
-    path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
-      as JAX projects publish them.
+    path: a PyTorch file with a suffix of `TORCH_SUFFIXES`, which needs torch; a `.safetensors`
+      file; or a `.npz` file.
 
   Returns:
-    {name: array}, and {'taken_from': key of the checkpoint}, such as 'state_dict_ema'. The second
-    is {} if the arrays are at the top of the file.
+    ({name: array in its stored dtype}, {'taken_from': key of the checkpoint}). A key is, for
+    example, 'state_dict_ema'. The second dictionary is {} if the arrays are at the top of the file.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds no
@@ -101,9 +101,14 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
 def read_safetensors(
   file: str | os.PathLike[str], tensors: bool = True
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the arrays of a safetensors file by name, and the strings of its header by key.
+  """Reads the arrays and the header of a safetensors file.
 
-  If `tensors` is False, only the header is read and the first result is {}.
+  Args:
+    file: the file.
+    tensors: whether to read the arrays; otherwise only the header.
+
+  Returns:
+    ({name: array}, {key: text in the header}).
 
   Raises:
     InputError: the file is truncated, is no safetensors file, or holds a dtype that NumPy lacks.
@@ -123,9 +128,11 @@ def read_safetensors(
 
 
 def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
-  """Returns the arrays of a PyTorch file by name, and the keys of the checkpoint that hold them.
+  """Reads the arrays of a PyTorch file, with the key of the checkpoint that holds them.
 
-  The keys are joined by dots, for example 'state_dict' or 'model.net', and '' at the top.
+  Returns:
+    ({name: array}, key). The key is, for example, 'state_dict', or 'model.net' for nested keys. It
+    is '' if the arrays are at the top of the file.
 
   Raises:
     InputError: torch is not installed, or the file is damaged, needs code to be run, or holds no

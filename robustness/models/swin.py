@@ -34,10 +34,13 @@ norm = functools.partial(layer_norm, EPSILON)
 
 
 def bias_indices(sides: tuple[int, int]) -> np.ndarray:
-  """Returns the row of the bias table for each pair of query and key in a window, int [N, N].
+  """Returns the rows of Swin's bias table for all pairs of patches in a window, int [N, N].
 
-  A window has N = h × w patches, with (h, w) = `sides`. The row for a query that is y patches below
-  and x patches to the right of the key is (y + h − 1)(2w − 1) + x + w − 1.
+  The first axis is the query and the second the key. A query y patches below and x patches to the
+  right of its key has the row (y + h − 1)(2w − 1) + x + w − 1.
+
+  Args:
+    sides: height h and width w of a window in patches, with N = h · w.
   """
   height, width = sides
   rows, columns = np.indices(sides).reshape(2, -1)  # of every patch, [N] each
@@ -48,15 +51,15 @@ def bias_indices(sides: tuple[int, int]) -> np.ndarray:
 def shift_mask(
   padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]
 ) -> np.ndarray:
-  """Returns the bias [windows, 1, N, N] that hides patches that only the cyclic shift brought near.
+  """Returns the bias [windows, 1, N, N] that prevents attention across the borders of the image.
 
-  The bias is −100 for two of a window's N patches that come from opposite borders of the image, and
-  else 0.
+  A cyclic shift brings patches from opposite borders into one window. The bias is −100 for such
+  pairs of patches, and 0 for all others.
 
   Args:
-    padded: height and width of the features in patches, multiples of the window.
-    window: height and width of a window, N patches in all.
-    shift: number of patches that the features were shifted up and left.
+    padded: height and width of the features in patches, multiples of the window's.
+    window: height and width of a window in patches, with N patches in all.
+    shift: number of patches of the shift up and left.
   """
   # [height, width]; patches of equal regions were neighbours before the shift. A region is
   # 3 · part of the row + part of the column.
@@ -74,9 +77,11 @@ def shift_mask(
 
 
 def windows(x: Array, sides: tuple[int, int]) -> Array:
-  """Returns features [B, H, W, C] cut into windows, [B, windows, N, C], row by row.
+  """Cuts features [B, H, W, C] into windows [B, windows, N, C], row by row.
 
-  A window has N = h × w patches, with (h, w) = `sides`, which divide H and W.
+  Args:
+    x: features.
+    sides: height and width of a window in patches, with N patches in all. They divide H and W.
   """
   (count, height, width, channels), (h, w) = x.shape, sides  # h × w patches in a window
   x = x.reshape(count, height // h, h, width // w, w, channels).transpose(0, 1, 3, 2, 4, 5)
@@ -84,9 +89,12 @@ def windows(x: Array, sides: tuple[int, int]) -> Array:
 
 
 def from_windows(x: jax.Array, image: tuple[int, int], sides: tuple[int, int]) -> jax.Array:
-  """Returns windows [B, windows, N, C] put together to features [B, H, W, C], see `windows`.
+  """Joins windows [B, windows, N, C] to features [B, H, W, C], the inverse of `windows`.
 
-  `image` is (H, W), and `sides` are the height and width of a window.
+  Args:
+    x: the windows.
+    image: H and W.
+    sides: height and width of a window in patches.
   """
   (height, width), (h, w) = image, sides  # h × w patches in a window
   x = x.reshape(-1, height // h, width // w, h, w, x.shape[-1]).transpose(0, 1, 3, 2, 4, 5)
@@ -94,15 +102,16 @@ def from_windows(x: jax.Array, image: tuple[int, int], sides: tuple[int, int]) -
 
 
 class Block(Layer):
-  """Attention within windows and a perceptron, each applied to the normalised input and added.
+  """A transformer block with attention within windows.
 
-  The shift is cyclic: patches that leave on one side return on the opposite side. Attention does
-  not connect them to their new neighbours.
+  A shift is cyclic: patches that leave on one side return on the opposite side. They cannot attend
+  to their new neighbours.
 
   Attributes:
     num_heads: number of attention heads.
-    window: side of a window in patches; a smaller image is one window.
-    shifted: whether the windows are shifted by half a window, down and to the right.
+    window: side of a window in patches. Along a side with at most `window` patches, there is one
+      window and no shift.
+    shifted: whether windows are shifted down and right by half a window.
   """
 
   num_heads: int
@@ -139,9 +148,13 @@ class Block(Layer):
 
 
 class Stage(Layer):
-  """Blocks `block0`, `block1`, ..., after joining squares of 2 × 2 patches if `join` is True.
+  """A stage of a Swin transformer: an optional halving of the image, then blocks.
 
-  `num_heads` and `window` are the number of attention heads and the side of a window in patches.
+  Attributes:
+    num_blocks: number of blocks, named `block0`, `block1` and so on.
+    num_heads: number of attention heads.
+    window: side of a window in patches.
+    join: whether each square of 2 × 2 patches is first joined to one patch.
   """
 
   num_blocks: int
@@ -151,10 +164,7 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Returns the output of the last block, [B, H, W, C].
-
-    With `join`, squares of 2 × 2 patches are first joined to one: [B, ⌈H / 2⌉, ⌈W / 2⌉, 2C].
-    """
+    """Maps [B, H, W, C] to [B, ⌈H / 2⌉, ⌈W / 2⌉, 2C] with `join`, else to [B, H, W, C]."""
     if self.join:
       count, height, width, channels = x.shape
       x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))  # to even sides
@@ -173,13 +183,14 @@ class Stage(Layer):
 class Swin(Network):
   """A Swin transformer.
 
-  Layers: `stem` (normalised), `stage1` to `stage4`, in them `block0`, `block1`, ..., with `norm1`,
-  `attention` (of windows), `norm2` and `mlp`; then `norm` and `head`.
+  Its layers are `stem` (normalised), `stage1` to `stage4`, `norm` and `head`. Stages consist of
+  blocks `block0`, `block1` and so on. Blocks have `norm1`, `attention` (outputs of windows),
+  `norm2` and `mlp`.
 
   Attributes:
-    width: number of channels of the first stage, which each further stage doubles.
+    width: number of channels of the first stage. Each further stage doubles it.
     depths: numbers of blocks of the four stages.
-    num_heads: number of attention heads in the first stage, which each further stage doubles.
+    num_heads: number of attention heads of the first stage. Each further stage doubles it.
     window: side of a window in patches.
   """
 
@@ -224,11 +235,13 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
-  r"""Returns the names of a Swin's arrays in the files of the project `_PROJECTS[column]`.
+  r"""Maps Swin's variables to the names in one project's weight files.
 
   For example, r'stage1/block(\d+)/mlp/fc1' is timm's r'layers.0.blocks.\1.mlp.fc1', in which `\1`
-  is the number of the block. Entries of the tables `_OUTSIDE` and `_BLOCK` have a name for each
-  project, in the order of `_PROJECTS`.
+  is the number of the block.
+
+  Args:
+    column: index of the project in `_PROJECTS`, and of its names in `_OUTSIDE` and `_BLOCK`.
   """
   project = _PROJECTS[column]
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
@@ -265,14 +278,14 @@ _SCHEMES = tuple(
 
 
 def _swin(size: str, network: Swin, parameters: int, digest: str, resize: int) -> Architecture:
-  """Describes a size of the Swin Transformer with the weights of timm and torchvision.
+  """Describes a Swin transformer with the weights of timm and torchvision.
 
   Args:
-    size: name of the size: 'tiny', 'small' or 'base'.
+    size: 'tiny', 'small' or 'base'.
     network: the network of this size.
     parameters: number of parameters with 1000 classes.
     digest: first eight digits of the SHA-256 of torchvision's file.
-    resize: pixels of the shorter side before the crop for torchvision's weights.
+    resize: shorter side in pixels before the crop, for torchvision's weights.
   """
   name = f'swin_{size}'
   timm_name = f'{name}_patch4_window7_224'

@@ -39,14 +39,15 @@ logging.getLogger('jax._src.callback').addFilter(
 
 @dataclasses.dataclass(frozen=True)
 class TorchModule:
-  """A module `module(images [B, C, H, W]) -> logits` that `wrap` has checked.
+  """A PyTorch image classifier, checked by `wrap`, that JAX functions can call.
 
-  A layer is a submodule, by its name in PyTorch. If it is called several times, its first output
-  counts.
+  Layers are submodules, by their names in PyTorch. If a submodule is called several times, its
+  first output counts.
 
   Attributes:
-    module: the module, in evaluation mode, with all arrays on one device.
-    shapes: {layer: shape of its output for one image}; outputs [B, C, H, W] become [B, H, W, C].
+    module: the module in evaluation mode, with all arrays on one device. It maps images
+      [B, C, H, W] to logits.
+    shapes: {layer: shape of its output for one image}, with channels last.
     classes: number of logits.
     batch_size: largest number of images in a call of the module.
     head: name of the submodule with the layer 'features' as input; '' for none.
@@ -61,18 +62,25 @@ class TorchModule:
   def __call__(
     self, variables: PyTree, inputs: jax.Array, layers: Collection[str]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the logits [B, classes] and the outputs of layers for images [B, H, W, C].
+    """Returns logits and outputs of layers, differentiable with respect to the images.
 
-    Both are differentiable by the images. `variables` are not used: the module holds its weights.
+    Args:
+      variables: not used, since the module holds its weights.
+      inputs: normalised images [B, H, W, C].
+      layers: names of the layers.
+
+    Returns:
+      (logits [B, classes], {layer: output}).
     """
     names = tuple(sorted(layers))
     logits, *outputs = self._with_gradient(names)(inputs.astype(jnp.float32))
     return logits, dict(zip(names, outputs, strict=True))
 
   def _with_gradient(self, layers: tuple[str, ...]) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
-    """Returns the differentiable function from images to (logits, outputs of the layers...).
+    """Returns a differentiable JAX function of images that calls the module.
 
-    Under `vmap` all images are sent to the host in one call, with further leading axes.
+    The function maps images [B, H, W, C] to (logits, output of each layer...). Under `vmap`, all
+    images are sent to the host in one call, with additional leading axes.
     """
     shapes = [(self.classes,), *(self.shapes[name] for name in layers)]
 
@@ -84,7 +92,12 @@ class TorchModule:
       return tuple(jax.pure_callback(function, results, images, vmap_method='expand_dims'))
 
     def backward(images: jax.Array, cotangents: tuple[jax.Array, ...]) -> tuple[jax.Array]:
-      """Returns the gradient of a loss by the images; `cotangents` are those by the outputs."""
+      """Returns the gradient of a loss with respect to images.
+
+      Args:
+        images: images [B, H, W, C].
+        cotangents: gradients of the loss with respect to the logits and the outputs of the layers.
+      """
       function = functools.partial(self.vector_jacobian_products, layers)
       result = jax.ShapeDtypeStruct(images.shape, jnp.float32)
       method = 'broadcast_all'  # images and cotangents get equal leading axes
@@ -94,9 +107,16 @@ class TorchModule:
     return apply
 
   def outputs(self, layers: tuple[str, ...], images: np.ndarray) -> list[np.ndarray]:
-    """Returns the logits [..., classes] and the outputs of layers for images [..., H, W, C].
+    """Returns the logits and the outputs of the layers for NumPy images on the host.
 
-    The module is called on pieces of at most `batch_size` images.
+    The module is called on at most `batch_size` images at a time.
+
+    Args:
+      layers: names of the layers.
+      images: normalised images [..., H, W, C].
+
+    Returns:
+      A list of the logits [..., classes] and of the output of each layer.
     """
     by_piece = []
     for piece in self._split_images(images):
@@ -107,9 +127,15 @@ class TorchModule:
   def vector_jacobian_products(
     self, layers: tuple[str, ...], images: np.ndarray, *cotangents: np.ndarray
   ) -> np.ndarray:
-    """Returns the vector-Jacobian product Σ_k v_k ∂z_k/∂x for images x, [..., H, W, C].
+    """Returns the vector-Jacobian product Σ_k v_k ∂z_k/∂x for images x.
 
-    z_k are the logits and the outputs of layers, and v_k are their `cotangents`.
+    Args:
+      layers: names of the layers. The z_k are the logits and the outputs of these layers.
+      images: images x, [..., H, W, C].
+      *cotangents: the vectors v_k, in the shapes of the z_k.
+
+    Returns:
+      The product, in the shape of `images`.
     """
     import torch
 
@@ -133,19 +159,23 @@ class TorchModule:
     return _join_pieces(images, pieces)
 
   def _split_images(self, images: np.ndarray) -> list[np.ndarray]:
-    """Returns images [..., H, W, C] as a list of arrays [B, H, W, C] with B ≤ `batch_size`."""
+    """Splits images [..., H, W, C] into arrays [B, H, W, C] with B ≤ `batch_size`."""
     flat = np.reshape(images, (-1, *np.shape(images)[-3:]))
     return [flat[i : i + self.batch_size] for i in range(0, len(flat), self.batch_size)]
 
   def _run(
     self, images: np.ndarray, layers: Collection[str], gradient: bool
   ) -> tuple['torch.Tensor', dict[str, 'torch.Tensor']]:
-    """Calls the module, and returns its input [B, C, H, W] and {layer: output with channels last}.
+    """Calls the module and records the outputs of layers.
 
     Args:
       images: [B, H, W, C].
-      layers: names of layers; the logits are returned in any case, as 'logits'.
+      layers: names of the layers.
       gradient: whether PyTorch records the graph for a backward pass.
+
+    Returns:
+      (input [B, C, H, W] of the module, {layer: output with channels last}). The logits are
+      included as 'logits'.
 
     Raises:
       InputError: the module fails, or changes its input in place.
@@ -155,10 +185,9 @@ class TorchModule:
     outputs: dict[str, torch.Tensor] = {}
 
     def keep(name: str, module: object, inputs: object, output: object) -> None:
-      """Stores the output of a layer's first call in `outputs`, with channels last.
+      """Stores the output of a layer's first call, with channels last. Used as a PyTorch hook.
 
-      With `name` bound it is a hook for PyTorch. Anything but a tensor, such as a tuple of tensors,
-      is left out.
+      Outputs that are not tensors, such as tuples, are ignored.
       """
       if isinstance(output, torch.Tensor) and name not in outputs:
         copy = output.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
@@ -191,20 +220,20 @@ class TorchModule:
 def wrap(
   module: object, images: np.ndarray, classes: int, name: str, batch_size: int, head: str = ''
 ) -> TorchModule:
-  """Returns a PyTorch module as a `TorchModule`, after checks by calls on normalised images.
+  """Wraps a PyTorch module as a `TorchModule` and checks it on images.
 
   Args:
     module: the module.
     images: normalised images [B, H, W, C] for the checks.
-    classes: the number of logits that it must return.
+    classes: the number of logits that the module must return.
     name: the name of the classifier, for messages.
     batch_size: largest number of images in a call.
     head: name of the submodule with the layer 'features' as input; '' for none.
 
   Raises:
-    InputError: it is not a PyTorch module in evaluation mode with float32 arrays on one device; its
-      logits are not finite, not [B, classes], without a gradient or different in a second call; or
-      it changes its images in place.
+    InputError: the module is not a PyTorch module in evaluation mode with float32 arrays on one
+      device; its logits are not finite, not [B, classes], without a gradient or different in a
+      second call; or it changes its images in place.
   """
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
@@ -216,10 +245,16 @@ def wrap(
 
 
 def check_module(module: object, name: str, head: str = '') -> 'torch.nn.Module':
-  """Returns `module` after the checks of `wrap` for which it need not be called.
+  """Checks a PyTorch module without calling it, and returns it.
 
-  It must be a PyTorch module in evaluation mode with float32 arrays on one device and, unless
-  `head` is '', a submodule of this name. `name` is the name of the classifier in messages.
+  Args:
+    module: the object to check.
+    name: the name of the classifier, for messages.
+    head: name of a submodule that must exist; '' for none.
+
+  Raises:
+    InputError: `module` is not a PyTorch module, not in evaluation mode, or has no submodule
+      `head`; or its arrays are not float32 or not on one device.
   """
   with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
@@ -249,10 +284,16 @@ def check_module(module: object, name: str, head: str = '') -> 'torch.nn.Module'
 
 
 def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]:
-  """Returns {layer: shape of its output for one image}, after the checks of `wrap` by calls.
+  """Calls a module to check it and to find its layers.
 
-  Layers are 'features' and the submodules that return float tensors with an axis for the images. A
-  call without the first image shows whether an output has this axis.
+  Layers are 'features', and submodules that return float tensors [B, ...]. They are found by two
+  calls with different numbers of images.
+
+  Returns:
+    {layer: shape of its output for one image}.
+
+  Raises:
+    InputError: the module fails a check of `wrap`.
   """
   import torch
 
@@ -281,7 +322,7 @@ def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]
 
 
 def facts(module: TorchModule) -> Facts:
-  """Returns values for results: the number of parameters, and a SHA-256 of all arrays."""
+  """Returns the number of parameters and a SHA-256 of all arrays, for the results."""
   arrays = {name: array.detach().cpu().numpy() for name, array in _arrays(module.module).items()}
   count = sum(parameter.numel() for parameter in module.module.parameters())
   return {'kind': 'torch', 'parameters': count, 'sha256': digest_of(arrays)}
@@ -291,7 +332,8 @@ def facts(module: TorchModule) -> Facts:
 def _errors_on(images: np.ndarray) -> Iterator[None]:
   """Returns a context that turns errors of the module into InputError with a one-line message.
 
-  The message has the shape of `images`, which the module is called with.
+  Args:
+    images: images that the module is called with. The message has their shape.
   """
   try:
     yield
@@ -310,9 +352,10 @@ def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:
 
 
 def _check(logits: object, count: int, classes: int) -> None:
-  """Raises InputError unless logits are a tensor [count, classes] of finite floats.
+  """Checks that logits are a tensor [count, classes] of finite floats.
 
-  The caller puts the module's name before the message, which begins with 'it'.
+  Raises:
+    InputError: they are not. The message begins with 'it'; the caller prepends the module's name.
   """
   import torch
 
@@ -324,9 +367,10 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _join_pieces(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the results for the pieces of `images` from `_split_images`, joined to one array.
+  """Joins results for the parts of `_split_images` to one array [..., *S].
 
-  If `images` is [..., H, W, C] and the result for each image is an array of shape S, then `pieces`
-  are arrays [B, *S], and the joined array is [..., *S].
+  Args:
+    images: the images before the split, [..., H, W, C].
+    pieces: the result for each part, [B, *S], with the shape S for one image.
   """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])
