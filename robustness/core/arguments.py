@@ -17,11 +17,15 @@ ROUNDING = 1e-3
 
 
 def as_array(name: str, value: object) -> jax.Array | np.ndarray:
-  """Returns a tensor of any library, an image of Pillow, or a list as an array.
+  """Returns a JAX or NumPy array with the values of an array-like object.
+
+  Args:
+    name: name of the value in the error message.
+    value: a JAX, NumPy, PyTorch or TensorFlow array, a Pillow image, a number, or nested lists of
+      numbers.
 
   Raises:
-    InputError: NumPy cannot read the value, such as a list of lists of different lengths; the
-      message has its `name`.
+    InputError: NumPy cannot convert the value, for example lists of different lengths.
   """
   if isinstance(value, jax.Array):
     return value
@@ -37,7 +41,14 @@ def as_array(name: str, value: object) -> jax.Array | np.ndarray:
 
 
 def as_key(key: object) -> jax.Array:
-  """Returns a random key, or the key of a seed; raises InputError for anything else."""
+  """Returns a JAX random key; an integer seed is turned into a key.
+
+  Args:
+    key: a typed key, a raw uint32 key of `jax.random.PRNGKey`, or a seed in 0..4294967295.
+
+  Raises:
+    InputError: `key` is none of these.
+  """
   if isinstance(key, jax.Array):
     is_typed_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
     if is_typed_key or (key.ndim == 1 and key.dtype == jnp.uint32):  # of jax.random.PRNGKey
@@ -62,14 +73,16 @@ def as_images(
 ) -> jax.Array:
   """Returns images as float32 clipped to [0, 1].
 
+  Traced images (within `jax.jit`) have no values yet. Only their shape and type are checked.
+
   Args:
-    images: floating, [H, W, C] or [B, H, W, C]; of traced images only shape and type are checked.
+    images: floating-point images, [H, W, C] or [B, H, W, C] with 1 or 3 channels.
     ranks: allowed numbers of dimensions: (3,), (4,) or (3, 4).
-    taker: plural name of the functions that take the images, for messages.
-    rounding: largest distance from [0, 1] of values, which are then clipped.
+    taker: plural name of the calling functions in error messages, such as 'corruptions'.
+    rounding: tolerance. Values in [-rounding, 1 + rounding] are accepted and clipped.
 
   Raises:
-    InputError: Shape or type is wrong, or a value is outside [0, 1] by more than `rounding`.
+    InputError: the shape or type is wrong, or a value exceeds the tolerance.
   """
   array = as_array('images', images)
   shape = tuple(array.shape)
@@ -90,18 +103,18 @@ def as_images(
 def as_pixels(
   name: str, array: jax.Array | np.ndarray, taker: str, rounding: float = ROUNDING
 ) -> jax.Array:
-  """Returns floating pixels of any shape as float32 clipped to [0, 1].
+  """Returns floating-point pixels of any shape as float32 clipped to [0, 1].
 
-  Values of traced pixels are unknown, so that these are neither checked nor clipped.
+  Traced pixels (within `jax.jit`) have no values yet. They are neither checked nor clipped.
 
   Args:
-    name: plural noun for the pixels in messages, such as 'images'.
-    array: floating pixels.
-    taker: plural name of the functions that take the pixels, for messages.
-    rounding: largest distance from [0, 1] of valid values.
+    name: plural noun for the pixels in error messages, such as 'images'.
+    array: floating-point pixels.
+    taker: plural name of the calling functions in error messages, such as 'corruptions'.
+    rounding: tolerance. Values in [-rounding, 1 + rounding] are accepted and clipped.
 
   Raises:
-    InputError: the pixels are no floats, or a value is farther from [0, 1] than `rounding`.
+    InputError: the pixels are not floating-point, or a value exceeds the tolerance.
   """
   if not jnp.issubdtype(array.dtype, jnp.floating):
     fix = 'Divide 8-bit images by 255.'
@@ -122,13 +135,14 @@ def as_pixels(
 
 
 def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
-  """Raises InputError unless a value is a valid integer, or an array with a valid one per image.
+  """Raises InputError unless `value` is a valid integer, or one valid integer per image.
 
   Args:
-    name: name of the value in messages.
-    value: an integer, or an array of integers; of a traced one only shape and type are checked.
-    batch: (B,) for a batch of images, () for one image.
-    valid: consecutive valid integers.
+    name: name of the value in the error message.
+    value: an integer, or an array of integers with the shape `batch`. A traced array (within
+      `jax.jit`) is checked only for shape and type.
+    batch: (B,) for a batch of B images, () for a single image.
+    valid: the valid integers, consecutive and in ascending order.
   """
   values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
   _check_shape(name, values, batch, 'integer')
@@ -146,15 +160,16 @@ def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequ
 def check_within(
   name: str, value: object, valid: str, low: float, high: float, batch: tuple[int, ...] = ()
 ) -> None:
-  """Raises InputError unless a value, or each value of an array, is a number in [low, high].
+  """Raises InputError unless `value` is a number in [low, high], or one such number per image.
 
   Args:
-    name: name of the value in messages.
-    value: a number, or an array with one per image; of a traced one only the shape is checked.
-    valid: the valid values in words, such as 'at least 0'.
+    name: name of the value in the error message.
+    value: a number, or an array of numbers with the shape `batch`. A traced array (within
+      `jax.jit`) is checked only for shape.
+    valid: the valid range in words for the error message, such as 'at least 0'.
     low: smallest valid number.
     high: largest valid number.
-    batch: (B,) for a batch of images, () for one image.
+    batch: (B,) for a batch of B images, () for a single image.
   """
   values = as_array(name, value)
   _check_shape(name, values, batch, 'number')
@@ -170,9 +185,13 @@ def check_within(
 def _check_shape(
   name: str, values: jax.Array | np.ndarray, batch: tuple[int, ...], kind: str
 ) -> None:
-  """Raises InputError unless values are one number or have the shape `batch`.
+  """Raises InputError unless `values` is a scalar or has the shape `batch`.
 
-  In the message `name` stands for the values, and `kind` for one value, such as 'label'.
+  Args:
+    name: name of the values in the error message, such as 'labels'.
+    values: a scalar, or an array with one value per image.
+    batch: (B,) for a batch of B images, () for a single image.
+    kind: noun for a single value in the error message, such as 'integer'.
   """
   if values.shape not in ((), batch):
     is_table = values.ndim == 2 and values.shape[:1] == batch  # perhaps one-hot, [B, classes]

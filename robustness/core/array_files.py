@@ -22,20 +22,20 @@ _HEADER_READERS = {(1, 0): _READ_1, (2, 0): _READ_2}
 def read_npz(
   path: str | os.PathLike[str], advice: str = '', max_bytes: int | None = None
 ) -> dict[str, np.ndarray]:
-  """Returns {name: array} of a `.npz` file, without executing anything in it.
+  """Returns the arrays of a `.npz` file as {name: array}, without unpickling anything.
 
-  The sizes that the file states are compared with the limits before memory is allocated: a small
-  compressed file may inflate to any size.
+  A small compressed file may inflate to any size. The sizes that the archive states are therefore
+  checked before memory is allocated.
 
   Args:
-    path: the file.
-    advice: sentence on how to fix a bad file, which ends each error message.
-    max_bytes: largest total size of the arrays. None limits the size of each compressed array to
-      `MAX_BYTES_PER_ARRAY`; arrays that are not compressed are then as large as the file.
+    path: path of the file.
+    advice: sentence on how to fix a bad file, appended to each error message.
+    max_bytes: largest total size of the arrays. With None, the total is unlimited and each
+      compressed array may have up to `MAX_BYTES_PER_ARRAY`.
 
   Raises:
-    InputError: the file is missing, truncated, encrypted, inflates to more than the limit, or holds
-      something other than arrays.
+    InputError: the file is missing, truncated or encrypted, inflates to more than the limit, or
+      contains something other than arrays.
   """
   file = pathlib.Path(path)
   try:
@@ -56,10 +56,11 @@ def read_npz(
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-  """Returns the array of one file in an archive.
+  """Returns the array in one `.npy` file of a zip archive.
 
   Raises:
-    ValueError: it holds Python objects, or its size does not fit the array's shape and type.
+    ValueError: the file contains Python objects, or its size does not match the array's shape and
+      type.
   """
   with archive.open(info) as member:
     version = np.lib.format.read_magic(member)
@@ -76,9 +77,9 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
 
 
 def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns the SHA-256 of named arrays: of names, types, shapes and values.
+  """Returns the SHA-256 hex digest of a dictionary of arrays.
 
-  The order of the names does not matter.
+  The digest covers the name, type, shape and values of each array, and not the order of the names.
   """
   total = hashlib.sha256()
   for name in sorted(arrays):

@@ -6,10 +6,11 @@ import uuid
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-  """Writes `content` to `path`, where readers see the complete old or new file, never a part.
+  """Writes `content` to `path`, replacing an existing file in a single step.
 
-  The bytes are flushed to a temporary file in the same folder, which is then renamed to `path`; it
-  is removed if anything fails, for example on a full disk. Missing directories are created.
+  Concurrent readers see the complete old file or the complete new file. The bytes are first written
+  to a temporary file in the same folder, which is then renamed. If writing fails, for example on a
+  full disk, the temporary file is removed. Missing parent directories are created.
   """
   target = pathlib.Path(path)
   target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,11 +43,13 @@ def flush_directory(directory: pathlib.Path) -> None:
 
 
 def lock(descriptor: int) -> bool:
-  """Locks an open file for this process until it is closed; returns whether that was possible.
+  """Tries to lock an open file and returns whether no other process holds the lock.
 
-  It is not possible if another process has the lock. The system releases the lock when the process
-  ends. Systems without such locks (Windows, some network file systems) lock nothing, and the result
-  is True.
+  The lock lasts until the file is closed or the process ends. On systems without file locks
+  (Windows, some network file systems) nothing is locked and the result is True.
+
+  Args:
+    descriptor: file descriptor of the open file.
   """
   try:
     import fcntl

@@ -38,7 +38,10 @@ def read_bounded(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 
 
 def refuse_special(folder: pathlib.Path) -> None:
-  """Raises InputError for a folder that is, or holds at any depth, a link or a special file."""
+  """Raises InputError if a folder contains a link, device, pipe or socket at any depth.
+
+  A folder that is itself a link is refused too.
+  """
   pending = [folder]
   while pending:
     path = pending.pop()

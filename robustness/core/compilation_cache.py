@@ -24,7 +24,11 @@ JAX_SUFFIXES = ('-cache', '-atime')  # suffixes of the files that JAX writes int
 
 
 def default_folder() -> pathlib.Path:
-  """Returns the folder in JAX_COMPILATION_CACHE_DIR; if that is unset, one in the user's cache."""
+  """Returns the default folder for compiled programs.
+
+  This is the folder in JAX_COMPILATION_CACHE_DIR if the variable is set, and otherwise
+  `classifier-robustness/compiled` in XDG_CACHE_HOME or `~/.cache`.
+  """
   if folder := os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     return expanded(folder)
   cache = os.environ.get('XDG_CACHE_HOME') or expanded('~/.cache')
@@ -32,16 +36,16 @@ def default_folder() -> pathlib.Path:
 
 
 def use(folder: str | None) -> None:
-  """Makes JAX store compiled programs in a folder and reuse them.
+  """Makes JAX store compiled programs in a folder and reuse them in later runs.
 
-  The oldest programs are deleted if all together take more than `MAX_BYTES`.
+  If the stored programs exceed `MAX_BYTES`, the oldest are deleted.
 
   Args:
-    folder: the folder; '' stores none, and None takes JAX_COMPILATION_CACHE_DIR or else
-      `default_folder()`. If the default folder cannot be written, nothing is stored.
+    folder: path of the folder. None uses `default_folder()`, or stores nothing if that folder is
+      not writable. '' stores nothing.
 
   Raises:
-    InputError: another folder than the default one cannot be written.
+    InputError: `folder` is a path that is not writable.
   """
   if folder is None and os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     return  # JAX reads the variable itself

@@ -22,15 +22,13 @@ OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 
 
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
-  """Returns what is wrong with the disk and how to fix it, in sentences; None for other errors.
+  """Returns sentences on what is wrong with the disk and how to fix it, or None for other errors.
 
-  The disk may be full or not writable, a file may be larger than a limit allows, or a file may be
-  in the way of a folder or the reverse. An `OSError` states this by its number. C++ libraries
-  (Orbax's store, TensorFlow's writer of events) state it only in the text of their errors, which is
-  searched too.
+  The problem may be a full disk, a disk or folder that is not writable, a file that is too large,
+  or an existing file where the run needs a folder (or the reverse).
 
   Args:
-    error: the error; its causes are examined as well.
+    error: the error. The errors that caused it are examined too.
     directory: the run's output folder, or '' for a command without one.
   """
   for cause in causes(error):
@@ -65,7 +63,11 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
 
 
 def _errno(error: BaseException) -> int | None:
-  """Returns the number of the system's error, such as `errno.ENOSPC`; None if there is none."""
+  """Returns the system's error number, such as `errno.ENOSPC`, or None if there is none.
+
+  C++ libraries (Orbax's store, TensorFlow's event writer) raise errors without a number. Their
+  messages are searched for the system's texts, such as 'No space left on device'.
+  """
   if isinstance(error, OSError):
     return error.errno
   # texts such as 'No space left on device', which no other error contains
@@ -73,10 +75,10 @@ def _errno(error: BaseException) -> int | None:
 
 
 def require_space(directory: str | os.PathLike[str], size: int) -> None:
-  """Raises OSError (no space left) if a file system lacks room for `size` + `OVERHEAD` bytes.
+  """Raises OSError (no space left) if the disk of `directory` has less than `size` bytes free.
 
-  The file system is the one with `directory`. Callers check before writing, so that no partial file
-  remains.
+  `OVERHEAD` bytes must be free in addition. Callers check before they write, which avoids partial
+  files.
   """
   if shutil.disk_usage(directory).free < size + OVERHEAD:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(directory))

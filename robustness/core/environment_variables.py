@@ -18,10 +18,13 @@ DEVICE_VARIABLES = ('JAX_PLATFORMS', 'JAX_NUM_CPU_DEVICES', 'CUDA_VISIBLE_DEVICE
 
 
 def advice(error: BaseException) -> str | None:
-  """Returns a sentence on the environment variable that caused an error, with the fix.
+  """Returns a sentence that names a wrong environment variable and the fix, or None.
 
-  The error is examined with all errors that caused it. The result is None if no environment
-  variable did.
+  Args:
+    error: an error of JAX or Matplotlib. The errors that caused it are examined too.
+
+  Returns:
+    The sentence, or None if no environment variable caused the error.
   """
   for cause in causes(error):
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]

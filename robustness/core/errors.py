@@ -80,10 +80,15 @@ class SettingError(InputError):
 
 @contextlib.contextmanager
 def renaming_section(section: str, actual: str) -> Iterator[None]:
-  """A context in which errors call a section of the config `actual` instead of `section`.
+  """Context manager that renames a section of the config in error messages.
 
-  For example, within `renaming_section('config.study', 'config.battery.noise.study')` errors about
-  'config.study.norm' name 'config.battery.noise.study.norm'. The innermost such context decides.
+  For example, within `renaming_section('config.study', 'config.battery.noise.study')` an error
+  about 'config.study.norm' names 'config.battery.noise.study.norm'. If contexts for the same
+  section are nested, the inner one applies.
+
+  Args:
+    section: name of the section in the code, such as 'config.study'.
+    actual: name of the section in the user's config.
   """
   token = _sections.set({**_sections.get({}), section: key_name(actual)})
   try:
@@ -93,10 +98,11 @@ def renaming_section(section: str, actual: str) -> Iterator[None]:
 
 
 def key_name(key: str) -> str:
-  """Returns the name of a key in the user's config, with sections renamed by `renaming_section`.
+  """Returns the name that a user knows for a key of the config.
 
-  'config.study.norm' is 'config.battery.noise.study.norm' if 'config.study' is renamed to
-  'config.battery.noise.study', and 'norm' if it is renamed to ''.
+  Sections are renamed by the surrounding `renaming_section`. For example, if 'config.study' is
+  renamed to 'config.battery.noise.study', the key 'config.study.norm' becomes
+  'config.battery.noise.study.norm'. If the section is renamed to '', the key becomes 'norm'.
   """
   names, section = _sections.get({}), key
   while section and section not in names:  # finds the longest renamed section that contains the key
@@ -106,10 +112,13 @@ def key_name(key: str) -> str:
 
 @contextlib.contextmanager
 def naming_arguments(data: str = 'data') -> Iterator[None]:
-  """A context in which errors name keys as arguments of a Python function.
+  """Context manager in which error messages name arguments of a Python function, not config keys.
 
-  'config.study.norm' becomes 'norm', 'config.classifier.name' becomes 'model', and
-  'config.data.crop' becomes 'data.crop', where `data` is the name of the argument with the images.
+  For example, 'config.study.norm' becomes 'norm', 'config.classifier.name' becomes 'model', and
+  'config.data.crop' becomes 'data.crop'.
+
+  Args:
+    data: name of the argument that holds the images.
   """
   # {name of a section or key in the config: name in messages}; '' leaves out the section
   actual = dict.fromkeys(('config', 'config.classifier', 'config.study', 'config.training'), '')
@@ -124,9 +133,11 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
 
 
 def for_caller(command: str, python: str) -> str:
-  """Returns the words for a caller of the Python functions, or those for the command line.
+  """Returns the wording of a message that suits how the user called the program.
 
-  They are `python` within `naming_arguments`, and `command` otherwise.
+  Args:
+    command: wording for users of the command line.
+    python: wording for callers of the Python functions, returned within `naming_arguments`.
   """
   # only `naming_arguments` renames the whole config, to ''
   return python if _sections.get({}).get('config') == '' else command
@@ -134,7 +145,7 @@ def for_caller(command: str, python: str) -> str:
 
 @contextlib.contextmanager
 def importing(message: str) -> Iterator[None]:
-  """A context that raises InputError with `message` if an optional package cannot be imported."""
+  """Context manager that raises InputError with `message` if an import within it fails."""
   try:
     yield
   except (ImportError, RuntimeError) as error:  # torchvision raises RuntimeError for another torch
@@ -143,9 +154,10 @@ def importing(message: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exits_refused() -> Iterator[None]:
-  """A context that turns `sys.exit` in a user's file into an InputError that names the line.
+  """Context manager that turns `sys.exit` in a user's file into an InputError.
 
-  Otherwise `sys.exit(0)` would end a run that did nothing with the status of success.
+  The error names the line that called `sys.exit`. Without it, `sys.exit(0)` would end an unfinished
+  run with the exit status of success.
   """
   try:
     yield
@@ -161,7 +173,10 @@ def exits_refused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def users_errors_refused() -> Iterator[None]:
-  """A context that turns errors of a user's code into an InputError, see `error_of_user`."""
+  """Context manager that turns an error in a user's code into an InputError.
+
+  The message is made by `error_of_user`.
+  """
   try:
     yield
   except Exception as error:
@@ -171,18 +186,23 @@ def users_errors_refused() -> Iterator[None]:
 
 
 def error_of_user(error: BaseException) -> InputError | None:
-  """Returns an InputError that names the line of the user's code in which an error was raised.
+  """Returns an InputError that names the line of the user's code that raised an error.
 
-  In functions that JAX traces, this line is hidden in a traceback of many frames. The result is
-  None for an InputError, for an error outside of a user's code, and for errors of memory and of
-  compiled programs, which may come at any line.
+  In functions that JAX traces, the traceback buries this line under many frames.
+
+  Args:
+    error: the error with its traceback.
+
+  Returns:
+    The InputError, or None if no line of the user's code is at fault. None is also returned for an
+    `InputError`, a `MemoryError` and a `JaxRuntimeError`.
   """
   is_of_user = isinstance(error, Exception) and not isinstance(error, InputError | MemoryError)
   if not is_of_user or type(error).__name__ == 'JaxRuntimeError':
     return None
 
   def is_in_users_file(step: tuple[FrameType, int]) -> bool:
-    """Returns whether a step of the traceback, (frame, line), is in a user's file."""
+    """Returns whether a step of the traceback, (frame, line number), is in a user's file."""
     return is_users(step[0].f_code.co_filename)
 
   # the first steps are of the user's code that called this project, which is not at fault
@@ -200,7 +220,13 @@ def error_of_user(error: BaseException) -> InputError | None:
 
 
 def is_users(file: str) -> bool:
-  """Returns whether a file of a frame is a user's: not of this project, Python or a package."""
+  """Returns whether a source file was written by the user.
+
+  Files of this project, of Python and of installed packages were not.
+
+  Args:
+    file: path of the source file, as in `code.co_filename` of a stack frame.
+  """
   parts = pathlib.Path(file).parts
   if file.startswith('<') or 'site-packages' in parts or 'dist-packages' in parts:
     return file in USERS_FILES
@@ -208,25 +234,29 @@ def is_users(file: str) -> bool:
 
 
 def or_column(name: str) -> str:
-  """Returns the end of a fix for rows that lack the column `name`.
+  """Returns the last words of an error message about a data column that is missing.
 
-  In Python it tells the caller to pass `columns`; for the command line it is '.'.
+  Callers in Python are advised to pass `columns`. On the command line the words are only '.'.
+
+  Args:
+    name: name of the missing column.
   """
   return for_caller('.', f', or give columns={{{name!r}: ...}} with a value for each image.')
 
 
 class KeyName:
-  """A key of the config that prints as the name under which the user knows it.
+  """A key of the config that prints under the name that the user knows.
 
-  f'{KEYS.data.crop}' is 'config.data.crop' for a user of the command line, and 'data.crop' for a
-  caller in Python. f'{KEYS.seed:--}' is the flag '--config.seed', or 'seed' for a caller in Python.
+  For example, `f'{KEYS.data.crop}'` is 'config.data.crop' for a user of the command line and
+  'data.crop' for a caller in Python. `f'{KEYS.seed:--}'` is the flag '--config.seed' for a user of
+  the command line and 'seed' for a caller in Python.
   """
 
   def __init__(self, key: str):
     self._key = key
 
   def __getattr__(self, name: str) -> 'KeyName':
-    """Returns the name of the key `name` in this section."""
+    """Returns the key `name` of this section, for instance `KEYS.data.crop`."""
     return KeyName(f'{self._key}.{name}')
 
   def __str__(self) -> str:
@@ -234,7 +264,11 @@ class KeyName:
     return key_name(self._key)
 
   def __format__(self, dashes: str) -> str:
-    """Returns the name after `dashes`, such as '--'; the name alone for a caller in Python."""
+    """Returns the key's name for an f-string, such as '--config.seed' for `f'{KEYS.seed:--}'`.
+
+    Args:
+      dashes: prefix of the name, such as '--'. Callers in Python get the name without it.
+    """
     return for_caller(dashes, '') + str(self)
 
 
@@ -262,12 +296,15 @@ MAX_LISTED = 60  # most valid words that a message lists
 
 
 def nearest(word: str, valid: Iterable[str], state: str = 'valid') -> str:
-  """Returns a phrase with up to three similar valid words, and all valid words or their number.
+  """Returns a phrase that suggests similar valid words and lists all valid words.
 
-  Words that differ only in upper case count as similar, or else those that `difflib` finds close,
-  or else those that begin with `word`. For example `did you mean 'norm'? valid: 'clip', 'norm',
-  'phase'`; more than `MAX_LISTED` words are counted instead of listed, or more than twice that
-  number if none is similar. `state` describes the words, such as 'defined' for words in a file.
+  For example, "did you mean 'norm'? valid: 'clip', 'norm', 'phase'". Long lists are replaced by the
+  number of words.
+
+  Args:
+    word: the user's word.
+    valid: the valid words.
+    state: adjective for the words in the phrase, such as 'valid', or 'defined' for words in a file.
   """
   words = sorted(valid)
   equal = [name for name in words if name.lower() == word.lower()]

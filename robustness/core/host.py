@@ -10,9 +10,9 @@ KEPT_BYTES, FROM_HEAP_BYTES = 2**31 - 1, 2**30
 
 
 def usable_cores() -> int:
-  """Returns the number of cores that this process may use, at least 1.
+  """Returns the number of CPU cores that this process may use, at least 1.
 
-  It is the number of all cores on systems without affinity of processes.
+  Systems without CPU affinity return the number of all cores.
   """
   if hasattr(os, 'sched_getaffinity'):
     return len(os.sched_getaffinity(0))
@@ -20,16 +20,18 @@ def usable_cores() -> int:
 
 
 def keep_freed_memory() -> bool:
-  """Makes glibc keep up to 2 GB of freed memory, and take blocks of up to 1 GB from one heap.
+  """Makes glibc keep freed memory for reuse and returns whether it did.
 
-  On a CPU every call of a compiled step allocates its temporary arrays again. By default glibc
-  returns large blocks to the system, which clears every page for the next call: a third of the
-  processor's time of EfficientNet-Lite0 in batches of 16. Call this before JAX starts its threads
-  and before TensorFlow is imported.
+  Up to 2 GB of freed memory are kept. Call this before JAX starts its threads and before TensorFlow
+  is imported.
+
+  By default glibc returns large blocks to the system, and the system clears them again for the next
+  call of a compiled function. On a CPU this took a third of the time of EfficientNet-Lite0 in
+  batches of 16.
 
   Returns:
-    Whether the settings were made: they are not without glibc, nor if the environment has a
-    variable `MALLOC_...`.
+    True if the settings were made. False without glibc, or if an environment variable `MALLOC_...`
+    is set.
   """
   if platform.libc_ver()[0] != 'glibc' or any(name.startswith('MALLOC_') for name in os.environ):
     return False

@@ -27,16 +27,17 @@ def read(
   advice: str = '',
   max_bytes: int = MAX_BYTES_OF_TEXT,
 ) -> PlainValue:
-  """Returns the value in a JSON file.
+  """Returns the parsed value of a JSON file.
 
   Args:
-    path: the file.
-    form: the types that the value and its members must have, such as {'size': [int]} (`Form`).
-    advice: how to fix a bad file, which ends each message.
+    path: path of the file.
+    form: expected types of the value and its members, such as {'size': [int]} for an object with a
+      list of integers (see `Form`).
+    advice: sentence on how to fix a bad file, appended to each error message.
     max_bytes: largest size of the file.
 
   Raises:
-    InputError: the file is missing, too large or no JSON, or its value has another form.
+    InputError: the file is missing, too large or not JSON, or its value has other types.
   """
   try:
     content = read_bounded(path, max_bytes)
@@ -51,17 +52,19 @@ def read(
 
 
 def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> PlainValue:
-  """Returns the value of a text in JSON, in UTF-8 with or without a byte-order mark.
+  """Returns the parsed value of JSON in UTF-8.
 
   Args:
-    content: the text.
-    title: the name of the text in messages.
-    form: the types that the value and its members must have, such as {'size': [int]} (`Form`).
-    advice: the fix of a bad text, which ends each message.
+    content: the JSON in UTF-8, with or without a byte-order mark.
+    title: name of the JSON in error messages, such as the path of its file.
+    form: expected types of the value and its members, such as {'size': [int]} for an object with a
+      list of integers (see `Form`).
+    advice: sentence on how to fix bad JSON, appended to each error message.
 
   Raises:
-    InputError: the text is no JSON, is nested deeper than `MAX_JSON_DEPTH`, has a key twice or half
-      of a surrogate pair, or the value has another form.
+    InputError: the content is not valid JSON, an object has the same key twice, lists and objects
+      are nested deeper than `MAX_JSON_DEPTH`, a string is not valid Unicode, or the value has other
+      types.
   """
   try:
     value = json.loads(content.decode('utf-8-sig'), object_pairs_hook=_without_repeated_keys)
@@ -77,7 +80,15 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
 
 
 def check(value: object, title: str, form: Form, advice: str = '') -> None:
-  """Raises InputError unless a value, which messages call `title`, has the types of `form`."""
+  """Raises InputError unless a value of JSON and its members have the expected types.
+
+  Args:
+    value: the parsed value.
+    title: name of the value in the error message, such as the path of its file.
+    form: expected types, such as {'size': [int]} for an object with a list of integers (see
+      `Form`).
+    advice: sentence on how to fix a bad value, appended to the error message.
+  """
   misfit = _first_mismatch(value, form, '')
   if misfit:
     place, expected, actual = misfit
@@ -86,7 +97,7 @@ def check(value: object, title: str, form: Form, advice: str = '') -> None:
 
 
 def _check_depth(value: object) -> None:
-  """Raises RecursionError for a value that nests more than `MAX_JSON_DEPTH` objects and lists."""
+  """Raises RecursionError if lists and objects are nested deeper than `MAX_JSON_DEPTH`."""
   level = [value] if isinstance(value, dict | list) else []
   for _ in range(MAX_JSON_DEPTH):
     next_level = []
@@ -109,18 +120,21 @@ def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]
 
 
 def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
-  """Returns the first difference between a value and the types that `form` states, or None.
+  """Returns the first member of a JSON value that does not have the expected type, or None.
 
-  For {'size': [1, 'a']} and the form {'size': [int]} it is ('size[1]', 'a whole number', "'a'").
+  For example, {'size': [1, 'a']} with the form {'size': [int]} returns ('size[1]', 'a whole
+  number', "'a'").
 
   Args:
-    value: the value.
-    form: the types that the value and its members must have, such as {'size': [int]} (`Form`).
-    path: path of keys to the value in its file, such as 'data.size[0]'; '' for the root.
+    value: the parsed value.
+    form: expected types, such as {'size': [int]} for an object with a list of integers (see
+      `Form`).
+    path: path of keys from the root of the file to `value`, such as 'data.size[0]'; '' for the
+      root.
 
   Returns:
-    The path of the first difference, the expected type in words, and the actual value in words;
-    None without a difference.
+    The path of the first mismatch, the expected type in words, and the actual value in words. None
+    if all types are as expected.
   """
   if isinstance(form, dict):
     return _first_mismatch_of_object(value, form, path)
@@ -145,7 +159,7 @@ def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str
 def _first_mismatch_of_object(
   value: object, form: dict[Any, Form], path: str
 ) -> tuple[str, str, str] | None:
-  """Returns the first difference between a value and the form of an object, or None."""
+  """Does the work of `_first_mismatch` for the form of a JSON object, such as {'size': [int]}."""
   if not isinstance(value, Mapping):
     return path, _NAMES[dict], _value_in_words(value)
   prefix = f'{path}.' if path else ''
@@ -165,12 +179,12 @@ def _first_mismatch_of_object(
 
 
 def _form_in_words(form: Form) -> str:
-  """Returns the type that a form states, or its alternatives, in words."""
+  """Returns the expected type in words, for instance 'a number or null'."""
   alternatives = form if isinstance(form, tuple) else (form,)
   types = [type(kind) if isinstance(kind, dict | list) else kind for kind in alternatives]
   return ' or '.join(_NAMES[kind] for kind in types)
 
 
 def _value_in_words(value: object) -> str:
-  """Returns 'an object' or 'a list' for these, and a shortened `repr` for other values of JSON."""
+  """Returns 'an object' or 'a list' for a container, and a shortened `repr` for other values."""
   return _NAMES[type(value)] if isinstance(value, dict | list) else reprlib.repr(value)

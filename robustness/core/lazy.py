@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 
 
 def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-  """Returns a function `__getattr__` for a package, which imports an attribute when it is used.
+  """Returns a module-level `__getattr__` that imports a package's attributes on first use.
 
   Args:
-    package: the name of the package.
-    modules: {attribute: module of the package that defines it}; '' for an attribute that is itself
-      a subpackage.
+    package: name of the package.
+    modules: {attribute: name of the module that defines it}. The name is '' if the attribute is a
+      subpackage.
   """
 
   def import_attribute(name: str) -> object:
-    """Returns the attribute `name` of the package; raises AttributeError if it has none."""
+    """Imports and returns the attribute `name` of the package, or raises AttributeError."""
     if name not in modules:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
     if not modules[name]:  # a subpackage

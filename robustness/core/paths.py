@@ -23,10 +23,10 @@ NOT_REGULAR = 'links that lead nowhere, pipes and devices'
 
 
 def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns a path in which `~` or `~name` is replaced by the home folder of a user.
+  """Returns a path with `~` or `~name` replaced by the user's home folder.
 
   Raises:
-    InputError: the user does not exist, or files cannot have this name.
+    InputError: the user does not exist, or the text is not a valid path.
   """
   text = os.fspath(path)
   if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
@@ -46,9 +46,10 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def encoding_fix() -> str:
-  """Returns the end of an error message about a file name that is not valid UTF-8.
+  """Returns a hint for errors about file names that are not valid UTF-8.
 
-  It says how to make Python read names as UTF-8, and is '' if Python does already.
+  The hint says how to make Python decode file names as UTF-8. If Python does so already, the hint
+  is ''.
   """
   encoding = sys.getfilesystemencoding()
   if encoding == 'utf-8':
@@ -57,13 +58,13 @@ def encoding_fix() -> str:
 
 
 def label_and_path(text: str) -> tuple[str, pathlib.Path]:
-  """Returns the label and the path in the text LABEL=PATH; the label of a plain path is ''.
+  """Splits an argument LABEL=PATH into the label and the path.
 
-  A text is a plain path if it has no sign '=', if a file of this name exists, or if a slash comes
-  before the sign, as in 'runs/lr=0.1'.
+  A plain path has the label ''. The argument is a plain path if it has no '=', if a file of this
+  name exists, or if a slash precedes the '=', as in 'runs/lr=0.1'.
 
   Raises:
-    InputError: there is no label before the sign, or no file can have the name.
+    InputError: the label is empty, or the path is not valid.
   """
   label, equals_sign, path = text.partition('=')
   is_path = not equals_sign or '/' in label or os.path.exists(text)
@@ -81,7 +82,7 @@ def is_passed_over(name: str) -> bool:
 
 @contextlib.contextmanager
 def access_refused() -> Iterator[None]:
-  """A context, or decorator, that turns a file or folder without access into an InputError."""
+  """Context manager or decorator that turns a `PermissionError` into an InputError."""
   try:
     yield
   except PermissionError as error:
@@ -92,22 +93,23 @@ def access_refused() -> Iterator[None]:
 def files_in(
   folder: pathlib.Path, deep: bool = True, left_out: Counter[str] | None = None
 ) -> list[pathlib.Path]:
-  """Returns the regular files in a folder, sorted; none if there is no such folder.
+  """Returns the sorted paths of the regular files in a folder; none if the folder is missing.
 
-  Hidden files and folders, such as `.ipynb_checkpoints`, and `SYSTEM_FOLDERS` are ignored. Links
-  are followed; a folder that several links lead to is searched once.
+  Hidden files, hidden folders and `SYSTEM_FOLDERS` are ignored. Links are followed, and each folder
+  is searched once even if several links point to it.
 
   Args:
-    folder: the folder.
-    deep: whether to descend into the folders inside.
-    left_out: counter to which the numbers of ignored files and folders are added by reason.
+    folder: the folder to search.
+    deep: whether to search subfolders too.
+    left_out: counter of ignored files and folders by reason, such as {'hidden files': 2}. The
+      counts are added to it.
 
   Raises:
-    InputError: a folder cannot be listed or searched, for example because another user owns it.
+    InputError: a folder cannot be listed, for example because another user owns it.
   """
 
   def refuse(error: OSError) -> None:
-    """Raises InputError for a folder that exists and that `os.walk` would leave out."""
+    """Turns an error of listing a folder into an InputError, unless no such folder exists."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
       raise InputError(f'cannot list the folder {error.filename}: {error.strerror}.') from error
 

@@ -47,11 +47,18 @@ warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 @contextmanager
 def opened(file: Picture) -> Iterator[Image.Image]:
-  """A context with an opened picture of one of the `FORMATS`; its pixels are not decoded yet.
+  """Context manager that opens an image file without decoding its pixels.
+
+  Args:
+    file: a path, encoded bytes or an open binary file in one of the `FORMATS`.
+
+  Yields:
+    The Pillow image.
 
   Raises:
-    InputError: the file is no regular file, has another format or more than `MAX_PIXELS_PER_IMAGE`
-      pixels, or cannot be decoded. Failures to decode within the context raise it too.
+    InputError: the file is not a regular file, has another format, has more than
+      `MAX_PIXELS_PER_IMAGE` pixels, or cannot be decoded. Errors of decoding within the context are
+      turned into InputError too.
   """
   name = f' {os.fspath(file)}' if isinstance(file, str | os.PathLike) else ''
   try:

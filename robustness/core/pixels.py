@@ -10,16 +10,18 @@ BFLOAT16_STEP = 2.0**-8
 """Difference of adjacent bfloat16 numbers in [½, 1); networks in bfloat16 lose smaller changes."""
 
 HIGH, LOW = np.float32(257 / 2**16), np.float32(1 / 255 - 257 / 2**16)
-"""Two numbers with the sum 1 / 255; the first has only 9 bits."""
+"""Two numbers with the sum 1 / 255; the first has only 9 bits.
+
+XLA would multiply by a rounded 1 / 255, which differs from the division in the last bit for 126 of
+the 256 values. The product of an 8-bit value with `HIGH` is exact, so that neither the order of the
+products nor a fused multiply-add changes the result.
+"""
 
 
 def scaled(images: jax.Array) -> jax.Array:
-  """Returns images as float32 in [0, 1]: x / 255 for uint8 x; float images are unchanged.
+  """Returns uint8 images divided by 255 as float32 in [0, 1], and float images unchanged.
 
-  For each of the 256 values the result is the float32 nearest to x / 255, as in NumPy's and
-  TensorFlow's division. XLA would multiply by a rounded 1/255, which differs in the last bit for
-  126 values. Here 1/255 is `HIGH` + `LOW`. The product with `HIGH`, which has 9 bits, is exact, so
-  that neither the order nor a fused multiply-add changes the result.
+  The result equals the division in NumPy and TensorFlow bit by bit.
   """
   if images.dtype != jnp.uint8:
     return images
@@ -28,5 +30,10 @@ def scaled(images: jax.Array) -> jax.Array:
 
 
 def with_scaled_image(rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-  """Returns columns of arrays by name; the column `image`, if present, is scaled to [0, 1]."""
+  """Returns a batch with its uint8 images scaled to float32 in [0, 1].
+
+  Args:
+    rows: {name of a column: array with one entry per example}. Only the column 'image' is scaled; a
+      batch without this column is returned as it is.
+  """
   return {name: scaled(value) if name == 'image' else value for name, value in rows.items()}

@@ -36,11 +36,10 @@ _ESCAPES = {
 
 
 def use() -> None:
-  """Filters what this process prints to stdout and stderr.
+  """Makes stdout and stderr of this process print only characters that their terminal can show.
 
-  Control characters are escaped, and characters that the encoding of a stream lacks are replaced.
-  A stream that is closed (`2>&-`) becomes the null device. Otherwise, lines for stderr would be
-  printed to stdout, and the next file that is opened would get the stream's number.
+  Control characters are escaped. Characters that the encoding of the stream lacks are replaced,
+  such as '×' by 'x'. A stream that was closed (`2>&-`) becomes the null device.
   """
   for name in ('stdout', 'stderr'):
     if getattr(sys, name) is None:
@@ -58,20 +57,26 @@ def use() -> None:
 
 
 def escaped(text: str) -> str:
-  """Returns a text with escaped control characters, except tabs and ends of lines."""
+  """Returns text with its control characters escaped, except tabs and line feeds."""
   return text.translate(_ESCAPES)
 
 
 def _write(write: Callable[[str], int], escape: Callable[[str], str], text: str) -> int:
-  """Writes a text after characters were replaced by `escape`."""
+  """Writes `escape(text)` by `write` and returns the number of characters written.
+
+  Args:
+    write: the original `write` method of a stream.
+    escape: function that replaces control characters in a text.
+    text: the text to write.
+  """
   return write(escape(text))
 
 
 def _escaped_unless_bar(text: str) -> str:
-  """Returns a text for stderr with control characters escaped, except those that redraw a bar.
+  """Returns text for stderr with control characters escaped, without breaking `tqdm` bars.
 
-  `tqdm` redraws a progress bar by writing a text that begins, and may end, with a carriage return.
-  To reach another bar it writes a text of moves up a line only.
+  To redraw a bar, `tqdm` writes a text that begins with a carriage return and may end with another.
+  To move to another bar, it writes only the control sequence "move up a line". These are kept.
   """
   move_up = '\x1b[A'
   if not text.replace(move_up, ''):
@@ -83,15 +88,18 @@ def _escaped_unless_bar(text: str) -> str:
 
 
 def plain(text: str) -> str:
-  """Returns a text in ASCII; a character without a plain form is escaped, as '\\u6f22'."""
+  r"""Returns text in ASCII, such as 'x' for '×' and 'epsilon' for 'ε'.
+
+  A character without such a form is escaped, as '\u6f22'.
+  """
   return ''.join(map(_ascii_form, text))
 
 
 def _ascii_form(character: str) -> str:
-  """Returns a character in ASCII.
+  r"""Returns an ASCII replacement of a character.
 
-  It is the form in `PLAIN`, the name of a Greek letter, the base letter without its accents, or an
-  escape.
+  In order of priority: the form in `PLAIN`, the name of a Greek letter, the base letter without its
+  accents, or an escape such as '\u6f22'.
   """
   if character.isascii():
     return character
@@ -111,9 +119,10 @@ def _ascii_form(character: str) -> str:
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
-  """Returns (replacement, end of the replaced part) for characters that an encoding lacks.
+  """Error handler for `codecs.register_error` that replaces characters that an encoding lacks.
 
-  It is an error handler of `codecs`.
+  Returns:
+    (replacement in ASCII, position in the text after the replaced characters).
   """
   if not isinstance(error, UnicodeEncodeError):
     raise error

@@ -8,11 +8,11 @@ import jax
 
 @contextmanager
 def in_32_bits() -> Iterator[None]:
-  """A context, or a decorator `@in_32_bits()`, that turns 64-bit types of JAX off.
+  """Context manager or decorator that turns off JAX's 64-bit types.
 
-  Without it, under `JAX_ENABLE_X64=1`, random draws have other values, and untyped constants are
-  float64, which fails in loops over float32 images. Users' functions that are called inside, such
-  as classifiers, also compute in 32 bits.
+  With `JAX_ENABLE_X64=1`, random numbers would differ, and untyped float64 constants would fail in
+  loops over float32 images. Users' functions called inside, such as classifiers, compute in 32 bits
+  too.
   """
   with jax.enable_x64(False):
     yield

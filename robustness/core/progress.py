@@ -23,10 +23,11 @@ runs, and seconds between later reports, after that time."""
 
 @contextlib.contextmanager
 def showing(bars: bool | None) -> Iterator[None]:
-  """A context that decides whether progress is drawn as bars (True) or logged as lines (False).
+  """Context manager that chooses whether progress is shown as bars or as log lines.
 
-  None draws bars in notebooks, and if stderr is a terminal that can redraw a line. Elsewhere it
-  logs lines, or prints them to stderr if the level of the log would hide them.
+  Args:
+    bars: True draws bars, False logs lines. None draws bars in notebooks and on terminals.
+      Elsewhere None logs lines, or prints them to stderr if the log level would hide them.
   """
   is_notebook = 'ipykernel' in sys.modules
   token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
@@ -39,8 +40,8 @@ def showing(bars: bool | None) -> Iterator[None]:
 def draws_bars() -> bool:
   """Returns whether progress is drawn as bars instead of log lines.
 
-  The context `showing` decides. Without such a context, bars are drawn if stderr is a terminal that
-  can redraw a line. The output of a `!command` in a notebook cannot: it keeps all states of a line.
+  The context manager `showing` decides. Outside it, bars are drawn if stderr is a terminal. The
+  output of a `!command` in a notebook does not count as one, because it cannot redraw a line.
   """
   bars = _DRAWS_BARS.get(None)
   if bars is not None:
@@ -50,9 +51,10 @@ def draws_bars() -> bool:
 
 
 def _line_writer() -> Callable[..., None]:
-  """Returns the function (format, *values) that writes a line of progress.
+  """Returns the function that writes a line of progress, called as `write(format, *values)`.
 
-  It logs the line. Within `showing(None)` it prints the line to stderr if the log would hide it.
+  The function logs the line. Within `showing(None)` it prints to stderr if the log level would hide
+  the line.
   """
   # the variable is None only within `showing(None)`; False is the default outside of `showing`
   if _DRAWS_BARS.get(False) is not None or logging.get_verbosity() >= logging.INFO:
@@ -65,9 +67,10 @@ _OPEN: list['Progress'] = []
 
 
 def part_of_step(name: str) -> contextlib.AbstractContextManager[None]:
-  """A context that names the work inside, such as one attack, in the progress that is shown.
+  """Context manager that names the work inside, such as one attack, in the progress display.
 
-  It is shown by the innermost `with` block of a `Progress`; without one nothing is shown.
+  The name appears in the innermost open `with Progress(...)`. Outside of any `Progress`, nothing is
+  shown.
   """
   return _OPEN[-1].other_work(name) if _OPEN else contextlib.nullcontext()
 
@@ -79,10 +82,10 @@ class Heartbeat:
     """Starts the thread.
 
     Args:
-      beat: the function to call, with the seconds since the start.
+      beat: function to call, with the seconds since the start.
       first: seconds until the first call.
-      every: seconds between calls. If it is above 1, as for log lines, calls are rarer after the
-        first `SLOW_BEAT_SECONDS`: one in `SLOW_BEAT_SECONDS`. Calls for a bar are not.
+      every: seconds between calls. If `every` is above 1, as for log lines, calls slow down to one
+        in `SLOW_BEAT_SECONDS` after the first `SLOW_BEAT_SECONDS`.
     """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
@@ -104,16 +107,20 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def phase(label: str, after: float | None = None) -> Iterator[None]:
-  """A context that shows work of unknown length, called `label`, once it has taken `after` seconds.
+  """Context manager that shows how long work of unknown length has been running.
 
-  A terminal shows a bar with the time. Other outputs get a line with the seconds at intervals, and
-  one with the duration at the end. If `after` is None, it is `PHASE_SECONDS`.
+  A terminal shows a bar with the elapsed time. Elsewhere a line with the elapsed seconds is logged
+  at intervals, and a line with the duration at the end.
+
+  Args:
+    label: name of the work.
+    after: seconds until the work is first shown. None stands for `PHASE_SECONDS`.
   """
   bars: list[tqdm] = []  # empty until the bar is drawn
   start, is_terminal, write_line = time.monotonic(), draws_bars(), _line_writer()
 
   def show(seconds: float) -> None:
-    """Draws or updates the bar, or writes a line, `seconds` after the start."""
+    """Updates the bar, or writes a line, with the elapsed `seconds`."""
     if not is_terminal:
       write_line('%s …%s', label, f' {seconds:.0f} s' if seconds else '')
     elif bars:
@@ -137,21 +144,22 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
 
 
 class Progress:
-  """Counts work, and shows its rate and the remaining time.
+  """Shows how much of some work is done, with the rate and the remaining time.
 
-  On a terminal it draws a bar. Elsewhere it logs a line when a step ends, at most every
-  `LINE_SECONDS`, and a line at the end. Lines are also logged while the first step runs, and after
-  `SLOW_BEAT_SECONDS` without any line. The rate leaves out the first step, which compiles.
+  The caller calls `advance` after each step, such as a batch. On a terminal a bar is drawn.
+  Elsewhere a line is logged after a step, at most every `LINE_SECONDS`, and at the end. While a
+  step is slow, such as the first step, which compiles, lines show that the work continues. The rate
+  leaves out the first step.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
     """Starts to count `total` units of work.
 
     Args:
-      total: amount of all work.
+      total: number of units of all work.
       label: label of the bar or lines.
-      unit: plural of the unit, such as 'images'.
-      initial: amount that is done already, which does not count for the rate.
+      unit: plural name of the unit, such as 'images'.
+      initial: number of units done by an earlier run. They do not count towards the rate.
     """
     self._total, self._label, self._unit = total, label, unit
     self._initial = self._done = self._done_after_first_step = initial
@@ -171,7 +179,7 @@ class Progress:
     self._heartbeat = Heartbeat(self._show_waiting, every, every) if is_unfinished else None
 
   def advance(self, amount: int) -> None:
-    """Counts `amount` more units of work as done at the end of a step, and shows the progress."""
+    """Counts `amount` more units of work as done after a step, and updates the display."""
     self._done += amount
     is_first_step = self._end_of_first_step is None
     if self._bar is not None:
@@ -191,9 +199,10 @@ class Progress:
 
   @contextlib.contextmanager
   def other_work(self, name: str) -> Iterator[None]:
-    """A context that shows `name` while the work inside runs, such as an evaluation between steps.
+    """Context manager that shows `name` during other work, such as an evaluation between steps.
 
-    A bar has the name in place of the values of `show`. Without a bar, lines are logged.
+    A bar shows `name` in place of its last values, such as the loss. Without a bar, lines with
+    `name` and the elapsed time are logged.
     """
     self._other_work = name
     with phase(f'{self._label}: {name}') if self._bar is None else contextlib.nullcontext():
@@ -205,13 +214,17 @@ class Progress:
       self._bar.set_postfix_str(self._values, refresh=False)
 
   def _show_waiting(self, seconds: float) -> None:
-    """Shows that the work continues although no step has ended; it is called at intervals.
+    """Shows that the work continues although no step has ended.
 
-    With a bar: during the first step and during `other_work` its time is redrawn. Without a bar:
+    The heartbeat calls this at intervals. A bar redraws its clock during the first step and during
+    `other_work`. Without a bar, a line is logged:
 
-    * during `other_work` nothing is written, because `other_work` writes lines itself;
-    * during the first step, a line states its time, `seconds` since the start;
-    * later, a line states the progress after every `SLOW_BEAT_SECONDS` without a line.
+    * during the first step, with the elapsed `seconds`;
+    * later, with the work done so far, if no line was logged for `SLOW_BEAT_SECONDS`;
+    * not during `other_work`, which logs its own lines.
+
+    Args:
+      seconds: seconds since the start.
     """
     if self._bar is not None:
       if self._end_of_first_step is None or self._other_work:
@@ -225,24 +238,24 @@ class Progress:
       self._write_line('%s after %.0f s', self._head(), seconds)
 
   def show(self, values: Mapping[str, float]) -> None:
-    """Sets {name: number}, such as a training's loss, to print at the end of every later line."""
+    """Sets the values that the bar and later lines end with, such as {'loss': 0.3}."""
     self._values = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
     if self._bar is not None:
       self._bar.set_postfix_str(self._values, refresh=False)
 
   @property
   def rate(self) -> float:
-    """Units of work per second since the end of the first step; before, since the start."""
+    """Units of work per second, without the first step as soon as a second step has ended."""
     start, done = self._end_of_first_step, self._done_after_first_step
     if start is None or done == self._done:  # no step has ended after the first
       start, done = self._start, self._initial
     return (self._done - done) / max(time.monotonic() - start, 1e-9)
 
   def close(self) -> None:
-    """Ends the bar; without a bar, logs how much work is done, and its time and speed.
+    """Closes the bar, or logs a last line with the finished work, the duration and the rate.
 
-    Examples are 'fog: 100/100 images (20 before) in 8.0 s, 10 images/s', and for a resumed run with
-    nothing left to do 'fog: 100/100 images, done before'.
+    Examples of the line are 'fog: 100/100 images (20 before) in 8.0 s, 10 images/s' and, if a
+    resumed run has nothing left to do, 'fog: 100/100 images, done before'.
     """
     if self._heartbeat is not None:
       self._heartbeat.stop()
@@ -268,11 +281,11 @@ class Progress:
     return f'{self.rate:.4g} {self._unit}/s'
 
   def _with_values(self, speed: str) -> str:
-    """Returns the end of a line: the speed and the values of `show`, '12.5 images/s; loss 0.3'."""
+    """Returns the rate followed by the values set by `show`, such as '12.5 images/s; loss 0.3'."""
     return f'{speed}; {self._values}' if self._values else speed
 
   def __enter__(self) -> Self:
-    """Makes this the progress in which `part_of_step` shows work, until the `with` block ends."""
+    """Returns self; until the `with` block ends, `part_of_step` shows its names here."""
     _OPEN.append(self)
     return self
 

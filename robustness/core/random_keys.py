@@ -32,13 +32,13 @@ FLAG = 'jax_threefry_partitionable'
 
 
 def pin() -> None:
-  """Makes this process draw by partitionable Threefry, independent of JAX's flag.
+  """Turns on partitionable Threefry in this process, which makes random numbers reproducible.
 
-  Every evaluation, training and builder of data sets begins with `stream`, which calls this, so
-  that JAX_THREEFRY_PARTITIONABLE=0 in the environment changes no draw.
+  `from_seed` and `stream` call this. Random numbers therefore do not depend on
+  JAX_THREEFRY_PARTITIONABLE in the environment.
 
   Raises:
-    InputError: the caller is in a context `jax.threefry_partitionable(False)`, which has priority.
+    InputError: the caller is within `jax.threefry_partitionable(False)`, which has priority.
   """
   if not getattr(jax.config, FLAG):
     jax.config.update(FLAG, True)  # type: ignore[no-untyped-call]
@@ -51,42 +51,46 @@ def pin() -> None:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-  """A context in which JAX draws by partitionable Threefry and in 32 bits, also in traced code.
+  """Context manager in which JAX uses partitionable Threefry and 32 bits, also in traced code.
 
-  It is for functions that users call from code that sets these flags of JAX otherwise.
+  It wraps functions that users may call with other values of these JAX flags.
   """
   with jax.threefry_partitionable(True), jax.enable_x64(False):
     yield
 
 
 def from_seed(seed: int | jax.Array) -> jax.Array:
-  """Returns the typed Threefry key of a seed, 0 ≤ seed < 2**32, after calling `pin`.
+  """Returns the typed Threefry key of a seed in 0..2**32 − 1, after calling `pin`.
 
-  A traced seed is a uint32 scalar; it has the same key as the Python integer of equal value.
+  A traced seed is a uint32 scalar. Its key equals that of the same Python integer.
   """
   pin()
   return jax.random.key(seed, impl='threefry2x32')
 
 
 def stream(seed: int | jax.Array, name: str) -> jax.Array:
-  """Returns the root key of the random numbers of one purpose, such as `name` = 'training/crop'.
+  """Returns a random key for one purpose, such as 'training/crop', derived from a seed.
 
-  It is the key of the seed with the CRC-32 of the name folded in, so that purposes with different
-  names are independent.
+  The CRC-32 of `name` is folded into the seed's key. Different names have independent random
+  numbers.
+
+  Args:
+    seed: seed in 0..2**32 − 1.
+    name: name of the purpose.
   """
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 
 
 def without_global_draws(function: Callable[..., T]) -> Callable[..., T]:
-  """Returns `function` with a check that no user's code in it draws from `np.random` or `random`.
+  """Returns `function` with a check against user code that draws from `np.random` or `random`.
 
-  Such a number would be drawn once, while JAX traces the function, and be a constant of the
-  compiled program: the same for every image, view and step. The check raises InputError.
+  Such a number would be drawn once while JAX traces the function. It would be the same for every
+  image and step. The returned function raises InputError if this happens.
   """
 
   @functools.wraps(function, updated=())  # a function may be an object with fields
   def checked(*arguments: Any, **keywords: Any) -> T:
-    """Calls `function`; InputError if a user's code in it has changed a global generator."""
+    """Calls `function` and raises InputError if user code in it draws from a global generator."""
     states = _global_states()
     result = function(*arguments, **keywords)
     # Another thread may have drawn. A second call finds the function that draws, if there is one.
@@ -109,18 +113,27 @@ def _global_states() -> tuple[object, ...]:
 def _place_of_draw(
   function: Callable[..., object], arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> str:
-  """Returns the first user's function that draws from a global generator in a call of `function`.
+  """Calls `function` and returns which function of user code draws from a global generator.
 
-  The result names the function and its file; it is '' if no user's function draws.
+  The global generators are `np.random` and `random`.
+
+  Args:
+    function: the function to call.
+    arguments: its positional arguments.
+    keywords: its keyword arguments.
+
+  Returns:
+    Name and file of the first user function that draws, such as 'noise in /home/me/noise.py'. The
+    result is '' if there is none.
   """
   states, places, is_of_user = _global_states(), list[str](), functools.cache(is_users)
   running = list[CodeType]()  # the user's functions that were called and have not returned
 
   def note_draws(frame: FrameType, event: str, _: object) -> None:
-    """Adds the innermost running function of the user to `places` if it has drawn.
+    """Profiler for `sys.setprofile` that adds user functions that draw to `places`.
 
-    Python calls this at every call and return of a function. What changed since the last call or
-    return of any user's function was changed by the innermost one that was running meanwhile.
+    At each call and return of a user function, the states of the generators are compared with the
+    last ones. If they differ, the innermost user function that was running has drawn.
     """
     nonlocal states
     if event not in ('call', 'return') or not is_of_user(frame.f_code.co_filename):
@@ -144,10 +157,15 @@ def _place_of_draw(
 
 
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:
-  """Returns the key of one view of one example, fold_in(fold_in(key, example_id), view_id).
+  """Returns the random key of one example under one perturbation (view).
 
-  `key` is the root key of all examples and views, such as `stream(seed, 'training/crop')`. The ids
-  are integer scalars, which may be traced.
+  The key is `fold_in(fold_in(key, example_id), view_id)`.
+
+  Args:
+    key: key for all examples and views, such as `stream(seed, 'training/crop')`.
+    example_id: integer scalar, which may be traced.
+    view_id: integer scalar, which may be traced. It numbers the perturbation, such as fog at
+      severity 3.
   """
   return jax.random.fold_in(jax.random.fold_in(key, example_id), view_id)
 
@@ -155,16 +173,17 @@ def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> ja
 def for_occurrence(
   key: jax.Array, example_id: jax.Array, step: jax.Array, occurrence: jax.Array
 ) -> jax.Array:
-  """Returns the random key of a training example in a step; copies in a batch have other keys.
+  """Returns the random key of a training example in a step.
 
-  The first copy has the key fold_in(fold_in(key, example_id), step). For later copies −occurrence,
-  which as uint32 is larger than any step, is folded in between example and step.
+  A batch may contain an example several times. Each copy gets a different key. The first copy has
+  the key `fold_in(fold_in(key, example_id), step)`. For later copies −occurrence is folded in
+  between example and step. As uint32 it is larger than any step, so that all keys differ.
 
   Args:
-    key: root key of a purpose, such as `stream(seed, 'training/crop')`.
-    example_id: integer scalar; like the other integers it may be traced.
-    step: the step, below 2**31.
-    occurrence: int32, number of earlier copies of the example in the batch.
+    key: key of a purpose, such as `stream(seed, 'training/crop')`.
+    example_id: integer scalar. All integers may be traced.
+    step: number of the training step, below 2**31.
+    occurrence: number of earlier copies of the example in the batch, int32 (see `occurrences`).
   """
   first_copy = jax.random.fold_in(key, example_id)
   later_copy = jax.random.fold_in(first_copy, -occurrence)
@@ -174,8 +193,11 @@ def for_occurrence(
 def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Array:
   """Returns the number of earlier copies of each example in the batch, int32 [B].
 
-  `example_ids` [B] are the ids in the batch, or one device's share of them if `axis_name` is the
-  name of the axis of pmap; copies are then counted over the batch of all devices.
+  For example, the ids [7, 5, 7, 7] return [0, 0, 1, 2].
+
+  Args:
+    example_ids: ids of the examples, [B]. Within `jax.pmap` these are the examples of this device.
+    axis_name: name of the axis of `jax.pmap`. If given, copies are counted over all devices.
   """
   ids = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
   order = jnp.argsort(ids, stable=True)  # copies are neighbours, in their order in the batch

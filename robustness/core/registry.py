@@ -43,21 +43,26 @@ _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
 
 
 class FileRefusedError(InputError):
-  """Raised by `load` in place of running a Python file, inside the context `files_refused`."""
+  """Raised by `load` within `files_refused`, where a user's Python file must not be run."""
 
 
 class RecordedReference(str):
-  """A reference `FILE.py:NAME` in results; its file is never run.
+  """A reference `FILE.py:NAME` that was read from saved results. Its file is never run.
 
   Attributes:
-    file: {'file': name of the file, 'file_sha256': its digest}, as the results state it.
+    file: {'file': name of the file, 'file_sha256': its digest}, as saved in the results.
   """
 
   file: Mapping[str, str] = {}
 
   @classmethod
   def with_file(cls, reference: str, file: Mapping[str, str]) -> Self:
-    """Returns the reference FILE.py:NAME with what the results state about the file."""
+    """Returns the reference FILE.py:NAME with the file's name and digest from saved results.
+
+    Args:
+      reference: the text FILE.py:NAME.
+      file: {'file': name of the file, 'file_sha256': its digest}.
+    """
     recorded = cls(reference)
     recorded.file = file
     return recorded
@@ -65,16 +70,17 @@ class RecordedReference(str):
 
 @dataclasses.dataclass(frozen=True)
 class Part(abc.ABC):
-  """Base class of the components that a config selects by name.
+  """Base class of components that a config selects by name, such as attacks and augmentations.
+
+  A component is a frozen dataclass. Its fields are its settings in the config.
 
   Attributes:
-    name: name of the module, unless the class sets another one; the name of the class if it is in a
-      user's file.
-    section: the section of the config for this kind of part, such as 'config.study.attack', for
-      messages; the settings of a part are in its subsection `name`. The base class of each kind
-      sets it.
-    file: {'file': name of the file, 'file_sha256': its digest} for a part in a user's file; else
-      empty.
+    name: name that selects the component in a config. By default it is the name of the module; in a
+      user's file it is the name of the class.
+    section: section of the config for components of this kind, such as 'config.study.attack'. The
+      settings are in its subsection `name`. The base class of each kind sets it.
+    file: {'file': name of the file, 'file_sha256': its digest} for a component in a user's file,
+      and otherwise {}.
   """
 
   name: ClassVar[str]
@@ -93,15 +99,15 @@ class Part(abc.ABC):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The values of settings that may refer to a user's code, `FILE.py:NAME`; () by default."""
+    """The values of settings that may refer to user code, as FILE.py:NAME; () by default."""
     return ()
 
   @property
   def files(self) -> dict[str, PlainValue]:
-    """The files of the user's code that settings refer to (`references`), for results.
+    """The user's files that the settings refer to, as saved with results.
 
-    It is {'files': {NAME: {'file': name of the file, 'file_sha256': its digest}}}, or {} if no
-    setting refers to a user's code.
+    They are {'files': {NAME: {'file': name of the file, 'file_sha256': its digest}}} for settings
+    such as FILE.py:NAME, or {} if no setting refers to user code.
     """
     files = {}
     for reference in self.references:
@@ -154,16 +160,17 @@ def setting(
   large: bool = False,
   only_with: tuple[str, ...] = (),
 ) -> V:
-  """Returns a dataclass field for a setting of a part.
+  """Returns a dataclass field for a setting of a component, with a check of its value.
 
   Args:
     default: default value.
-    valid: phrase for the valid values, for messages.
-    holds: function that returns whether a value is valid.
+    valid: phrase for the valid values in error messages, such as 'at least 0'.
+    holds: function that is called with a value and returns whether it is valid.
     large: whether an integer may be 2**31 or more.
-    only_with: (key, value, ...): the setting has an effect only if the setting `key` has one of the
-      values. (key,): only if the setting `key` is on, that is, not 0, '', () or False. A setting
-      without effect that has its default value is not recorded.
+    only_with: another setting that this one depends on. With ('optimizer', 'sgd', 'lamb') this
+      setting has an effect only if `optimizer` is 'sgd' or 'lamb'. With ('threshold',) it has an
+      effect only if `threshold` is not 0, '', () or False. A setting without effect is left out of
+      saved results if it has its default value.
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
@@ -180,7 +187,7 @@ def are_distinct_and_some(values: Sequence[object]) -> bool:
 
 
 def have_distinct_names(parts: Sequence[type[Part]]) -> bool:
-  """Returns whether no two different classes have the same name, the key of their settings."""
+  """Returns whether different classes have different names."""
   return len({part.name for part in parts}) == len({*parts})
 
 
@@ -188,23 +195,23 @@ def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) ->
   """Returns a dataclass field for a setting with a fixed set of valid words.
 
   Args:
-    default: the default value.
+    default: default value.
     words: the valid values.
-    only_with: (key, value, ...) or (key,), the setting that this one depends on, see `setting`.
+    only_with: another setting that this one depends on, such as ('optimizer', 'sgd'), see
+      `setting`.
   """
   checks = {'words': tuple(words), 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
 
 
 def check_fields(parsed: object, section: str) -> None:
-  """Raises InputError if a field of a dataclass has a value that is not valid.
+  """Raises InputError if a field of a dataclass has an invalid value.
 
-  A field made by `setting` states in its metadata a function, 'holds', that tests a value, and the
-  phrase 'valid' for the message. A field made by `word` states its valid 'words'.
+  The checks are stored in the fields by `setting` and `word`.
 
   Args:
-    parsed: the dataclass.
-    section: name of its section in the config, such as 'config.study', for messages.
+    parsed: the dataclass instance.
+    section: section of the config for error messages, such as 'config.study'.
   """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
@@ -234,30 +241,30 @@ P = TypeVar('P', bound=Part)
 
 @dataclasses.dataclass(frozen=True)
 class Registry(Generic[P]):
-  """All parts of one kind, such as all augmentations; a config selects parts by name.
+  """All components of one kind, such as all augmentations, from which a config selects by name.
 
   Attributes:
-    package: package with the modules of the parts, for example 'robustness.augment', or a single
-      module. A module may define any number of parts.
-    base: base class of the parts.
+    package: package with the modules of the components, such as 'robustness.augment', or a single
+      module. A module may define any number of components.
+    base: base class of the components.
   """
 
   package: str
   base: type[P]
 
   def classes(self) -> Mapping[str, type[P]]:
-    """Returns {name: class} of all parts in the package."""
+    """Returns {name: class} of all components in the package."""
     return _classes(self.package, self.base)
 
   def find(self, name: str, key: str) -> type[P]:
-    """Returns the class of a part, given its name in a config.
+    """Returns the class of a component, given its name in a config.
 
     Args:
-      name: name of a part of the package, such as 'fog', or a reference such as FILE.py:NAME.
-      key: config key with this name, for messages.
+      name: name of a component of the package, such as 'fog', or a reference such as FILE.py:NAME.
+      key: config key that holds this name, for error messages.
 
     Raises:
-      InputError: no part has this name.
+      InputError: no component has this name.
     """
     is_text = isinstance(name, str)  # a config may hold a number by mistake
     if is_text and is_reference(name):
@@ -273,22 +280,27 @@ class Registry(Generic[P]):
     return parts[name]
 
   def select(self, name: str, sections: Section, path: str, key: str = 'name') -> P:
-    """Returns the part `name` with the settings that a config states, and defaults for the others.
+    """Returns the component `name` with its settings from a config.
+
+    Settings that the config leaves out have their defaults.
 
     Args:
-      name: name of the part, or a reference such as FILE.py:NAME.
-      sections: {name of a part: {setting: value}}, for this part and others.
-      path: name of `sections` in the config, such as 'config.classifier.augment', for messages.
-      key: the key in `path` that holds `name`, such as 'policy', for messages.
+      name: name of the component, or a reference such as FILE.py:NAME.
+      sections: {name of a component: {setting: value}}. Other components may be present.
+      path: name of `sections` in the config for error messages, such as
+        'config.classifier.augment'.
+      key: key in `path` that holds `name`, for error messages, such as 'policy'.
     """
     part_class = self.find(name, f'{path}.{key}')
     values = sections.get(part_class.name, {})
     return settings.parse(part_class, values, f'{path}.{part_class.name}')
 
   def optional(self, section: Section, path: str) -> P | None:
-    """Returns the part that `section['name']` selects, None if the name is ''.
+    """Returns the component that `section['name']` selects, or None if this name is ''.
 
-    `path` is the name of the section in the config, for messages.
+    Args:
+      section: section of the config, with 'name' and a subsection for each component.
+      path: name of the section in the config, for error messages.
     """
     name = section.get('name', '')
     self.check_sections(section, path, 'name', (name,) if name else ())
@@ -302,14 +314,14 @@ class Registry(Generic[P]):
     names: tuple[str, ...] = (),
     other_keys: Iterable[str] = (),
   ) -> None:
-    """Checks a section of the config that selects parts, such as 'config.classifier.augment'.
+    """Checks a section of the config that selects components, such as 'config.classifier.augment'.
 
     Args:
-      section: the section; it may have `key`, `other_keys`, and a subsection for each part.
-      path: name of the section, for messages.
-      key: the key that selects parts.
-      names: the names of the selected parts.
-      other_keys: other keys that the section may have.
+      section: the section. It may have `key`, `other_keys`, and a subsection for each component.
+      path: name of the section, for error messages.
+      key: key of the section that selects components.
+      names: names of the selected components.
+      other_keys: further keys that the section may have.
 
     Raises:
       InputError: a key of the section or of a subsection is unknown, or a value is invalid.
@@ -332,19 +344,19 @@ class Registry(Generic[P]):
       settings.parse(parts[name], values, f'{path}.{name}')
 
   def default_sections(self) -> dict[str, Facts]:
-    """Returns {name of a part: {setting: default}} for all packaged parts, as in a config."""
+    """Returns {name of a component: {setting: default}} for all components of the package."""
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
   def _from_file(self, reference: str, key: str) -> type[P]:
-    """Returns the class of a part in a user's code, with the attributes `name` and `file` set.
+    """Returns the class of a component in user code, with its `name` and `file` set.
 
     Args:
       reference: FILE.py:NAME or package.module:NAME.
-      key: the config key that holds the reference, for messages.
+      key: config key that holds the reference, for error messages.
 
     Raises:
-      InputError: the code defines no concrete subclass of `base`, or one with the name of a part of
-        the package.
+      InputError: the class is not a concrete subclass of `base`, or a component of the package
+        already has its name.
     """
     code, subject = load(reference, key), f'{key_name(key)} names {reference!r}'
     part, base = code.value, f'{self.base.__module__}.{self.base.__name__}'
@@ -375,14 +387,14 @@ class Registry(Generic[P]):
 
 @functools.cache
 def _part_in_module(package: str, name: str, base: type[P]) -> type[P] | None:
-  """Returns the class of the part `name` if a module of the same name defines it, else None.
+  """Returns the class of a component that is in a module of the same name, or None.
 
-  No other module of the package is imported, which is faster than a search in all modules.
+  Only this module is imported, which is faster than a search in all modules of the package.
 
   Args:
-    package: package with the parts.
-    name: name of the part.
-    base: base class of the parts.
+    package: package with the components.
+    name: name of the component and of its module.
+    base: base class of the components.
   """
   is_package = '__path__' in vars(importlib.import_module(package))  # else a single module
   if not is_package or not name.isidentifier():
@@ -395,7 +407,7 @@ def _part_in_module(package: str, name: str, base: type[P]) -> type[P] | None:
 
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
-  """Returns {name: class} of the parts, subclasses of `base`, in a package, sorted by name."""
+  """Returns {name: class} of all concrete subclasses of `base` in a package, sorted by name."""
   parts = sorted(subclasses_in_package(package, base), key=lambda part: part.name)
   return {part.name: part for part in parts}
 
@@ -423,14 +435,14 @@ def _subclasses_in_module(module: ModuleType, base: type[V]) -> Iterator[type[V]
 
 @dataclasses.dataclass(frozen=True)
 class FromFile:
-  """The object that a reference to code, `FILE.py:NAME` or `package.module:NAME`, names.
+  """An object loaded from user code by a reference such as FILE.py:NAME or package.module:NAME.
 
   Attributes:
     value: the object.
-    name: NAME of the reference.
-    path: path of the file that defines it.
-    digest: SHA-256 of the file, as hexadecimal; if it imports files of its folder or package, of
-      the digests of all of them.
+    name: the NAME in the reference.
+    path: path of the file that defines the object.
+    digest: SHA-256 of the file in hexadecimal. If the file imports other files of the user's
+      project, this is the SHA-256 of the digests of all of them.
   """
 
   value: object
@@ -440,15 +452,16 @@ class FromFile:
 
   @property
   def facts(self) -> dict[str, str]:
-    """{'file': name of the file, 'file_sha256': its digest}, for results."""
+    """The file as saved with results: {'file': name of the file, 'file_sha256': its digest}."""
     return {'file': self.path.name, 'file_sha256': self.digest}
 
 
 @contextlib.contextmanager
 def files_refused() -> Iterator[None]:
-  """A context in which `load` raises `FileRefusedError` instead of running files.
+  """Context manager in which `load` raises `FileRefusedError` instead of running files.
 
-  It is used when names come from data, such as the config of results, and not from the user.
+  It is used where a name comes from data, such as the config of saved results, and not from the
+  user.
   """
   token = _RUNS_FILES.set(False)
   try:
@@ -468,17 +481,17 @@ def part_name(name: str) -> str:
 
 
 def load(reference: str, key: str) -> FromFile:
-  """Returns the object that `FILE.py:NAME` or `package.module:NAME` names.
+  """Loads an object from user code by a reference FILE.py:NAME or package.module:NAME.
 
   A file is run like a script. It is run again only if its content has changed or after a call of
   `forget`. A module of an installed package is imported.
 
   Args:
     reference: the reference, as the user wrote it.
-    key: the config key with this value, for errors.
+    key: config key that holds the reference, for error messages.
 
   Raises:
-    InputError: the file, module or name is missing, or running it raises an error or exits.
+    InputError: the file, module or name is missing, or running the file raises an error or exits.
   """
   if isinstance(reference, RecordedReference) or not _RUNS_FILES.get():
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
@@ -530,10 +543,13 @@ def _defined_names(file: pathlib.Path) -> list[str]:
 
 
 def _imported_names(file: pathlib.Path, package: str = '') -> set[str]:
-  """Returns the names of all modules that a Python file imports, as far as its text says.
+  """Returns the names of all modules that a Python file imports, from its `import` statements.
 
-  'from a import b' imports the module 'a', and 'a.b' if b is a module. `package` is the package
-  that relative imports begin from.
+  'from a import b' counts as 'a' and 'a.b', because b may be a module.
+
+  Args:
+    file: path of the Python file, which is only parsed.
+    package: package that relative imports start from.
   """
   names = []
   for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
@@ -548,14 +564,14 @@ def _imported_names(file: pathlib.Path, package: str = '') -> set[str]:
 
 
 def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
-  """Returns the files of the user's project that a file imports, directly or by other such files.
+  """Returns the files of the user's project that a file imports, directly or indirectly.
 
-  The project is the outermost package that contains the file, and for a file that is run like a
-  script also the script's folder.
+  The project is the outermost package that contains the file. For a script it also includes the
+  script's folder.
 
   Args:
-    file: the file.
-    package: the package that the file was imported from; '' if it is run like a script.
+    file: path of the file.
+    package: package that the file was imported from, or '' for a script.
   """
   # {name of the outermost package: folder that contains it}, and {'': folder of a script}
   folders = {}
@@ -588,12 +604,21 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
 
 @functools.cache
 def _digest_when_imported(file: pathlib.Path) -> str:
-  """Returns the SHA-256 of an imported file, which Python does not import again if it changes."""
+  """Returns the SHA-256 of an imported file at its first use in this process.
+
+  The digest is cached because Python does not import a file again when it changes.
+  """
   return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _check_imports(file: pathlib.Path) -> None:
-  """Raises InputError if a file would import another module in place of one in its folder."""
+  """Raises InputError if Python would import a module of the same name instead of a local file.
+
+  A file may import a module `data` from its own folder while Python finds another `data` first.
+
+  Args:
+    file: path of the Python file with the imports.
+  """
   names = {name.partition('.')[0] for name in _imported_names(file)}
   for name in names.difference(PACKAGES, {''}):
     paths = file.parent / f'{name}.py', file.parent / name / '__init__.py'
@@ -614,9 +639,11 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _run(file: pathlib.Path, digest: str) -> ModuleType:
-  """Runs a Python file and returns its module; the same content is not run again.
+  """Runs a Python file and returns its module. Results are cached by path and content.
 
-  `digest` is the SHA-256 of the content, so that the cache has no entry for a changed file.
+  Args:
+    file: path of the file.
+    digest: SHA-256 of its content, part of the key of the cache.
   """
   if str(file.parent) not in sys.path:
     sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
@@ -625,7 +652,7 @@ def _run(file: pathlib.Path, digest: str) -> ModuleType:
 
 
 def run_file(file: pathlib.Path, name: str) -> ModuleType:
-  """Runs a Python file and returns its module, which is called `name`."""
+  """Runs a Python file and returns the resulting module under the name `name`."""
   spec = importlib.util.spec_from_file_location(name, file)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)

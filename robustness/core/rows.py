@@ -38,11 +38,13 @@ MAX_UNNAMED_CLASSES = 2**20
 
 
 def refuse_unknown_classes(description: Facts, user: str) -> None:
-  """Raises InputError if the images have no labels because they are of no known class.
+  """Raises InputError if the images were loaded without labels.
+
+  This is the case for `config.data.known_classes=False`, which selects images of unknown classes.
 
   Args:
-    description: {key: JSON value} about the images (`Rows.description`).
-    user: the study or training that needs labels, as the subject of the message.
+    description: facts about the images, as in `Rows.description`.
+    user: name of the study or training that needs labels, the subject of the error message.
   """
   if description.get('labels') == UNKNOWN_CLASSES:
     raise InputError(
@@ -52,14 +54,15 @@ def refuse_unknown_classes(description: Facts, user: str) -> None:
 
 
 class Rows(Protocol):
-  """Protocol of images with labels in a fixed order; a row is an image with its columns.
+  """Protocol of a data set of labelled images that is read in a fixed order.
 
-  Rows are read in blocks of consecutive rows, such that each row belongs to exactly one block.
+  A row is an image with its label and further columns, such as the path of its file. Rows are read
+  in blocks (batches) of consecutive rows. Each row belongs to exactly one block.
   """
 
   @property
   def description(self) -> Facts:
-    """{key: JSON value} that identifies the data: source, sizes, counts and settings."""
+    """Facts that identify the data as JSON values: source, sizes, counts and settings."""
 
   @property
   def num_examples(self) -> int:
@@ -74,48 +77,52 @@ class Rows(Protocol):
     """Names of the classes, in label order."""
 
   def at(self, positions: np.ndarray) -> Rows:
-    """Returns the rows at ascending positions in [0, num_examples); they keep their example ids."""
+    """Returns a subset of the data set with the same example ids.
+
+    Args:
+      positions: ascending positions of the selected rows, int in [0, num_examples).
+    """
 
   def with_channels(self, channels: int) -> Rows:
-    """Returns the same rows with `channels` channels; grey images are repeated.
+    """Returns the data set with `channels` channels; grey images are repeated.
 
     Raises:
       InputError: the images are not grey and have another number of channels.
     """
 
   def cached(self) -> Rows:
-    """Returns the same rows, with images that are decoded only once and then stay in memory.
+    """Returns the same data set, which decodes each image once and then keeps it in memory.
 
-    They are stored at the first read of more than half of the rows; smaller reads before, such as
-    samples for a figure, store nothing. Nothing is ever stored if the rows need more than
+    Images are stored the first time that more than half of the rows are read. Smaller reads before,
+    such as samples for a figure, store nothing. Nothing is stored if the rows need more than
     `MAX_CACHED_BYTES`, if crops are random, or if the images are read as a stream.
     """
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the rows as arrays, with images as stored, uint8 or float32.
+    """Returns the rows as arrays in memory, or None if they cannot be stored.
 
-    It returns None if they have more than `max_bytes` bytes, if the config asks for random crops,
-    which change in every epoch, or if the images are too many to store and are read as a stream.
+    Images are uint8 or float32, as they are stored. Rows cannot be stored if they have more than
+    `max_bytes` bytes, if the config asks for random crops, or if the images are read as a stream.
     """
 
   def without_images(self, *, streamed: bool = True) -> Batch:
-    """Returns `label`, `example_id` and all further columns of every row, [N, ...].
+    """Returns all columns except the images, for every row, as {'label': [N, ...], ...}.
 
-    Some large sets are read as a stream of examples, so that all images must be read to get the
-    labels.
+    The columns are `label`, `example_id` and further columns of the data. Some large data sets can
+    only be read as a stream of examples. For their labels all images must be read.
 
     Args:
-      streamed: whether a stream is read for its labels.
+      streamed: whether a stream may be read for its labels.
 
     Raises:
-      InputError: the set is a stream that is too long, or any stream without `streamed`.
+      InputError: the data set is a stream, and `streamed` is False or the stream is too long.
     """
 
   def may_have_changed(self, since: float, positions: slice) -> bool:
-    """Returns whether the images at `positions` may have been changed after the time `since`.
+    """Returns whether the images at `positions` may have changed after the time `since`.
 
-    It is always True for arrays. For image files it is True if one of them was written, replaced or
-    moved since then, or cannot be read. Other images count as unchanged. Nothing is decoded.
+    Image files have changed if one of them was written, replaced or moved, or cannot be read.
+    Arrays always may have changed. Other images count as unchanged. No image is decoded.
 
     Args:
       since: a time in seconds, as from `time.time()`.
@@ -125,29 +132,29 @@ class Rows(Protocol):
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks of B = `batch_size` rows in order, each as a dict of columns.
+    """Yields batches of B = `batch_size` rows in order, each as a dict of columns.
 
     Args:
-      batch_size: rows per block; block b holds rows [b * batch_size, (b + 1) * batch_size). The
-        last one is padded with zeros.
-      blocks: the blocks to read, ascending; None reads all blocks.
-      stored: whether images that are stored as uint8 stay so (`robustness.core.pixels` scales them
-        on the devices); False scales them to [0, 1].
+      batch_size: rows per batch. Block b holds rows [b * batch_size, (b + 1) * batch_size). The
+        last block is padded with zeros.
+      blocks: numbers of the blocks to read, ascending. None reads all blocks.
+      stored: whether uint8 images are returned as uint8, to be scaled on the device by
+        `robustness.core.pixels`. False returns all images as float32 in [0, 1].
 
     Yields:
-      {column: values}, with:
+      {name of a column: values}, with:
 
       * `image` float32 [B, H, W, C] in [0, 1], or uint8 if `stored`;
       * `label` int32 [B], or [B, L] padded with -1;
       * `example_id` int32 [B];
       * `mask` bool [B], False on padding;
       * `block`, the number b;
-      * columns that studies need: numbers [B] or [B, L], such as `severity`, or text [B], such as
-        the path of a file, which are recorded; or images [B, ...], such as the object of a scene.
+      * further columns of the data: numbers [B] or [B, L], such as `severity`; text [B], such as
+        the path of a file; or images [B, ...], such as the object of a scene. Numbers and text are
+        saved with the predictions.
 
     Raises:
-      InputError: a block does not exist, or an image, when it is reached, cannot be decoded or has
-        another size.
+      InputError: a block does not exist, or an image cannot be decoded or has another size.
     """
 
   def training_batches(
@@ -158,18 +165,19 @@ class Rows(Protocol):
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless shuffled batches, which depend only on the arguments.
+    """Returns an endless iterator over shuffled batches, which depends only on the arguments.
 
-    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence. Rows
-    before `start_step` and of other processes are not read. Images that exceed the memory are
-    streamed and shuffled in a buffer.
+    Batch s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's endless sequence
+    of rows. Only the rows of this process are read, from `start_step` on. Images that exceed the
+    memory are streamed and shuffled in a buffer.
 
     Args:
       batch_size: size of the global batch, over all processes.
-      seed: seed that, with the epoch's number, determines the order of an epoch.
-      start_step: the first step.
-      share: (k, n) selects part k, from 0, of n contiguous parts of every global batch.
-      sampler: order of the rows; None takes `Epochs`.
+      seed: seed of the order of the rows in each epoch.
+      start_step: number of the first batch.
+      share: (k, n) for process k of n. It reads the k-th of n contiguous parts of every global
+        batch.
+      sampler: order of the rows. None takes `Epochs`, a random permutation in each epoch.
 
     Returns:
       Dicts of columns, with b = batch_size / n rows each: `image` [b, H, W, C], uint8 if images are
@@ -177,8 +185,8 @@ class Rows(Protocol):
       `example_id` int32 [b]; and the further columns of the rows and of the sampler, [b, ...].
 
     Raises:
-      InputError: n does not divide the batch size, an image cannot be read, or rows that are
-        streamed have a sampler.
+      InputError: n does not divide the batch size, an image cannot be read, or a sampler is given
+        for rows that are streamed.
     """
 
 
@@ -189,13 +197,14 @@ _ORDER = 0x5B5E7
 def random_order(num_examples: int, seed: int) -> np.ndarray:
   """Returns the positions 0, ..., `num_examples` − 1 in random order, int64 [num_examples].
 
-  Studies that stop at a precision (`Study.half_width`) read the rows in this order.
+  Studies that stop early, once the confidence interval is narrow enough (`Study.half_width`), read
+  the rows in this order.
   """
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
 def num_blocks(num_examples: int, batch_size: int) -> int:
-  """Returns the number of blocks of `batch_size` rows that hold `num_examples` rows."""
+  """Returns the number of blocks of `batch_size` rows that contain `num_examples` rows."""
   return -(-num_examples // batch_size)  # rounded up
 
 
@@ -237,7 +246,7 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
 
 
 def as_float32(images: np.ndarray) -> np.ndarray:
-  """Returns images in [0, 1]: x / 255 for uint8 x; float images are unchanged."""
+  """Returns uint8 images divided by 255 as float32 in [0, 1], and float images unchanged."""
   if images.dtype != np.uint8:
     return images
   scaled: np.ndarray = np.divide(images, np.float32(255), dtype=np.float32)
@@ -245,9 +254,9 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def values_outside(images: np.ndarray) -> str:
-  """Returns in words which values of float images are outside [0, 1]; '' if there are none.
+  """Returns a phrase on the values of float images outside [0, 1], or '' if there are none.
 
-  An example is '3 of 3072 image values are NaN'; without NaN, the range of all values is stated.
+  Examples are '3 of 3072 image values are NaN' and 'image values lie in [0, 255]'.
   """
   if not images.size or (images.min() >= 0 and images.max() <= 1):
     return ''
@@ -257,7 +266,7 @@ def values_outside(images: np.ndarray) -> str:
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
-  """Returns the columns of a batch that devices can take: NumPy's kinds bool, int, uint and float.
+  """Returns the columns of a batch that can be put on a device: boolean, integer and float arrays.
 
   Columns of text, such as paths, are left out.
   """
@@ -271,14 +280,14 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
 def check_label_array(
   labels: np.ndarray, name: str, is_complete: bool = True, num_classes: int | None = None
 ) -> None:
-  """Raises InputError, naming the first image, for invalid labels.
+  """Raises InputError for invalid labels and names the first image with one.
 
   Args:
     labels: integers [N], or [N, L] padded with -1. Every image needs a label; labels are at least
       0, fit int32, and differ within an image.
-    name: name of the labels in messages.
-    is_complete: whether these are all labels of a data set. Only then labels [N, 2] with 0 and 1 in
-      every row are refused as one-hot; in a part of a data set they may be images of both classes.
+    name: name of the labels in the error message.
+    is_complete: whether these are the labels of a whole data set. If so, labels [N, 2] with 0 and 1
+      in every row are refused as one-hot. In a subset, all images may belong to both classes.
     num_classes: number of classes, which all labels are below; None if it is unknown.
   """
   has_no_columns = labels.shape[1:] == (0,)
@@ -326,7 +335,11 @@ def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
 
 
 def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
-  """Returns whether an image has a label twice, bool [N], for labels [N, L] padded with -1."""
+  """Returns which images have the same label twice, bool [N].
+
+  Args:
+    labels: labels [N, L] padded with -1.
+  """
   ordered = np.sort(labels, axis=1)  # equal labels are neighbours
   previous, following = ordered[:, :-1], ordered[:, 1:]
   is_repeated = (previous == following) & (following >= 0)
@@ -334,9 +347,11 @@ def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
 
 
 def check_class_names(names: Sequence[str], title: str) -> None:
-  """Raises InputError if a class has an empty name, or two classes have the same name.
+  """Raises InputError if a class name is empty or occurs twice.
 
-  `title` says in the message where the names are from, such as 'class_names'.
+  Args:
+    names: names of the classes, in label order.
+    title: source of the names in the error message, such as 'class_names'.
   """
   if '' in names:
     raise InputError(f"{title} call the class {names.index('')} '': give each class a name.")
@@ -350,16 +365,19 @@ def check_class_names(names: Sequence[str], title: str) -> None:
 
 
 def identity_of(rows: Rows) -> Facts:
-  """Returns the description of rows that records and checkpoints state, to recognise their images.
+  """Returns the facts that identify a data set in saved results and checkpoints.
 
-  It is `Rows.description` without the number of files that are no images and were not read, which
-  may change although the rows are the same.
+  This is `Rows.description` without the counts of ignored files in the folder, such as text files.
+  These may change although the images are the same.
   """
   return {key: value for key, value in rows.description.items() if key != LEFT_OUT}
 
 
 def in_class_order(names: Iterable[str]) -> list[str]:
-  """Returns names of classes in the order of labels 0, 1, ...: by number, else alphabetically."""
+  """Returns class names in label order.
+
+  If all names are numbers, they are sorted by number, and otherwise alphabetically.
+  """
   ascending = sorted(names)
   are_numbers = all(name.isdecimal() and name.isascii() for name in ascending)
   return sorted(ascending, key=int) if are_numbers else ascending
@@ -376,8 +394,12 @@ def composed_unicode(name: str) -> str:
 def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
   """Returns the names '0', '1', ..., `largest` for classes without names.
 
+  Args:
+    largest: the largest label.
+    title: name of the data in the error message.
+
   Raises:
-    InputError: `largest` is at least `MAX_UNNAMED_CLASSES`; the message names the data by `title`.
+    InputError: `largest` is at least `MAX_UNNAMED_CLASSES`.
   """
   valid = f'below {MAX_UNNAMED_CLASSES}, or the classes must have names'
   require(largest < MAX_UNNAMED_CLASSES, f'the largest label of {title}', largest, valid)
@@ -385,12 +407,14 @@ def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
 
 
 def refuse_colour(title: str, stored: int, channels: int) -> None:
-  """Raises InputError unless images are grey, which can be repeated to have more channels.
+  """Raises InputError if colour images are needed with another number of channels.
+
+  Grey images are accepted, because their only channel can be repeated.
 
   Args:
-    title: the data, as the message calls them.
+    title: name of the data in the error message.
     stored: number of channels of the images.
-    channels: number of channels that the images should have.
+    channels: number of channels that is needed.
   """
   if stored != 1:
     raise InputError(
@@ -401,16 +425,16 @@ def refuse_colour(title: str, stored: int, channels: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayRows:
-  """Rows from numpy arrays, in memory or memory-mapped.
+  """A data set of labelled images in NumPy arrays, in memory or memory-mapped.
 
   Attributes:
-    images: [N, H, W, C], uint8 or float32 in [0, 1]. It may be memory-mapped: `batches` reads the
-      images of one batch at a time, `at` reads all selected images at once.
+    images: [N, H, W, C], uint8 or float32 in [0, 1]. If it is memory-mapped, `batches` reads the
+      images of one batch at a time, and `at` reads all selected images at once.
     labels: integers [N], or [N, L] padded with -1; see `check_label_array`.
     class_names: distinct names of the classes, in label order.
     example_ids: int32 [N]; positions in the arrays by default.
     source: name of the data in `results.json`.
-    columns: {name: further values of each row, [N, ...]}; see `Rows.batches`.
+    columns: {name: further values of each image, [N, ...]}, such as {'severity': [N]}.
     facts: further entries of `description`, for `results.json`.
   """
 
@@ -519,7 +543,7 @@ class ArrayRows:
     return self._columns_at(slice(None))
 
   def may_have_changed(self, since: float, positions: slice) -> bool:
-    """Returns True, because nothing says when arrays were changed, and comparing them is fast."""
+    """Returns True, because changes of arrays are not recorded anywhere."""
     return True
 
   def batches(
@@ -551,31 +575,31 @@ class ArrayRows:
 
 
 def with_column(rows: Rows, name: str, values: Callable[[Batch], np.ndarray], facts: Facts) -> Rows:
-  """Returns the rows with a further column.
+  """Returns the data set with a further column.
 
   Args:
-    rows: the rows.
+    rows: the data set.
     name: name of the column.
-    values: function from a batch to the values of the column, [B, ...].
-    facts: {key: JSON value} about the column, which are added to the description of the rows.
+    values: function that is called with a batch and returns the column's values, [B, ...].
+    facts: {key: JSON value} about the column, added to the description of the data set.
   """
   return _ChangedRows(rows, lambda batch: {**batch, name: values(batch)}, rows.class_names, facts)
 
 
 def with_facts(rows: Rows, facts: Facts) -> Rows:
-  """Returns the rows with `facts`, {key: JSON value}, added to their description."""
+  """Returns the data set with `facts`, {key: JSON value}, added to its description."""
   return _ChangedRows(rows, lambda batch: batch, rows.class_names, facts)
 
 
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
-  """Returns the rows with their labels numbered by another list of class names.
+  """Returns the data set with its labels renumbered to another list of class names.
 
   Args:
-    rows: the rows.
-    positions: int32 [old classes], the new label of each old label, -1 for none: [2, -1] makes
-      label 2 of label 0, and no label of label 1. If two labels of an image get the same new label,
-      only the first is kept.
-    class_names: names of the new labels, by number; () if the images have no class that is known.
+    rows: the data set.
+    positions: int32 [old classes], the new label of each old label, or -1 for no label. For
+      example, with [2, -1] the old label 0 becomes 2 and the old label 1 is removed. If two labels
+      of an image become equal, only the first is kept.
+    class_names: names of the new labels, in label order; () if none of the classes is known.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
@@ -604,10 +628,11 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
 
 
 def columns_in_memory(rows: Rows) -> Batch:
-  """Returns the columns of all rows that are known without reading an image, {name: [N, ...]}.
+  """Returns all columns that are known without reading an image, as {name: [N, ...]}.
 
-  They are `label`, `example_id` and stored columns, but not those of `with_column`, which may be
-  computed from images. The result is {} for a set that is read as a stream (`without_images`).
+  They are `label`, `example_id` and the stored columns. Columns added by `with_column` are left
+  out, because they may be computed from images. For a data set that is read as a stream the result
+  is {}.
   """
   if isinstance(rows, _ChangedRows):
     columns = columns_in_memory(rows.rows)
@@ -620,14 +645,14 @@ def columns_in_memory(rows: Rows) -> Batch:
 
 @dataclasses.dataclass(frozen=True)
 class _ChangedRows:
-  """Rows with other labels or further columns than the rows that they wrap; images are the same.
+  """A data set with the images of another one, but other labels or further columns.
 
   Attributes:
-    rows: the wrapped rows.
+    rows: the original data set.
     change: function from a batch to the batch with changed columns.
     class_names: names of the classes, in label order.
     facts: entries that are added to the description.
-    renumbers: whether `change` changes labels alone; else it may compute columns from images.
+    renumbers: whether `change` only changes labels. If False, `change` may need the images.
   """
 
   rows: Rows
@@ -658,7 +683,7 @@ class _ChangedRows:
     return dataclasses.replace(self, rows=self.rows.cached())
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the images of the wrapped rows with the changed columns; None if they return None."""
+    """Returns the data set as arrays, or None if the original data set does not fit in memory."""
     arrays = self.rows.in_memory(max_bytes)
     if arrays is None:
       return None

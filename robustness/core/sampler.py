@@ -23,31 +23,31 @@ _BLOCKS_PER_DRAW = 1024
 
 
 class Sampler(abc.ABC):
-  """Base class of endless sequences of rows for training, which are read at any position."""
+  """Base class for the order of rows in training: an endless sequence with random access."""
 
   @abc.abstractmethod
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
+    """Returns the elements [begin, end) of the sequence, which are row indices, int64."""
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns columns that the sampler adds to the rows at positions [begin, end) of the sequence.
+    """Returns further columns for the elements [begin, end) of the sequence.
 
-    They are {name: values [end − begin]}, such as the number of the epoch; {} by default.
+    The result is {name: values [end − begin]}, such as the number of the epoch, and {} by default.
     """
     del begin, end
     return {}
 
 
 def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
-  """Returns (begin, end): the positions in a sampler's sequence that one process reads in a step.
+  """Returns the range (begin, end) of a sampler's sequence that one process reads in a step.
 
-  The global batch of step s has the positions [s·batch_size, (s + 1)·batch_size), so that it may
-  span two epochs; each process reads a share of it.
+  The global batch of step s is the range [s·batch_size, (s + 1)·batch_size). Each process reads a
+  contiguous share of it.
 
   Args:
     step: number of the step, from 0.
     batch_size: size of the global batch.
-    share: (k, n): share number k, from 0, of n contiguous shares.
+    share: (k, n) for process k of n, with k from 0.
   """
   process, processes = share
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
@@ -60,10 +60,11 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
 
 
 def _elements(part: Callable[[int], np.ndarray], size: int, begin: int, end: int) -> np.ndarray:
-  """Returns the elements [begin, end) of an endless sequence, which is computed part by part.
+  """Returns the elements [begin, end) of an endless sequence that is computed part by part.
 
   Args:
-    part: function from k = 0, 1, ... to the elements k·size, ..., (k + 1)·size − 1.
+    part: function that is called with k = 0, 1, ... and returns the elements k·size, ..., (k +
+      1)·size − 1.
     size: number of elements of each part.
     begin: index of the first element.
     end: index after the last element.
@@ -77,20 +78,20 @@ def _elements(part: Callable[[int], np.ndarray], size: int, begin: int, end: int
 
 
 class Epochs(Sampler):
-  """A sequence of epochs; every epoch is a random permutation of all rows.
+  """A sequence of epochs, each a random permutation of all rows.
 
   Attributes:
     num_examples: number N of rows.
-    seed: seed that, with the epoch's number, determines the permutation.
+    seed: seed of the permutations.
   """
 
   def __init__(self, num_examples: int, seed: int, stream: tuple[int, ...] = ()):
-    """Begins a sequence over N rows.
+    """Creates the sequence for N rows.
 
     Args:
       num_examples: number N of rows.
       seed: seed of the permutations.
-      stream: further seeds, which make sequences with one `seed` independent.
+      stream: further seeds. Sequences with the same `seed` and different streams are independent.
     """
     require(num_examples >= 1, 'num_examples', num_examples, 'at least 1')
     require(seed >= 0, 'seed', seed, 'at least 0')
@@ -104,28 +105,28 @@ class Epochs(Sampler):
     return np.random.default_rng(key).permutation(self.num_examples)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
+    """Returns the elements [begin, end) of the sequence, which are row indices, int64 in [0, N)."""
     return _elements(self._order, self.num_examples, begin, end)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {'epoch': number of completed epochs at positions [begin, end), int32}."""
+    """Returns {'epoch': number of completed epochs for the elements [begin, end), int32}."""
     return {EPOCH: (np.arange(begin, end) // self.num_examples).astype(np.int32)}
 
 
 class Balanced(Sampler):
-  """A sequence in which every block of G consecutive positions has one row of each of G groups.
+  """A sequence that draws from each of G groups of rows equally often.
 
-  The order of the groups is random in every block. Each group has separate epochs, random
-  permutations of its rows, so that rows of small groups are drawn more often.
+  Each block of G consecutive elements contains one row of each group, in random order. A group is
+  permuted again when all its rows were drawn. Rows of small groups are therefore drawn more often.
   """
 
   def __init__(self, groups: Sequence[np.ndarray], seed: int, column: str = ''):
-    """Begins a sequence over G groups of rows.
+    """Creates the sequence for G groups of rows.
 
     Args:
-      groups: the rows of each of G groups, int64; groups may overlap.
-      seed: seed of the orders.
-      column: name of the column with the group that each row was drawn for, in [0, G); '' for no
+      groups: indices of the rows of each group, int64. Groups may overlap.
+      seed: seed of the random orders.
+      column: name of a column with the number of each drawn row's group, in [0, G). '' adds no
         column.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
@@ -134,20 +135,23 @@ class Balanced(Sampler):
     self._cached_draw = functools.lru_cache(maxsize=2)(self._draw_group_numbers)
 
   def _draw_group_numbers(self, number: int) -> np.ndarray:
-    """Returns draw number `number`: the groups of the rows of `_BLOCKS_PER_DRAW` blocks, int [BG].
+    """Returns the group numbers in B = `_BLOCKS_PER_DRAW` successive blocks of the sequence.
 
-    Each of the B blocks has the numbers of the G groups in a random order.
+    They are int [BG]. Each block has the group numbers 0, ..., G − 1 in a random order.
+
+    Args:
+      number: index k of the draw, for the blocks kB, ..., (k + 1)B − 1.
     """
     ascending = np.tile(np.arange(len(self._groups)), (_BLOCKS_PER_DRAW, 1))
     rng = np.random.default_rng((_BALANCED, self._seed, number))
     return rng.permuted(ascending, axis=1).ravel()
 
   def _group_numbers(self, begin: int, end: int) -> np.ndarray:
-    """Returns the number of the group of each row at positions [begin, end), int [end − begin]."""
+    """Returns the group numbers of the elements [begin, end) of the sequence, int [end − begin]."""
     return _elements(self._cached_draw, _BLOCKS_PER_DRAW * len(self._groups), begin, end)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """Returns the rows at positions [begin, end) of the sequence, int64."""
+    """Returns the elements [begin, end) of the sequence, which are row indices, int64."""
     count = len(self._groups)
     first, end_block = begin // count, -(-end // count)  # of the blocks; the latter rounded up
     # block k has row k of the sequence of each group
@@ -159,10 +163,9 @@ class Balanced(Sampler):
     return np.asarray(np.stack(rows_of_groups)[numbers, blocks - first])
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns the group that each row at positions [begin, end) of the sequence was drawn for.
+    """Returns the group numbers of the elements [begin, end) of the sequence as a column.
 
-    It is {column: number of the group, int32 [end − begin]} with the `column` of the constructor,
-    or {} without one.
+    The result is {column: group numbers, int32 [end − begin]}, or {} if the column has no name.
     """
     if not self._column:
       return {}
@@ -172,16 +175,16 @@ class Balanced(Sampler):
 def held_out(
   num_examples: int, share: float, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the positions of the rows for training and for validation, int64, both ascending.
+  """Splits rows into training and validation and returns the indices of both, int64, ascending.
 
-  The choice depends only on the arguments, so that trainings with different seeds are validated on
+  The split depends only on the arguments. Trainings with different seeds are therefore validated on
   the same rows.
 
   Args:
     num_examples: number N of rows.
-    share: fraction of the rows for validation, rounded to whole rows or units.
-    units: integers [N], equal for rows that must be on the same side, such as the frames of a clip;
-      None allows any split of the rows.
+    share: fraction of the rows for validation, rounded to whole rows, or to whole units if given.
+    units: integers [N], equal for rows that must stay together, such as the frames of a clip. None
+      allows any split.
 
   Raises:
     InputError: one side would be empty although `share` is not 0.

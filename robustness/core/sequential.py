@@ -19,14 +19,14 @@ T = TypeVar('T')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialRow(Mapping[str, jax.Array]):
-  """One row in a loop over N rows: a mapping {column name: value of the row}.
+  """One row of a batch in a loop over its rows, as a mapping from column names to values.
 
-  Accessing a value copies it out of its column. A function that needs only a small part of a large
-  value, such as a crop, should index the column that `column_and_position(row, name)` returns.
+  `row[name]` copies the value out of its column. A function that needs only a small part of a large
+  value, such as a crop of an image, should call `column_and_position` instead.
 
   Attributes:
     columns: {name: values of all N rows, [N, ...]}.
-    index: position of the row in [0, N), which may be traced.
+    index: index of the row in [0, N), which may be traced.
   """
 
   columns: Mapping[str, jax.Array]
@@ -45,11 +45,14 @@ class SequentialRow(Mapping[str, jax.Array]):
 
 
 def column_and_position(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
-  """Returns (column, index) such that `column[index]` is the value `row[name]`, without a copy.
+  """Returns a column and the index of a row in it, to read a value without a copy.
 
-  A function that reads a small part of a large value, such as a crop of a large image, indexes the
-  column instead of the row: in a loop over rows, `row[name]` would copy the whole value. The column
-  has the values of all N rows in the loop, [N, ...]; N is 1 for a row that is no `SequentialRow`.
+  `column[index]` equals `row[name]`. In a loop over rows, `row[name]` would copy the whole value. A
+  function that needs only a crop of a large image slices the column instead.
+
+  Returns:
+    (column, index). The column has the values of all N rows of the loop, [N, ...]. N is 1 if `row`
+    is not a `SequentialRow`.
   """
   if isinstance(row, SequentialRow):
     return row.columns[name], row.index
@@ -57,10 +60,12 @@ def column_and_position(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Ar
 
 
 def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree) -> T:
-  """Returns the results of `function(row, view)` for every row, computed in sequence and stacked.
+  """Applies a function to each row of a batch, one after another, and stacks the results.
 
-  `rows` are columns [N, ...], from which each row is passed as a `SequentialRow`; `view` is the
-  same for all rows.
+  Args:
+    function: called as `function(row, view)` with a row as a `SequentialRow`.
+    rows: {name of a column: values, [N, ...]}.
+    view: second argument of `function`, the same for all rows, such as parameters of a corruption.
   """
   num_rows = len(next(iter(rows.values())))
   stacked: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(num_rows))
@@ -68,11 +73,15 @@ def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: Py
 
 
 def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
-  """Applies a function to each of N entries of trees of arrays [N, ...]; returns stacked results.
+  """Applies a function to each slice along the leading axis of the arrays, and stacks the results.
 
-  On a CPU the entries run one after another, so that each stays in the cache and a `lax.switch` in
-  `function` computes only the selected branch. Accelerators use `vmap`, under which each entry
-  computes every branch.
+  On a CPU the slices are processed one after another by `lax.map`. Each stays in the cache, and a
+  `lax.switch` in `function` computes only the selected branch. Accelerators use `vmap`, which
+  computes every branch for each slice.
+
+  Args:
+    function: called with one slice of each tree, with arrays [...].
+    *trees: trees of arrays [N, ...].
   """
   if jax.default_backend() == 'cpu':
     applied: T = jax.lax.map(lambda entries: function(*entries), trees)
@@ -87,17 +96,21 @@ TILE = 16
 def by_branch(
   function: Callable[..., jax.Array], branches: int, branch: jax.Array, *trees: PyTree
 ) -> jax.Array:
-  """Returns the results of `function(branch, *entries)` for N rows, stacked as [N, ...].
+  """Applies a function with a `lax.switch` to N rows and computes only each row's branch.
 
-  For each row only its branch is computed. Rows are sorted by branch and divided into tiles of one
-  branch, so that a `lax.switch` over the branch computes one branch per tile. Tiles are computed in
-  sequence, and the rows of a tile at once; incomplete tiles add at most `branches` tiles.
+  Rows are sorted by branch and divided into tiles of rows with the same branch. Tiles are computed
+  one after another, and the rows of a tile in parallel by `vmap`. A tile that is not full costs as
+  much as a full one; this adds at most `branches` tiles.
 
   Args:
-    function: function from a branch, int32 scalar, and one entry of each tree to an array.
+    function: called as `function(branch, *entries)` with an int32 scalar and one slice of each
+      tree. It returns an array [...].
     branches: number of branches.
-    branch: int32 [N] in [0, branches).
+    branch: branch of each row, int32 [N] in [0, branches).
     *trees: trees of arrays [N, ...].
+
+  Returns:
+    The results of all rows, [N, ...].
   """
   # Example: 3 rows of branch 0, none of branch 1 and 5 of branch 2 fill tiles of TILE = 4 places so
   # (- is an empty place): tile 0 has 0 0 0 -, tile 1 has 2 2 2 2, tile 2 has 2 - - -.
@@ -118,7 +131,7 @@ def by_branch(
   tile_branch = jnp.searchsorted(end_tiles, jnp.arange(len(tile_rows)), side='right')  # [tiles]
 
   def compute_tile(tile: jax.Array, results: jax.Array) -> jax.Array:
-    """Returns `results` [N, ...] in which the results of the rows of a tile are set."""
+    """Computes the rows of tile number `tile` and writes them into `results` [N, ...]."""
     # an empty place computes the last row; mode='drop' ignores its result
     entries = jax.tree.map(lambda x: x[jnp.minimum(tile_rows[tile], num_rows - 1)], trees)
     computed = jax.vmap(lambda *entry: function(tile_branch[tile], *entry))(*entries)
