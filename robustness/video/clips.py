@@ -61,13 +61,13 @@ RIFF_SLACK = 9
 
 
 def find(root: pathlib.Path) -> dict[str, Clip]:
-  """Returns {name: clip} for every folder of images and every video file under `root`.
+  """Finds all video clips under a folder and returns them as `{name: clip}`.
 
-  The name is the path under `root`, for a video file without its suffix. Folders and files are
-  searched at any depth; images directly in `root` are ignored.
+  A clip is a video file or a folder of frame images. Its name is its path relative to `root`; the
+  suffix of a video file is dropped. The search is recursive. Images directly in `root` are ignored.
 
   Raises:
-    InputError: `root` is no folder or holds no clips, or two clips have the same name.
+    InputError: `root` is not a folder, holds no clips, or holds two clips with the same name.
   """
   if not root.is_dir():
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
@@ -93,25 +93,25 @@ def find(root: pathlib.Path) -> dict[str, Clip]:
 
 
 class FrameFolder:
-  """A folder of image files; every file is a frame."""
+  """A video clip that is stored as a folder of image files, one file per frame."""
 
   def __init__(self, root: pathlib.Path, folder: pathlib.Path, files: Iterable[pathlib.Path]):
-    """Names the clip by the path of `folder` under `root`.
+    """Initializes the clip; its name is the path of `folder` relative to `root`.
 
     Args:
-      root: folder of all clips.
-      folder: folder of the images.
-      files: the images.
+      root: folder that holds all clips.
+      folder: folder of this clip.
+      files: image files of this clip.
     """
     self.name = folder.relative_to(root).as_posix()
     self._sorted = sorted(files)
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
-    """{number of a frame: its file}.
+    """The image files of the clip, `{frame number: path}`.
 
     Raises:
-      InputError: two files have the same number.
+      InputError: two files have the same frame number.
     """
     files: dict[int, pathlib.Path] = {}
     for file in self._sorted:
@@ -126,10 +126,17 @@ class FrameFolder:
     return sorted(self._files)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
-    """Checks that frames can be decoded, and returns {path of a frame: {}} for them.
+    """Checks that some frames can be decoded and returns their paths as `{path: {}}`.
 
-    Paths are relative to the folder of videos. The dicts are empty because image files do not state
-    the frame type or rate of a video. No file is copied, so `folder` is not used.
+    The values are empty because image files store neither frame type nor frame rate. The method has
+    the signature of `VideoFile.take`.
+
+    Args:
+      numbers: numbers of the frames.
+      folder: unused, because no file is written.
+
+    Returns:
+      `{'<name of the clip>/<file name>': {}}` with an entry for each frame.
 
     Raises:
       InputError: a frame cannot be decoded.
@@ -145,24 +152,24 @@ class FrameFolder:
 
 
 class VideoFile:
-  """A video file; its frames are written as PNG files, which keep the decoded pixels exactly."""
+  """A video clip that is stored as a video file. `take` extracts frames as lossless PNG files."""
 
   def __init__(self, root: pathlib.Path, file: pathlib.Path):
-    """Names the clip by its path under `root`, without reading the file."""
+    """Initializes the clip; its name is the path of `file` under `root`, without the suffix."""
     self.name = file.relative_to(root).with_suffix('').as_posix()
     self._file = file
 
   def numbers(self) -> list[int]:
-    """Returns the frame numbers 0, 1, ..., which takes decoding the file.
+    """Decodes the video and returns its frame numbers, `[0, 1, ...]`.
 
-    Packets cannot be counted instead: a packet may hold no frame, or half of one.
+    Counting packets is not enough: a packet may hold no frame, or half of a frame.
     """
     num_frames, _ = self._num_frames_and_rate
     return list(range(num_frames))
 
   @functools.cached_property
   def _num_frames_and_rate(self) -> tuple[int, float | None]:
-    """The number of frames, and the frames per second of the video or None if unknown."""
+    """The number of frames, and the frames per second (None if unknown)."""
     with opened(self._file) as container:
       times = [frame.time for _, frame in frames(self._file, container)]
       stream, *_ = container.streams.video
@@ -172,17 +179,20 @@ class VideoFile:
     return len(times), frame_rate(times, float(rate) if rate else None)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
-    """Writes frames as PNG files under `folder` and returns {path of a frame: frame type and rate}.
+    """Extracts frames of the video as PNG files and returns their frame types and rates.
 
-    Paths are `<name of the clip>/<number, 6 digits>.png`. The video is decoded from its beginning
-    rather than searched, so that frame numbers are exact.
+    The video is decoded from its beginning, because seeking can miscount frames.
 
     Args:
       numbers: frame numbers, ascending.
       folder: folder under which the files are written.
 
+    Returns:
+      `{path: {'frame_type': ..., 'fps': ...}}`, where `path` is relative to `folder`, such as
+      'clip/000042.png' for frame 42.
+
     Raises:
-      InputError: a frame cannot be decoded, or the video ends before it.
+      InputError: a frame cannot be decoded or is after the end of the video.
     """
     facts: dict[str, FrameFacts] = {}
     _, rate = self._num_frames_and_rate
@@ -223,17 +233,17 @@ def _in_display_orientation(frame: VideoFrame) -> Image.Image:
 
 
 def frame_rate(times: Sequence[float | None], header_rate: float | None) -> float | None:
-  """Returns the frames per second of a video.
+  """Returns the frames per second of a video, from its headers if they are plausible.
 
-  The headers of videos with a variable rate may contain any number.
+  The headers of a video with a variable frame rate can state a wrong rate.
 
   Args:
     times: times of the n frames in seconds; None for an unknown time.
     header_rate: the rate in the headers; None if they state none.
 
   Returns:
-    `header_rate` if it agrees with the times or the times are unknown, else (n − 1) / (last time −
-    first time).
+    `header_rate` if it agrees with `times` or the times are unknown; otherwise the mean rate, (n −
+    1) / (last time − first time).
   """
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
@@ -255,7 +265,7 @@ def _import_av() -> ModuleType:
 
 @contextmanager
 def opened(file: pathlib.Path) -> Iterator[InputContainer]:
-  """Opens a video file and yields its container, which has a video stream, then closes it.
+  """A context manager that opens a video file, yields its PyAV container, and closes it.
 
   Raises:
     InputError: the file is truncated, cannot be opened or has no video stream.
@@ -275,12 +285,10 @@ def opened(file: pathlib.Path) -> Iterator[InputContainer]:
 
 
 def frames(file: pathlib.Path, container: InputContainer) -> Iterator[tuple[int, VideoFrame]]:
-  """Yields (number, frame) for every frame of a video file, in the order of display.
-
-  They are the frames of the first video stream.
+  """Yields `(number, frame)` for each frame of a video's first stream, in display order.
 
   Args:
-    file: path of the video file, for messages.
+    file: path of the video file, for error messages.
     container: the opened file, from `opened`.
 
   Raises:
@@ -300,7 +308,7 @@ def frames(file: pathlib.Path, container: InputContainer) -> Iterator[tuple[int,
 
 
 def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
-  """Returns the error for a frame of a file that cannot be decoded for the reason `why`."""
+  """Returns the error that frame `number` of `file` cannot be decoded; `why` is the reason."""
   problem = f'frame {number} cannot be decoded: {file}: {why}'
   return InputError(f'{problem}. Replace the file, or leave it out.')
 
@@ -324,14 +332,15 @@ def require_complete(path: pathlib.Path) -> None:
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:
-  """Returns the size in bytes that a file must have by its headers; 0 if they state none.
-
-  Some writers overstate the size of an AVI file by up to `RIFF_SLACK` bytes. The result is then 0
-  too, because the file is not truncated.
+  """Returns the file size in bytes that the headers of a video file declare.
 
   Args:
-    file: the file, at its beginning.
-    size: size of the file on disk in bytes.
+    file: the video file, at its beginning.
+    size: actual size of the file in bytes.
+
+  Returns:
+    The declared size. It is 0 if the headers declare none, and for an AVI file with a declared size
+    that is at most `RIFF_SLACK` bytes too large, an error that some writers make.
   """
   start = file.read(12)
   if start[4:8] in BOXES:  # MP4 and QuickTime
@@ -344,16 +353,16 @@ def _declared_size(file: BinaryIO, size: int) -> int:
 
 
 def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int]) -> int:
-  """Returns the position in bytes at which the last chunk of a file should end by its header.
+  """Returns the byte position where the last chunk of a video file should end.
 
-  Chunks follow each other from the beginning of the file, and a truncated file ends within its last
-  chunk. The search stops at the first chunk of unknown length.
+  The file is a sequence of chunks, each with its length in its header. In a truncated file the
+  result exceeds `size`. Chunks after one of unknown length are ignored.
 
   Args:
-    file: the file.
-    size: size of the file on disk in bytes.
-    length_of: function from the first 16 bytes of a chunk to its length in bytes, header included;
-      0 if it is unknown.
+    file: the video file.
+    size: actual size of the file in bytes.
+    length_of: called with the first 16 bytes of a chunk; returns the length of the chunk in bytes
+      including its header, or 0 if it is unknown.
   """
   end = 0
   while end + 8 <= size:  # 8 bytes are the shortest header
@@ -366,7 +375,11 @@ def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int])
 
 
 def _box_length(header: bytes) -> int:
-  """Returns the length in bytes of an MP4 box, header included, from its header; 0 if unknown."""
+  """Returns the total length in bytes of an MP4 box, or 0 if it is unknown.
+
+  Args:
+    header: the first 16 bytes of the box.
+  """
   length = int.from_bytes(header[:4], 'big')
   if length == 1:  # the length is in 64 bits after the type
     length = int.from_bytes(header[8:], 'big')
@@ -375,17 +388,21 @@ def _box_length(header: bytes) -> int:
 
 
 def _riff_length(header: bytes) -> int:
-  """Returns the length in bytes of a RIFF chunk, header included, from its header; 0 if unknown."""
+  """Returns the total length in bytes of a RIFF chunk, or 0 if it is unknown.
+
+  Args:
+    header: the first 16 bytes of the chunk.
+  """
   length = int.from_bytes(header[4:8], 'little')
   is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # other lengths mean streaming
   return 8 + length + length % 2 if is_known else 0  # the header, and padding to an even length
 
 
 def _end_of_segment(file: BinaryIO) -> int:
-  """Returns the position of the end of a Matroska file's segment, 0 if it is not known.
+  """Returns the byte position where the data of a Matroska file end; 0 if unknown.
 
-  The file consists of a header (identifier `EBML`, length, content) and a segment (identifier
-  `SEGMENT`, length, content), which holds all data.
+  A Matroska file has a header (identifier `EBML`, length, content), then a segment (identifier
+  `SEGMENT`, length, content) with all data.
   """
   file.seek(len(EBML))
   header_length = _ebml_number(file)
@@ -397,10 +414,15 @@ def _end_of_segment(file: BinaryIO) -> int:
 
 
 def _ebml_number(file: BinaryIO) -> int:
-  """Reads a variable-length integer of EBML (RFC 8794, section 4) at the position of `file`.
+  """Reads a variable-length integer (RFC 8794, section 4) from a Matroska file.
 
-  The number of leading zero bits of the first byte is the number of bytes that follow. A number in
-  which all other bits are 1 means an unknown size; it is read as 0, and so is an invalid number.
+  The number of leading zero bits in the first byte is the number of bytes that follow.
+
+  Args:
+    file: the file, at the position of the integer.
+
+  Returns:
+    The integer; 0 if it is invalid, or if all its bits are 1, which means 'unknown'.
   """
   first = file.read(1)
   if not first or not first[0]:

@@ -15,14 +15,18 @@ PATH = 'path'
 
 
 def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
-  """Returns {name of a column: its values} for the F frames of neighbor sets.
+  """Converts neighbor sets to arrays with one entry per video frame, `{column: values}`.
 
-  * `label`, int32 [F, L]: the up to L labels of a frame, padded with −1.
-  * `group_id`, int32 [F, M]: the numbers of the up to M sets that hold the frame, padded with −1.
-  * `offset`, int32 [F, M]: the frame's distance from the anchors of these sets in frames, 0 for an
-    anchor and for padding.
-  * `frame_type`, int32 [F], if the sets state types: index in `FRAME_TYPES`, −1 if unknown.
-  * `fps`, float64 [F], if the sets state rates: frames per second, NaN if unknown.
+  A neighbor set is an anchor frame with similar frames of the same video. F is the number of
+  distinct frames. A frame may be in several sets, at most M, and have several labels, at most L.
+
+  * `label`, int32 [F, L]: labels of each frame, padded with −1.
+  * `group_id`, int32 [F, M]: indices of the sets that contain each frame, padded with −1.
+  * `offset`, int32 [F, M]: frame number minus the anchor's frame number in each of these sets; 0
+    for anchors and padding.
+  * `frame_type`, int32 [F]: index in `FRAME_TYPES`, −1 if unknown. Present if `sets` has frame
+    types.
+  * `fps`, float64 [F]: frames per second, NaN if unknown. Present if `sets` has frame rates.
   """
   pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
   # The members of all sets, first all anchors and then all neighbors; then sorted by frame and set.
@@ -50,13 +54,13 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
 
 
 def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the columns of a user with the names of sets in `group_id` replaced by numbers.
+  """Replaces set names in the column `group_id` by integers 0, 1, … in sorted order.
 
-  Names are numbered 0, 1, … in sorted order. All other columns are unchanged, and so is `group_id`
-  if it holds numbers already.
+  Args:
+    columns: {name: values}. Other columns are unchanged, and so is a `group_id` of numbers.
 
   Raises:
-    InputError: the names are not all texts.
+    InputError: `group_id` mixes strings with other types.
   """
   names = np.asarray(columns.get(GROUP, ()))  # () is no text either
   if names.dtype.kind not in 'OSTU':  # objects, bytes and the two kinds of text
@@ -66,14 +70,14 @@ def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
-  """Groups F frames by what they share, and returns the number of each frame's group, int [F].
-
-  Two frames are in one group if they share a set or a folder, or if a chain of such frames connects
-  them.
+  """Assigns each of F frames to a connected component of frames that share sets or folders.
 
   Args:
-    group_id: int [F, M], the sets of each frame, padded with −1.
-    folders: str [F], the folder of each frame, '' for none; None connects frames by sets only.
+    group_id: int [F, M], indices of the sets that contain each frame, padded with −1.
+    folders: str [F], the folder of each frame, '' for none; None ignores folders.
+
+  Returns:
+    int [F], the index of each frame's component.
   """
   # A graph in which each frame is connected with its sets and its folder. The nodes are all frames,
   # then all sets, then all folders; `node` is the other end of each edge.
@@ -89,14 +93,14 @@ def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -
 
 
 def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
-  """Groups frames by clip for resampling, and returns the number of each row's clip, int [N].
+  """Returns the video clip of each frame as an index, int [N]; None without `group_id`.
 
-  A clip consists of the frames in one folder. Folders that were cut from one YouTube video
-  (`<video id>_<milliseconds>`) or share a neighbor set are one clip. Without paths, a clip consists
-  of all sets that share frames.
+  Clips are the clusters of bootstrap resampling. The frames of a folder are one clip. Folders are
+  merged if they were cut from the same YouTube video (`<video id>_<milliseconds>`) or share a
+  neighbor set. If there is no column `path`, sets that share frames form a clip.
 
   Args:
-    columns: {name: values} of N rows, see `to_columns`. The result is None without `group_id`.
+    columns: {name: values} of N frames, see `to_columns`.
   """
   if GROUP not in columns:
     return None
@@ -109,17 +113,17 @@ def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
 def from_columns(
   columns: Mapping[str, np.ndarray], names: Sequence[str] = (), class_names: Sequence[str] = ()
 ) -> NeighborSets:
-  """Returns the neighbor sets that the columns of rows describe; each row becomes a frame.
+  """Builds neighbor sets from arrays with one entry per frame; the inverse of `to_columns`.
 
   Args:
-    columns: {name: values} of N rows, see `to_columns`: `label`, `group_id` and `offset`, which may
-      be [N] in place of [N, 1], and optionally `frame_type` and `fps`.
+    columns: {name: values} of N frames, in the format of `to_columns`: `label`, `group_id` and
+      `offset` (also [N] in place of [N, 1]), and optionally `frame_type` and `fps`.
     names: paths of the N frames; () names them 'row 0', 'row 1', ...
-    class_names: names of the classes in label order.
+    class_names: class names in label order.
 
   Raises:
-    InputError: a column is missing or has values that are no whole numbers, no row is in a set, or
-      a set has no anchor, several anchors, or two frames of one offset.
+    InputError: a column is missing or does not hold integers, no frame is in a set, or a set does
+      not have exactly one anchor or has two frames at the same offset.
   """
   check_names(columns)
   # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
@@ -167,10 +171,13 @@ def from_columns(
 def _types_and_rates(
   columns: Mapping[str, np.ndarray],
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns the frame types, str [N], and frame rates, float [N], of N rows.
+  """Returns the frame types, str [N], and frame rates, float [N], of N frames.
 
-  Unknown types are '' and unknown rates NaN. An array is None if `columns` has no such column, or
-  if all its values are unknown.
+  Unknown types are '' and unknown rates NaN. If no type (or rate) is known, None takes the place of
+  the array.
+
+  Args:
+    columns: {name: values} of the frames; `frame_type` and `fps` are read if they are present.
   """
   types, fps = None, columns.get(FPS)
   if FRAME_TYPE in columns:
@@ -188,15 +195,23 @@ def _types_and_rates(
 
 
 def _whole_numbers(columns: Mapping[str, np.ndarray], key: str) -> np.ndarray:
-  """Returns a column, [N] or [N, M], as integers [N, M]; raises InputError for other values."""
+  """Returns the column `key`, [N] or [N, M], as integers [N, M].
+
+  Raises:
+    InputError: a value is not an integer.
+  """
   return whole_numbers(f'the column {key!r}', np.column_stack([columns[key]]))
 
 
 def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
-  """Returns integers, or floats that are whole numbers, as int64; `name` is for the message.
+  """Converts integers, also integers stored as floats, to int64.
+
+  Args:
+    name: name of the values, for the error message.
+    values: array of numbers.
 
   Raises:
-    InputError: a value is no whole number.
+    InputError: a value is not an integer.
   """
   # the remainder of NaN and of an infinite number is NaN
   if values.dtype.kind not in 'iuf' or not (np.mod(values, 1) == 0).all():
@@ -205,10 +220,14 @@ def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def sorted_names(name: str, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the distinct names, sorted, and the index of each of `names` among them.
+  """Returns the sorted unique names, and for each name its index among them.
+
+  Args:
+    name: what the names are, for the error message.
+    names: array of names.
 
   Raises:
-    InputError: names have no order, such as None, or numbers among texts.
+    InputError: the names cannot be sorted, for instance because numbers and strings are mixed.
   """
   try:
     distinct, indices = np.unique(names, return_inverse=True)
@@ -220,9 +239,9 @@ def sorted_names(name: str, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_names(columns: Container[str]) -> None:
-  """Raises InputError if `columns` lack `label`, `group_id` or `offset`, which describe sets.
+  """Raises InputError if the column `label`, `group_id` or `offset` is missing.
 
-  The message says how to get frames of neighbor sets, or another column for it (`or_column`).
+  These columns assign video frames to neighbor sets. The message explains how to get them.
   """
   for name in (LABEL, GROUP, OFFSET):
     if name not in columns:

@@ -50,10 +50,10 @@ Rule = Callable[[Sequence[Answer]], bool]
 
 
 def no_objection(votes: Sequence[Answer]) -> bool:
-  """Returns whether there are votes and all of them accept the item: the rule of YTBB-Robust.
+  """Returns whether there is at least one vote and every vote accepts the anchor or pair.
 
-  In YTBB-Robust a pair is accepted if somebody marked it similar and nobody marked it dissimilar,
-  incorrect, unsure, or changed (deformation, background, occlusion, blur).
+  YTBB-Robust was made with this rule. A vote accepts a pair that it marks as similar, with correct
+  labels and without any change (deformation, background, occlusion, blur).
   """
   return bool(votes) and all(vote.accepts for vote in votes)
 
@@ -64,16 +64,16 @@ RULES: Mapping[str, Rule] = {'strict_majority': strict_majority, 'ytbb': no_obje
 
 @dataclasses.dataclass(frozen=True)
 class Decisions:
-  """The outcome of a review of A anchors and P pairs.
+  """The outcome of a human review of A anchor frames and P pairs of an anchor and a neighbor.
 
   Attributes:
-    anchor_reviewed: bool [A], whether the anchor or one of its pairs has an answer.
+    anchor_reviewed: bool [A], whether somebody answered about the anchor or one of its pairs.
     anchor_accepted: bool [A], whether the anchor is accepted.
-    pair_reviewed: bool [P], whether the pair has an answer or was dropped with a bad anchor.
+    pair_reviewed: bool [P], whether somebody answered about the pair or rejected its anchor.
     pair_accepted: bool [P], whether the pair is accepted.
-    unsettled: anchors and pairs that need more answers, anchors first.
-    added: the class ids that the labels of each anchor gain, ascending; () for an anchor that is
-      not accepted.
+    unsettled: anchors and pairs that need more votes, anchors first.
+    added: for each anchor, the class ids that reviewers added to its labels, ascending; () for a
+      rejected anchor.
   """
 
   anchor_reviewed: np.ndarray
@@ -84,7 +84,11 @@ class Decisions:
   added: tuple[tuple[int, ...], ...]
 
   def require_settled(self, candidates: Candidates) -> None:
-    """Raises InputError if items need more answers; the message names the first of these items."""
+    """Raises InputError if an anchor or pair still needs votes of annotators.
+
+    Args:
+      candidates: the neighbor sets under review, from which the message takes paths.
+    """
     if self.unsettled:
       anchor, neighbor = candidates.paths(self.unsettled[0])
       raise InputError(
@@ -95,16 +99,16 @@ class Decisions:
 
 
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
-  """Returns the outcome of a review.
+  """Decides which anchors and pairs are accepted, from the votes of annotators.
 
-  An item is an anchor or a pair. Only settled items, which need no more votes, can be accepted. A
-  pair is accepted if its anchor is accepted and the rule approves its votes. An anchor is accepted
-  if the rule approves its votes. Without any votes it is accepted if one of its pairs has an
-  answer, because whoever answered saw the anchor and did not call it bad.
+  * An anchor or pair that still needs votes is not accepted.
+  * An anchor is accepted if `rule` accepts its votes. An anchor without votes is accepted if one of
+    its pairs has votes, because these annotators saw the anchor and did not call it bad.
+  * A pair is accepted if `rule` accepts its votes and its anchor is accepted.
 
   Args:
-    rounds: the state of the review.
-    rule: decides from the votes about an item whether it is accepted.
+    rounds: all answers of the review.
+    rule: called with the votes about an anchor or pair; returns whether they accept it.
   """
   items = list(rounds.candidates.items.values())
   num_anchors = len(rounds.candidates.sets.anchors)
@@ -134,10 +138,10 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
 
 
 def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
-  """Returns the neighbor sets of the accepted anchors, with the accepted pairs.
+  """Returns the neighbor sets that remain after a review: accepted anchors with accepted pairs.
 
-  A set may have no neighbors, as in ImageNet-Vid-Robust. The labels that an anchor gains are added
-  to the anchor and to all its neighbors. Frames that are in no set any more are left out.
+  Labels that reviewers added to an anchor are added to its neighbors too. Frames that belong to no
+  remaining set are removed. As in ImageNet-Vid-Robust, a set may be left without neighbors.
 
   Args:
     candidates: the neighbor sets that were reviewed.
@@ -176,13 +180,19 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
 
 
 def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
-  """Returns the accepted fractions (the paper's Table 1) and the annotators' agreement on pairs.
+  """Returns a table of accepted fractions (the paper's Table 1) and of annotator agreement on
+  pairs.
 
-  Rows about added labels are included if any were added, or if the review has the setting
-  `densify`, with which annotators add labels that an anchor lacks. Agreement is computed by
-  question, on the answers that annotators gave by themselves, before the joint round: whether the
-  labels are correct, whether the pair is similar, and whether the annotator accepts it (keep).
-  Intervals of agreement take the pairs of an anchor as one cluster; undefined values are NaN.
+  Agreement is computed from answers given before the joint round, for each of three questions: are
+  the labels correct ('label'), is the pair similar ('similar'), is the pair acceptable ('keep').
+  Its intervals treat the pairs of an anchor as a cluster. Undefined values are NaN.
+
+  Rows about added labels are present if `rounds.plan.densify` asked annotators to add missing
+  labels, or if any labels were added.
+
+  Args:
+    rounds: all answers of the review.
+    decided: the outcome of the review.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
@@ -196,21 +206,24 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
 
 
 def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
-  """Returns a table with the numbers of accepted items and updated labels, each with its total."""
+  """Returns a table that counts accepted anchors, accepted pairs and anchors with added labels.
+
+  The columns are 'what', 'count' and 'of', the total.
+  """
   shares = {q: values for q, values in _values(rounds, decided).items() if q is not ADDED}
   rows = [(quantity.words, int(values.sum()), len(values)) for quantity, values in shares.items()]
   return Table(('what', 'count', 'of'), rows)
 
 
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
-  """Returns {quantity: its value for each anchor, or for each pair}.
+  """Returns the values behind the table of a review, `{quantity: array}`.
 
-  * ANCHORS: whether each reviewed anchor was accepted.
-  * PAIRS: whether each reviewed pair was accepted.
-  * UPDATED: whether each accepted anchor gained labels. Left out if annotators were not asked for
-    labels (`densify`) and added none.
-  * ADDED: the number of labels that each accepted anchor gained. Left out if annotators were not
-    asked for labels, or accepted no anchor.
+  * `ANCHORS`: whether each reviewed anchor was accepted.
+  * `PAIRS`: whether each reviewed pair was accepted.
+  * `UPDATED`: whether labels were added to each accepted anchor. Missing if annotators were not
+    asked for labels (`rounds.plan.densify`) and added none.
+  * `ADDED`: the number of labels added to each accepted anchor. Missing if annotators were not
+    asked for labels or accepted no anchor.
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   # number of labels that each accepted anchor gained
@@ -224,10 +237,10 @@ def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarr
 
 
 def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
-  """Yields a table of estimates for each question that annotators answer about pairs.
+  """Yields a table of annotator agreement for each question about pairs.
 
-  Its rows are the percentage of agreement and Fleiss' κ of all annotators, and Cohen's κ of every
-  two annotators. Answers are from the individual round.
+  Rows are percent agreement and Fleiss' κ of all annotators, and Cohen's κ of every two annotators.
+  Only answers given alone count, not votes of the joint round.
   """
   names = rounds.annotators()
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
@@ -254,10 +267,10 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
 
 
 def reasons(rounds: ReviewRounds) -> Table:
-  """Returns a table with the number of pairs in which annotators found each fault.
+  """Returns a table that counts the pairs in which annotators found each kind of fault.
 
-  Faults, the column 'mark', are for example 'blur', 'label incorrect' and 'similarity unsure'. A
-  pair counts once for each of its faults.
+  The columns are 'mark', a fault such as 'blur', 'label incorrect' or 'similarity unsure', and
+  'pairs'. A pair with several faults counts once for each.
   """
   pairs: dict[str, set[Item]] = {}  # {mark: pairs with a vote that has the mark}
   for item, ballot in rounds.ballots.items():

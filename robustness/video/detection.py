@@ -44,14 +44,16 @@ LABEL = 'detector'
 
 
 class ScoredInputs(NamedTuple):
-  """Inputs of the scoring of a detector.
+  """Neighbor sets with the true and detected boxes of their frames, to score a detector.
+
+  A neighbor set is an anchor frame with similar frames of the same video.
 
   Attributes:
     sets: the neighbor sets.
-    truth: ground truth of the frames of `sets`.
-    detections: boxes of the detector on these frames.
-    clipped: summary of the detections that were clipped at the borders of images.
-    files: {'metadata', 'truth', 'detections': path of the input}.
+    truth: ground-truth boxes of the frames.
+    detections: boxes that the detector found on the frames.
+    clipped: number of detections that extended beyond their image and were clipped.
+    files: input paths, with the keys 'metadata', 'truth' and 'detections'.
   """
 
   sets: NeighborSets
@@ -62,7 +64,7 @@ class ScoredInputs(NamedTuple):
 
   @property
   def digest(self) -> str:
-    """SHA-256 of the sets and of all boxes, which identifies the content of the files."""
+    """SHA-256 of the neighbor sets and all boxes, to detect changed input files."""
     digest = hashlib.sha256(self.sets.digest.encode())
     for boxes in (self.truth.boxes, self.detections):
       for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
@@ -70,14 +72,13 @@ class ScoredInputs(NamedTuple):
     return digest.hexdigest()
 
   def predictions(self) -> dict[str, list[float]]:
-    """Returns {path of a frame: score of each class}, the predictions of the detector as a
-    classifier (the paper's table 2).
+    """Converts detections to class scores of each frame, `{path: scores}` (the paper's Table 2).
 
-    The score of a class is the largest score of the boxes of this class, −∞ without boxes, so that
-    the class of the most confident box is predicted. The scores of a frame without boxes are [].
+    The score of a class is the highest score among its boxes, or −∞ if it has none. A frame without
+    any boxes has the scores []. With these scores the detector is evaluated as a classifier.
 
     Raises:
-      InputError: the ground truth names no classes, or a detected class is not a class of the sets.
+      InputError: the ground truth has no class names, or a detected class is not in `sets`.
     """
     names = self.sets.class_names or label_space.get('imagenet_vid').class_names
     column_of_name, boxes = label_space.index_by_name(names), self.detections
@@ -98,10 +99,12 @@ class ScoredInputs(NamedTuple):
     return {frame: row.tolist() if np.isfinite(row).any() else [] for frame, row in rows}
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
-    """Returns a tuple for each kind of unusual boxes, such as detections cut at an image's border.
+    """Counts boxes that may point to mistakes in the input files.
 
-    A tuple has a description of the kind, the number of such boxes, the number of all boxes, and
-    the first such box in words ('' if there is none).
+    Returns:
+      `(description, count, total, example)` for each kind of such boxes: ground truth and
+      detections clipped at the image border, and detections of classes without ground truth.
+      `total` counts all true or all detected boxes; `example` is '' if `count` is 0.
     """
     truth, detected = self.truth.boxes.category, self.detections.category
     unknown = detected[~np.isin(detected, truth)]  # classes of detections without ground truth
@@ -120,7 +123,7 @@ class ScoredInputs(NamedTuple):
 
 
 def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
-  """Reads the inputs of the scoring.
+  """Reads neighbor sets with their true and detected boxes from files.
 
   Args:
     folder: folder of the neighbor sets.
@@ -128,7 +131,7 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
     detections_file: COCO results of the detector.
 
   Raises:
-    InputError: a file is missing or invalid.
+    InputError: a file is missing or invalid, or no anchor has a ground-truth box.
   """
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
@@ -146,18 +149,19 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
 def score(
   inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', num_drawn: int = 4
 ) -> Results:
-  """Returns the results of scoring detections on anchors and on the worst frame of each set.
+  """Scores a detector on the anchors and on the worst frame near each anchor.
 
-  The worst frame is at most k = `scoring.k` frames from the anchor. A k that exceeds the largest
-  distance of a neighbor from its anchor is reduced to this distance; the settings of the results
-  then state the original value as `asked_k`. All is scored twice (`KINDS`), with classes and
-  without, where every box is an 'object'.
+  The worst frame of a set is at most `scoring.k` frames from the anchor. Everything is scored
+  twice: 'detection' compares boxes with their classes, 'localisation' ignores classes.
+
+  If `scoring.k` exceeds the largest distance in `inputs.sets`, this distance is used. The results
+  then store the original k in their setting `asked_k`.
 
   Args:
-    inputs: sets, ground truth and detections.
+    inputs: neighbor sets, ground truth and detections.
     scoring: settings of the score.
-    frames: folder of the frames, for pictures; '' draws none.
-    num_drawn: number of sets in pictures, those with the largest fall of average precision.
+    frames: folder of the images, to draw boxes on them; '' draws nothing.
+    num_drawn: most sets that are drawn, those with the largest drop of average precision.
   """
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')  # the option --shown
   sets = inputs.sets
@@ -201,7 +205,9 @@ def score(
 def _worst_frames(sets: NeighborSets, worst: np.ndarray) -> Table:
   """Returns a table of the anchor and the worst frame of each set.
 
-  `worst`, int [A], has the index of the worst frame of each set in `sets.frames`.
+  Args:
+    sets: A neighbor sets.
+    worst: int [A], index in `sets.frames` of the worst frame of each set.
   """
   rows = []
   for anchor, frame in zip(sets.anchors, worst, strict=True):

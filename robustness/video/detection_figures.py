@@ -31,16 +31,14 @@ LOOKS = {HIT: (style.COLOURS[2], '-'), MISS: (style.COLOURS[1], '--'), OBJECT: (
 
 
 class ScoredBoxes(NamedTuple):
-  """True and detected boxes, and the average precisions that were computed from them.
-
-  For detection, boxes have classes; for localisation, all boxes have class 0.
+  """True and detected boxes of a detector, with the average precisions computed from them.
 
   Attributes:
     scores: average precisions of the detector.
     truth: ground-truth boxes.
     boxes: detected boxes.
-    names: {class number: name}.
-    threshold: least intersection over union of a true positive, in (0, 1].
+    names: {class number: name}; when only localisation is scored, all boxes have class 0.
+    threshold: smallest intersection over union of a true positive, in (0, 1].
   """
 
   scores: DetectionScores
@@ -53,26 +51,25 @@ class ScoredBoxes(NamedTuple):
 def pictures(
   sets: NeighborSets, scored: ScoredBoxes, folder: str | os.PathLike[str], count: int
 ) -> dict[str, np.ndarray]:
-  """Returns pictures of the sets with the largest fall of average precision (AP), with their boxes.
+  """Returns images and boxes of the anchors and worst frames where a detector drops most.
 
-  The fall is the AP of the anchor minus the AP of the worst frame.
+  The drop of a set is the average precision (AP) on its anchor minus that on its worst frame.
 
   Args:
     sets: the neighbor sets.
-    scored: the boxes of the detector and their scores.
+    scored: true and detected boxes, with the scores of the detector.
     folder: folder of the frames.
-    count: largest number of sets; only sets with a positive fall have pictures.
+    count: most sets to return. Sets without a drop are left out.
 
   Returns:
-    {name: array} of E pictures with N true and M detected boxes. Anchors and worst frames
-    alternate, the set with the largest fall first; without sets the result is {}.
+    A dictionary of arrays for E images with N true and M detected boxes; {} if no set has a drop.
+    Images alternate between anchor and worst frame, from the largest drop on.
 
-    * `image_<e>`: picture e, uint8 [H, W, 3].
+    * `image_<e>`: image e, uint8 [H, W, 3].
     * `frame`: paths of the frames, [E].
-    * `offset`: frame numbers minus the frame numbers of the anchors, int [E].
-    * `precision`: AP of each frame alone, float [E].
-    * `truth`: ground-truth boxes, float [N, 6], with the columns picture, class, x0, y0, x1, y1 in
-      pixels of the picture.
+    * `offset`: frame number minus the anchor's frame number, int [E].
+    * `precision`: AP on each frame alone, float [E].
+    * `truth`: true boxes, float [N, 6], with the columns image, class, x0, y0, x1, y1 (pixels).
     * `found`: detected boxes, float [M, 8], with the same columns, the score, and 1 for a true
       positive or 0.
     * `class`, `class_name`: numbers and names of the C classes of all boxes, [C].
@@ -144,11 +141,10 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
-  """Returns {name: (figure, caption)} for the results of `robustness detection`.
+  """Draws the figures of `robustness detection`, as `{name: (figure, caption)}`.
 
-  There are figures of the table of results, and for each of the kinds 'detection' and
-  'localisation' a figure of frames with boxes if the results have its arrays, which are called
-  '<kind>/<name>'.
+  They show the table of results and, if `results` has arrays from `pictures`, frames with boxes:
+  'detection_pictures' and 'localisation_pictures'.
   """
   figures = charts.draw(results)
   for kind in [name.removesuffix('/frame') for name in results.arrays if name.endswith('/frame')]:
@@ -165,9 +161,12 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 @style.in_style
 def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
-  """Returns a figure of the arrays of `pictures`: anchors above worst frames, the paper's figure 4.
+  """Draws anchors above their worst frames, with true and detected boxes (the paper's Figure 4).
 
   Detections with a score below `MIN_SCORE` are left out.
+
+  Args:
+    stored: images and boxes, as returned by `pictures`.
   """
   names = dict(zip(stored['class'].tolist(), stored['class_name'].tolist(), strict=True))
   columns = len(stored['frame']) // 2

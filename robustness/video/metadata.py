@@ -76,10 +76,10 @@ class FrameFacts(TypedDict, total=False):
 
 
 class FramePairs(NamedTuple):
-  """All P pairs of an anchor and one of its neighbors, ordered by anchor; each array is int32 [P].
+  """The P pairs of an anchor frame and a neighbor frame, as int32 arrays [P] sorted by anchor.
 
   Attributes:
-    group: index of the set, and of its anchor in `NeighborSets.anchors`.
+    group: index of the neighbor set, and of its anchor in `NeighborSets.anchors`.
     frame: index of the neighbor in `NeighborSets.frames`.
     offset: frame number of the neighbor minus the frame number of the anchor.
   """
@@ -91,17 +91,18 @@ class FramePairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborSets:
-  """A number A of neighbor sets, each an anchor frame with nearby frames that look similar to it.
+  """A sets of similar video frames, each an anchor frame with neighbors from the same video.
 
-  Build instances by `from_mappings`, which checks them.
+  Build instances with `from_mappings`, which checks its arguments. F is the number of distinct
+  frames in all sets.
 
   Attributes:
-    frames: paths of the F distinct frames, sorted.
-    labels: int32 [F, L], the up to L class indices of each frame, padded with −1; a neighbor
-      without labels in the files has the labels of its anchors.
+    frames: paths of the F frames, sorted.
+    labels: int32 [F, L], at most L class indices of each frame, padded with −1. A neighbor without
+      labels in the files has the labels of its anchors.
     anchors: int32 [A], index of each anchor in `frames`, in the order of the file.
-    neighbors: A arrays, int32 [neighbors of the anchor]: their indices in `frames`.
-    offsets: A arrays, int32 [neighbors of the anchor]: their frame numbers minus the anchor's.
+    neighbors: for each anchor, an int32 array of the indices of its neighbors in `frames`.
+    offsets: for each anchor, an int32 array of its neighbors' frame numbers minus its own.
     class_names: class names in label order; () if the files do not state them.
     frame_types: str [F], 'i', 'p', 'b' or '' (unknown); None if all are unknown.
     fps: float64 [F], frames per second of the video, NaN if unknown; None if all are unknown.
@@ -129,9 +130,9 @@ class NeighborSets:
 
   @functools.cached_property
   def videos(self) -> np.ndarray | None:
-    """The number of the video of each set, int [A]; None if no two sets are from one video.
+    """The index of the video that each set is from, int [A]; None if every set has its own video.
 
-    Sets with a common frame are from one video, even if no path names it.
+    Videos are named by the paths of the anchors. Sets that share a frame count as one video.
     """
     # an anchor without a folder is a video by itself
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
@@ -148,10 +149,10 @@ class NeighborSets:
 
   @property
   def title(self) -> str:
-    """Title of the sets for reports, such as 'neighbor sets: 20 anchors, 100 pairs'.
+    """Title of the data for reports, such as 'neighbor sets: 20 anchors, 100 pairs'.
 
-    With the classes and the numbers of a published data set (`RELEASES`) it begins with its name
-    and version. With its classes only, the published numbers follow in brackets.
+    If the classes are from ImageNet-Vid-Robust or YTBB-Robust, the title states whether the number
+    of anchors and pairs is the published one (`RELEASES`).
     """
     space = label_space.coarse_space(self.class_names)
     num_anchors, num_pairs = counts = len(self.anchors), len(self.pairs.frame)
@@ -175,7 +176,9 @@ class NeighborSets:
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
-    """Returns the labels to judge the neighbor of each pair with, int32 [P, L], padded with −1.
+    """Returns the labels that count as correct on each pair's neighbor frame, int32 [P, L].
+
+    Unused entries are −1.
 
     Args:
       rule: 'frame' for the labels of the neighbor, 'anchor' for the labels of its anchor.
@@ -184,7 +187,7 @@ class NeighborSets:
     return self.labels[frames]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Raises InputError if a label is no class of a label space.
+    """Raises InputError if a label exceeds the classes of a label space (a list of classes).
 
     Args:
       space: name of the label space, for the message.
@@ -202,10 +205,10 @@ class NeighborSets:
 
 
 def component_of_nodes(first: np.ndarray, second: np.ndarray, num_nodes: int) -> np.ndarray:
-  """Returns the number of the connected component of each node of a graph, int [num_nodes].
+  """Returns the index of each node's connected component in a graph, int [num_nodes].
 
   Args:
-    first, second: the two nodes that each edge connects, int [edges].
+    first, second: int [edges], the two nodes of each edge.
     num_nodes: number of nodes.
   """
   edges = np.ones(len(first)), (first, second)
@@ -414,9 +417,10 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder that holds neighbor sets, `root` or `root/metadata`; None if neither does.
+  """Returns the folder with the files of neighbor sets, `root` or `root/metadata`, or None.
 
-  It holds `pmsets.json` (`SETS`) or, if neither folder has this file, the files of YTBB-Robust.
+  A folder qualifies if it holds `pmsets.json` or the annotation files of YTBB-Robust. `pmsets.json`
+  takes precedence, in either folder.
   """
   folders = root, root / 'metadata'
   by_preference = [folder for folder in folders if (folder / SETS).is_file()]
@@ -425,11 +429,14 @@ def find(root: pathlib.Path) -> pathlib.Path | None:
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the neighbor sets in a folder.
+  """Reads the class names, in label order, of neighbor sets; () if no file states them.
 
-  They are from class indices (`*class_index.json`) or, if there are none, from class maps
-  (`*class_idx_map.json`), which are searched in `home`, `home/misc` and `misc` next to `home`.
-  Without any of these files the result is ().
+  Class names are in `*class_index.json` or, if there is none, follow from `*class_idx_map.json`,
+  which maps ImageNet's classes to the classes of the data. The files are searched in `home`,
+  `home/misc` and `misc` next to `home`.
+
+  Args:
+    home: folder that holds the neighbor sets.
   """
   advice = 'Give an object that has each class once.'
   for read_names, pattern in (
@@ -447,18 +454,20 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
 def _class_names_of_indices(
   indices: Mapping[pathlib.Path, Mapping[str, object]],
 ) -> tuple[str, ...]:
-  """Returns the class names, in label order, from the class indices of one folder.
+  """Chooses the class index that belongs to the labels, and returns its class names in label order.
 
-  ImageNet-Vid-Robust was released with two indices: `imagenet_vid_class_index.json` names the 30
-  classes of its labels, and `imagenet_class_index.json` ImageNet's 1000 classes. The latter is
-  ignored if another index has the classes of a coarse label space.
+  A class index is a file that names classes. ImageNet-Vid-Robust comes with two:
+  `imagenet_vid_class_index.json` names the 30 classes of its labels, `imagenet_class_index.json`
+  the 1000 classes of ImageNet. ImageNet's is ignored if another names the classes of a coarse label
+  space, such as these 30.
 
   Args:
-    indices: {file of a class index: {class number: [identifier, name] or name}}.
+    indices: {path: content} of the class indices of a folder. A content is {class number: name} or
+      {class number: [identifier, name]}.
 
   Raises:
-    InputError: a file called `<label space>_class_index.json` has other classes, the folder is of
-      ImageNet-Vid-Robust and has only ImageNet's index, or the indices differ.
+    InputError: a file is named after a label space but has other classes, ImageNet-Vid-Robust comes
+      with ImageNet's index alone, or the indices differ.
   """
   names = {path: _names_in_index(path, index) for path, index in indices.items()}
   folder = next(iter(names)).parent
@@ -486,14 +495,14 @@ def _class_names_of_indices(
 
 
 def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
-  """Returns the class names of a class index, in label order.
+  """Returns the class names in a class index file, in label order.
 
-  An index of ImageNet's 1000 WordNet identifiers, in their order, has the names of the label space
-  `imagenet`, however its file spells them.
+  For the 1000 WordNet identifiers of ImageNet, the label space 'imagenet' provides the names,
+  because files spell them in different ways.
 
   Args:
-    path: the file, for messages.
-    index: its content, {class number: [identifier, name] or name}.
+    path: the file, for error messages.
+    index: content of the file, {class number: name} or {class number: [identifier, name]}.
   """
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
@@ -514,13 +523,13 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
 
 
 def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the label space that files map ImageNet onto.
+  """Returns the class names, in label order, of the coarse classes that ImageNet is mapped to.
 
-  It is the built-in coarse label space (`label_space.coarse_spaces`) that has exactly these maps.
+  The maps must belong to a built-in label space, see `label_space.coarse_spaces`.
 
   Args:
-    maps: {file: its content}. The content of `class_idx_map.json` is {class of ImageNet: coarse
-      class}, and of `rev_class_idx_map.json` {coarse class: [classes of ImageNet]}.
+    maps: {path: content}. Files `class_idx_map.json` contain {ImageNet class: coarse class}, files
+      `rev_class_idx_map.json` contain {coarse class: [ImageNet classes]}.
 
   Raises:
     InputError: no built-in label space has these maps.
@@ -540,11 +549,11 @@ def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[s
 
 
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
-  """Writes neighbor sets in the layout of the release, which the released scorer reads too.
+  """Writes neighbor sets to a folder in the file layout of ImageNet-Vid-Robust.
 
-  The files are `metadata/pmsets.json`, `metadata/labels.json` and, if frame types or rates are
-  known, `metadata/frames.json`. If class names are known, a class index is written too:
-  `misc/<label space>_class_index.json` or, for classes of no label space, `misc/class_index.json`.
+  The files are `metadata/pmsets.json` and `metadata/labels.json`. Frame types or rates, if known,
+  are in `metadata/frames.json`. Class names, if known, are in `misc/<label
+  space>_class_index.json`, or in `misc/class_index.json` for classes of no label space.
 
   Raises:
     InputError: the folder cannot be written.
@@ -581,7 +590,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 
 def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
-  """Returns whether each of the P pairs of `candidates` is also a pair of `reviewed`, bool [P].
+  """Returns which of the P pairs of `candidates` are also pairs of `reviewed`, bool [P].
 
   Raises:
     InputError: no pair of `candidates` is a pair of `reviewed`.

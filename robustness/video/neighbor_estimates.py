@@ -42,17 +42,18 @@ _NEVER = np.iinfo(np.int32).max
 
 @dataclasses.dataclass(frozen=True)
 class SetOutcomes:
-  """Correctness of the predictions of one or more models on the frames of A neighbor sets.
+  """Correctness of the predictions of models on A neighbor sets with P pairs in all.
 
-  A pair is an anchor with one of its neighbors; the sets have P pairs in all.
+  A neighbor set is an anchor video frame with similar frames, its neighbors. A pair is an anchor
+  with one neighbor.
 
   Attributes:
     is_anchor_right: bool [..., A], whether the prediction for each anchor is right.
-    is_neighbor_right: bool [..., P], whether the prediction for the neighbor of each pair is right.
-    group: int [P], index in [0, A) of the set of each pair, ascending.
+    is_neighbor_right: bool [..., P], whether the prediction for each pair's neighbor is right.
+    group: int [P], index in [0, A) of each pair's neighbor set, ascending.
     offset: int [P], frame number of the neighbor minus the frame number of the anchor, never 0.
-    videos: int [A], number of the video of each set; intervals group sets by video. None if no two
-      sets are from one video.
+    videos: int [A], index of each set's video; intervals are clustered by video. None if every set
+      has its own video.
     models: labels of the models on the leading axis; () if there is no such axis.
   """
 
@@ -65,33 +66,33 @@ class SetOutcomes:
 
   @property
   def num_anchors(self) -> int:
-    """The number A of anchors, which is the number of neighbor sets."""
+    """The number of anchors, A, which is also the number of neighbor sets."""
     return self.is_anchor_right.shape[-1]
 
   @property
   def mistakes(self) -> np.ndarray:
-    """Whether a pair's anchor is predicted rightly and its neighbor wrongly, bool [..., P]."""
+    """Whether the anchor of each pair is predicted correctly and the neighbor wrongly, [..., P]."""
     return self.is_anchor_right[..., self.group] & ~self.is_neighbor_right
 
   @functools.cached_property
   def offsets(self) -> np.ndarray:
-    """The O distinct signed distances of frames from their anchors, ascending, including 0."""
+    """The distinct frame offsets from the anchor in all sets, int [O], ascending, with 0."""
     return np.unique(np.append(self.offset, 0))
 
   @functools.cached_property
   def has_frame(self) -> np.ndarray:
-    """Whether each set has a frame at each of the O `offsets`, bool [A, O]."""
+    """Whether each neighbor set has a frame at each offset in `offsets`, bool [A, O]."""
     return self.by_offset(np.ones_like(self.group, bool), np.ones(self.num_anchors, bool))
 
   def by_offset(self, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
-    """Arranges booleans of pairs and of anchors by signed distance from the anchor, in frames.
+    """Arranges values of pairs and anchors in an array with an axis of frame offsets.
 
     Args:
-      of_pairs: bool [..., P], a value for each pair.
+      of_pairs: bool [..., P], a value for each pair of an anchor and a neighbor.
       of_anchors: bool [..., A], a value for each anchor, placed at offset 0.
 
     Returns:
-      bool [..., A, O], for the O distances in `offsets`; False where a set has no frame.
+      bool [..., A, O] for the O offsets in `offsets`; False where a set has no frame.
     """
     table = np.zeros((*of_anchors.shape, len(self.offsets)), bool)
     table[..., self.group, np.searchsorted(self.offsets, self.offset)] = of_pairs
@@ -99,15 +100,16 @@ class SetOutcomes:
     return table
 
   def of_model(self, index: int) -> SetOutcomes:
-    """Returns the outcomes of the model at an index of the leading axis, without this axis."""
+    """Returns the outcomes of the model at position `index`, without the axis of models."""
     anchor, neighbor = self.is_anchor_right[index], self.is_neighbor_right[index]
     return dataclasses.replace(self, is_anchor_right=anchor, is_neighbor_right=neighbor, models=())
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of some anchors and of all their pairs.
+    """Selects some anchors together with all their pairs.
 
     Args:
-      positions: ascending indices of the anchors, in [0, A), which the result numbers from 0.
+      positions: indices of the selected anchors, ascending. The anchors of the result are
+        renumbered from 0.
     """
     selected = self.of_pairs(np.isin(self.group, positions))
     group = np.searchsorted(positions, selected.group)  # the index of each set in `positions`
@@ -116,8 +118,10 @@ class SetOutcomes:
     return dataclasses.replace(selected, is_anchor_right=anchor, group=group, videos=videos)
 
   def of_pairs(self, is_selected: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of all anchors, but only of the pairs that are true in `is_selected`,
-    bool [P].
+    """Selects some pairs of an anchor and a neighbor; all anchors remain.
+
+    Args:
+      is_selected: bool [P], whether to keep each pair.
     """
     pairs = {'group': self.group[is_selected], 'offset': self.offset[is_selected]}
     return dataclasses.replace(
@@ -125,10 +129,13 @@ class SetOutcomes:
     )
 
   def as_one_model(self, label: str) -> SetOutcomes:
-    """Returns the outcomes of M models as the outcomes of one model on M times as many sets.
+    """Flattens the axis of M models: one model on M · A neighbor sets instead of M models on A.
 
-    They are the sets of the first model, then the same sets of the second, and so on. Sets of one
-    video keep its number, also the repeated ones. `label` is the label of the one model.
+    The sets of the first model come first, then the sets of the second, and so on. Copies of a set
+    keep the index of its video, so that intervals treat them as dependent.
+
+    Args:
+      label: label of the resulting model.
     """
     num_models, first_sets = len(self.models), np.arange(len(self.models)) * self.num_anchors
     videos = np.arange(self.num_anchors) if self.videos is None else self.videos
@@ -143,7 +150,7 @@ class SetOutcomes:
 
   @classmethod
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
-    """Returns the outcomes of several models on the same sets, joined along a new leading axis.
+    """Stacks the outcomes of several models on the same neighbor sets along a new leading axis.
 
     Args:
       outcomes: {label of a model: its outcomes without a leading axis}.
@@ -174,12 +181,13 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> SetOutcomes:
-  """Returns the correctness of predictions for the F frames of neighbor sets.
+  """Compares predictions with the labels of anchors and neighbors.
 
   Args:
-    sets: the neighbor sets.
-    predictions: class indices [..., F], in the order of `sets.frames`.
-    rule: labels to judge a neighbor with: its own ('frame') or its anchor's ('anchor').
+    sets: neighbor sets with F frames in all.
+    predictions: class indices [..., F], in the order of `sets.frames`; −1 is never right.
+    rule: which labels count as right on a neighbor, 'frame' for its labels or 'anchor' for the
+      labels of its anchor.
   """
   pairs = sets.pairs
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
@@ -198,24 +206,24 @@ def pm_k(
 ) -> Estimate:
   """Returns accuracy pm-k with a confidence interval (Shankar et al. 2021, section 2).
 
-  A neighbor set is an anchor, a frame of a video, with its neighbors, nearby frames that look
-  similar. pm-k is the fraction of anchors for which the anchor and all its neighbors at most k
-  frames away are predicted correctly.
+  A neighbor set is an anchor (a video frame) with its neighbors (similar frames nearby). pm-k is
+  the fraction of sets in which the anchor and all neighbors at most k frames away are predicted
+  correctly.
 
   Args:
     correct: Whether the prediction for each frame is right, bool [N].
     anchor_id: Neighbor set of each frame, integers or strings [N].
-    offset: Signed distance from the anchor in frames, int [N]; exactly one frame of each set, its
-      anchor, has 0.
+    offset: Signed distance from the anchor in frames, int [N]; 0 for exactly one frame of each set,
+      the anchor.
     k: Largest distance in frames of a neighbor that is used.
     clusters: Video of each frame, integers or strings [N]. If given, the interval treats sets of
-      one video as dependent.
+      the same video as dependent.
     confidence: Confidence level of the interval, in (0, 1).
 
   Raises:
-    InputError: the arrays differ in length, `correct` is not True or False everywhere, an offset or
-      k is no whole number, k is below 0, an identifier is missing or of another type than the
-      others, or a set has no anchor, several anchors or several videos.
+    InputError: the arrays differ in length, `correct` has values other than True and False,
+      `offset` or `k` is not an integer, `k` is negative, identifiers are missing or mix numbers
+      with strings, or a set does not have exactly one anchor and one video.
   """
   right, sets, distance = np.asarray(correct), np.asarray(anchor_id), np.asarray(offset)
   if not np.isin(right, (0, 1)).all():
@@ -242,16 +250,16 @@ def pm_k(
 def _group_by_set(
   right: np.ndarray, sets: np.ndarray, offset: np.ndarray, clusters: np.ndarray | None
 ) -> SetOutcomes:
-  """Arranges the outcomes of N frames by neighbor set, in the sorted order of the sets' names.
+  """Converts values of N frames to `SetOutcomes`, with neighbor sets sorted by name.
 
   Args:
     right: bool [N], whether the prediction for each frame is right.
-    sets: [N], the name of each frame's set.
+    sets: [N], the name of each frame's neighbor set.
     offset: int [N], signed distance from the anchor of the set.
-    clusters: [N], the name of each frame's video; None leaves videos unknown.
+    clusters: [N], the name of each frame's video; None if videos are unknown.
 
   Raises:
-    InputError: a set has no anchor, several anchors or several videos, or names have no order.
+    InputError: a set does not have exactly one anchor and one video, or names cannot be sorted.
   """
   names, group = sorted_names('anchor_id', sets)
   count = np.bincount(group[offset == 0], minlength=len(names))  # anchors of each set
@@ -276,25 +284,25 @@ def _group_by_set(
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
-  """Returns k, but at most the largest distance in frames of a neighbor from its anchor.
+  """Limits k to the largest distance, in frames, between a neighbor and its anchor.
 
-  Accuracy pm-k, on the neighbors at most k frames away, is the same for all larger k. The result is
-  at least 1.
+  Larger k do not change accuracy pm-k, which uses the neighbors at most k frames away. The result
+  is at least 1.
   """
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
-  """Returns whether predictions are right on every frame of a set within k frames of its anchor.
-
-  A set is an anchor frame with its neighbors. The result is bool [..., A, largest + 1] for A sets,
-  and its last axis is k = 0, 1, ..., `largest`.
+  """Returns whether all frames within k frames of the anchor are predicted correctly, for many k.
 
   Args:
-    outcomes: the correctness of the predictions.
+    outcomes: correctness of the predictions on A neighbor sets (an anchor with similar frames).
     largest: the largest k.
-    include_anchor: whether the prediction for the anchor must be right too. Otherwise only
-      neighbors count, but a set without neighbors within k frames is judged by its anchor.
+    include_anchor: whether the anchor must be right too. If not, only neighbors count; a set
+      without neighbors within k frames is still judged by its anchor.
+
+  Returns:
+    bool [..., A, largest + 1], where the last axis is k = 0, 1, ..., `largest`.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset.astype(np.int32))
   is_anchor_right = outcomes.is_anchor_right[..., None]
@@ -308,9 +316,13 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the minimum of `values` [..., P] over the pairs of each anchor, int32 [..., A].
+  """Returns the minimum of `values` over the pairs of each anchor, int32 [..., A].
 
-  It is `_NEVER`, the largest int32, for an anchor without pairs.
+  The minimum of an anchor without pairs is `_NEVER`, the largest int32.
+
+  Args:
+    values: int32 [..., P], a value for each pair of an anchor and a neighbor.
+    outcomes: assigns the pairs to anchors.
   """
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
@@ -321,10 +333,16 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
 
 
 def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, SetOutcomes]:
-  """Returns {frame type: outcomes without the frames of this type}, as in the paper's table 7.
+  """Removes all frames of each compression type in turn, as in the paper's Table 7.
 
-  An anchor of the type is removed together with its pairs. The dict is empty if the frame types of
-  `sets` are unknown.
+  The pairs of a removed anchor are removed too.
+
+  Args:
+    outcomes: correctness of predictions on neighbor sets.
+    sets: the neighbor sets, with the type ('i', 'p' or 'b') of each frame.
+
+  Returns:
+    {removed frame type: remaining outcomes}; {} if the frame types are unknown.
   """
   types = sets.frame_types
   if types is None:
@@ -337,10 +355,15 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
 
 
 def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
-  """Returns {frames per second, rounded down: outcomes of the sets with a video of this rate}.
+  """Splits outcomes by the frame rate of the video, as in the paper's Table 8.
 
-  The paper's table 8 has 25, 29 (for 29.97) and 30. Sets of unknown rate are left out, and the dict
-  is empty if all rates are unknown.
+  Args:
+    outcomes: correctness of predictions on neighbor sets.
+    sets: the neighbor sets, with frames per second. Sets of unknown rate are left out.
+
+  Returns:
+    {frames per second, rounded down: outcomes}, for instance with the keys 25, 29 and 30; {} if all
+    rates are unknown.
   """
   if sets.fps is None:
     return {}
@@ -352,9 +375,14 @@ def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
 
 
 def anchor_positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
-  """Returns the index in `before.anchors` of each of the A' anchors of `after`, int [A'].
+  """Finds the anchors of reviewed neighbor sets among the anchors before the review.
 
-  `before` are the neighbor sets before their review, `after` the accepted ones.
+  Args:
+    before: neighbor sets before human reviewers removed bad anchors.
+    after: neighbor sets after the review, with A' anchors.
+
+  Returns:
+    int [A'], the index of each anchor of `after` in `before.anchors`.
 
   Raises:
     InputError: an anchor of `after` is not an anchor of `before`.
@@ -371,14 +399,16 @@ def anchor_positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 
 
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the indices of the pairs in the static set (the paper's appendix C), ascending by set.
+  """Selects the hardest neighbor of each anchor, the one that most models predict wrongly.
 
-  It has one pair for each set with neighbors: the pair of the neighbor that the most models predict
-  wrongly. Among neighbors with equally many wrong models it is the frame nearest to the anchor, and
-  of two equally near frames the earlier one.
+  These neighbors form the static set of the paper's appendix C, one adversarial frame per anchor
+  for all models. Ties are resolved by distance from the anchor, then in favor of the earlier frame.
 
   Args:
-    outcomes: the correctness of the predictions, with models on the leading axis.
+    outcomes: correctness of the predictions, with models on the leading axis.
+
+  Returns:
+    int array of indices of pairs, ascending by anchor. Anchors without neighbors have no pair.
   """
   num_wrong = (~outcomes.is_neighbor_right).sum(0)
   # By set, then falling number of wrong models, distance, offset; `lexsort` takes set last.
@@ -388,14 +418,14 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
 
 
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
-  """Returns whether each model is right on the static set, bool [..., A].
+  """Returns whether each model is right on a fixed frame of each of A sets, bool [..., A].
 
-  The static set (`static_pairs`) has one fixed frame for each of the A anchors: a neighbor, or the
-  anchor itself if it has no neighbors.
+  The fixed frame is the selected neighbor, or the anchor if no neighbor of it is selected.
 
   Args:
-    outcomes: the correctness of the predictions.
-    pairs: indices of the pairs of these neighbors, at most one for each anchor.
+    outcomes: correctness of the predictions.
+    pairs: indices of the selected pairs of an anchor and a neighbor, at most one per anchor, for
+      instance from `static_pairs`.
   """
   right = outcomes.is_anchor_right.copy()
   right[..., outcomes.group[pairs]] = outcomes.is_neighbor_right[..., pairs]
@@ -403,15 +433,14 @@ def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
 
 
 def distances(image_of: Callable[[int], np.ndarray], sets: NeighborSets) -> np.ndarray:
-  """Returns two distances between the anchor and the neighbor of each of P pairs, float32 [P, 2].
+  """Returns the ℓ∞ distance and RMS difference of each pair's images, float32 [P, 2].
 
-  The first is the largest absolute difference of any pixel value (ℓ∞), the second the root mean
-  squared difference (ℓ2 divided by the square root of the number of values).
+  A pair is an anchor frame and one of its neighbors.
 
   Args:
-    image_of: function from the index of a frame to its image, float [H, W, C] in [0, 1]; for
-      example from `row_images` or `stored_images`.
-    sets: the neighbor sets.
+    image_of: called with the index of a frame; returns its image, float [H, W, C] in [0, 1]. See
+      `row_images` and `stored_images`.
+    sets: neighbor sets with P pairs in all.
 
   Raises:
     InputError: the two images of a pair differ in shape.
@@ -431,14 +460,18 @@ def distances(image_of: Callable[[int], np.ndarray], sets: NeighborSets) -> np.n
 
 
 def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
-  """Returns a function from the index of a row to its image after resize and crop.
+  """Returns a function from the index of a frame to its image as classifiers see it.
 
-  It caches four blocks of `BLOCK` rows, because the frames of a set are in nearby rows.
+  Images are resized and cropped. They are read in blocks, and the last four blocks are cached,
+  because the frames of a neighbor set are close to each other.
+
+  Args:
+    rows: data source with a row for each frame.
   """
 
   @functools.lru_cache(4)
   def block(number: int) -> np.ndarray:
-    """Returns the images of rows number · `BLOCK` and following, [up to `BLOCK`, H, W, C]."""
+    """Returns block `number` of images: at most `BLOCK` rows, float [rows, H, W, C]."""
     images: np.ndarray = next(rows.batches(BLOCK, [number]))['image']
     return images
 
@@ -446,11 +479,11 @@ def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
 
 
 def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarray]:
-  """Returns a function from the index of a row to its image as stored, without resize and crop.
+  """Returns a function from the index of a frame to its image file's content, without resizing.
 
   Args:
-    folder: folder of the frames; if it has a folder `ytbb_videos`, frames are in that folder.
-    paths: path of each row's file, relative to the folder of the frames.
+    folder: folder of the frames, or a folder that contains them in `ytbb_videos`.
+    paths: path of each frame, relative to the folder of the frames.
   """
   root = expanded(folder)
   root = root / VIDEOS if (root / VIDEOS).is_dir() else root

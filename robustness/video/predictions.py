@@ -40,16 +40,16 @@ OUTPUTS = ('output/unprojected_logits', 'output/logits')
 def read(
   path: Path, frames: Sequence[str], widths: Sequence[int] = (), unpredicted: str = REFUSED
 ) -> np.ndarray:
-  """Reads the scores of F frames from a JSON file, float64 [F, C]; other frames in it are ignored.
+  """Reads the scores of F video frames from a JSON file, float64 [F, C].
 
   Double precision keeps the order of scores in the file, and therefore the predicted class.
 
   Args:
-    path: the file.
+    path: the file, {path of a frame: [C scores]}. It may contain further frames.
     frames: paths of the F frames.
-    widths: admitted numbers C of scores per frame, such as (30, 1000); () admits any number.
-    unpredicted: treatment of frames without scores: 'refused', or 'wrong', with which all their
-      scores are −∞.
+    widths: valid numbers of scores per frame, such as (30, 1000); () accepts any number.
+    unpredicted: what to do with a frame that has the scores []: 'refused' raises an error, 'wrong'
+      sets all its scores to −∞.
 
   Raises:
     InputError: a frame is missing, its scores are invalid, or the file cannot be read.
@@ -95,12 +95,12 @@ def read(
 
 
 def _check_scores(scores: object, frame_has: str, admitted: Collection[int]) -> None:
-  """Raises InputError unless the scores of a frame are a list of numbers of an admitted length.
+  """Raises InputError unless a frame's scores are a list of numbers with a valid length.
 
   Args:
     scores: the scores, as read from JSON.
     frame_has: beginning of the message, such as "FILE: frame 'v/1.jpg' has".
-    admitted: admitted numbers of scores; () admits any number.
+    admitted: valid lengths; () accepts any length.
   """
   if not isinstance(scores, list) or not scores:
     raise InputError(f'{frame_has} {scores!r}; give a list of scores.')
@@ -112,19 +112,19 @@ def _check_scores(scores: object, frame_has: str, admitted: Collection[int]) -> 
 
 
 def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: str) -> str:
-  """Returns the kind of scores, 'logits' or 'probabilities'.
+  """Decides whether scores are 'logits' or 'probabilities'.
 
-  Scores are probabilities if all are in [0, 1] and the scores of every frame sum to 1. They are
-  logits if one is outside of [0, 1]. All other scores are of the kind `stated`.
+  They are probabilities if all are in [0, 1] and sum to 1 on every frame, and logits if any is
+  outside [0, 1]. In all other cases `stated` decides.
 
   Args:
     scores: float [F, C], C scores for each of F frames, without NaN.
     frames: paths of the F frames, for messages.
-    title: the file of the scores, for messages.
-    stated: the kind that the user states, or 'auto'.
+    stated: 'logits', 'probabilities' or 'auto', as set by the user.
+    title: file of the scores, for messages.
 
   Raises:
-    InputError: the scores contradict `stated`, are percentages, or 'auto' cannot decide.
+    InputError: the scores contradict `stated`, are percentages, or are ambiguous with 'auto'.
   """
   outside = (scores < 0) | (scores > 1 + 1e-6)  # [0, 1] up to rounding
   if stated == PROBABILITIES:
@@ -179,7 +179,11 @@ class FramePredictions(NamedTuple):
 
 
 def read_sets(records: RecordsReader) -> NeighborSets:
-  """Returns the neighbor sets that the columns of records, one row per frame, describe."""
+  """Reads neighbor sets back from the records of a run (its saved predictions and labels).
+
+  Args:
+    records: records with a row for each video frame.
+  """
   names = records.read(0, 0).arrays  # names of all columns, from the first shard
   present = [name for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names]
   columns = {name: records.column(name) for name in present}
@@ -188,8 +192,11 @@ def read_sets(records: RecordsReader) -> NeighborSets:
 
 
 def _probabilities(scores: np.ndarray, kind: str) -> np.ndarray:
-  """Returns the probability of each class [F, C] from scores of the kind 'logits' or
-  'probabilities', normalised over the classes.
+  """Converts scores [F, C] to class probabilities [F, C] that sum to 1 on each frame.
+
+  Args:
+    scores: scores of C classes for F frames.
+    kind: 'logits' or 'probabilities'.
   """
   if kind != PROBABILITIES:
     return np.asarray(special.softmax(scores, axis=1))
@@ -199,16 +206,16 @@ def _probabilities(scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
-  """Returns the predictions in records of the study `video_pm_k`.
+  """Reads the predictions of a classifier for video frames from the records of an earlier run.
 
   Args:
-    records: the records, a row per frame.
-    merge: rule that projects recorded scores onto a coarser label space, 'max', 'sum' or 'mean'; ''
-      takes the rule that the run recorded, or 'max' if it recorded none.
+    records: saved outputs of the study `video_pm_k`, with a row for each frame.
+    merge: how to combine scores of ImageNet classes into a coarser class: 'max', 'sum' or 'mean'.
+      '' uses the method of the run, or 'max' if it recorded none.
 
   Raises:
-    InputError: there are no scores, a score is NaN, or `merge` is set for scores that are not
-      projected.
+    InputError: there are no scores, a score is NaN, or `merge` is set although the recorded scores
+      are of the final classes already.
   """
   scores, kind = _scores_of_sets(records, merge)
   # recorded predictions are taken, unless `merge` asks for predictions by another rule
@@ -225,10 +232,14 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
 
 
 def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str]:
-  """Returns recorded scores [F, C] for the C classes of the sets, and their kind.
+  """Reads scores of the C classes of the neighbor sets, [F, C], from the records of a run.
 
-  Scores of finer classes, such as ImageNet's 1000, are projected by the rule `merge`, see
-  `read_predictions`. The kind is 'logits' or 'probabilities'.
+  Args:
+    records: saved outputs of a classifier, with a row for each of F frames.
+    merge: how to combine scores of finer classes, such as ImageNet's 1000, see `read_predictions`.
+
+  Returns:
+    The scores, and their kind: 'logits' or 'probabilities'.
   """
   names = records.read(0, 0).arrays  # names of all arrays, from the first shard
   classifier = records.identity['classifier']
@@ -253,20 +264,23 @@ def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str
 def transfer_to(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
-  """Looks up the recorded predictions for the F frames of other neighbor sets than a run measured.
+  """Looks up saved predictions for the frames of neighbor sets other than the evaluated ones.
 
-  A run on candidate sets can thus be scored on the sets that passed the review.
+  For instance, predictions on all candidate sets can be scored on the sets that passed a human
+  review, without running the classifier again.
 
   Args:
-    records: records with predictions, a row per frame with its path.
-    sets: the other neighbor sets; their frames are searched by path in the records.
-    class_names: label l of `sets` stands for the class `class_names[l]`.
+    records: saved outputs of a classifier, with a row and a path for each frame.
+    sets: the other neighbor sets, with F frames. All their paths must be in `records`.
+    class_names: class names in the order of the labels of `sets`.
 
   Returns:
-    * `sets`, with each label replaced by the number that its class has in `records`;
-    * {array name: values}: the predicted classes `prediction` [F, 1] and the scores [F, 1,
-      classes], of which `records` may lack one;
-    * the identity of `records`, with the title and digest of `sets` in place of the original ones.
+    A tuple of
+
+    * `sets`, with labels renumbered to the class order of `records`;
+    * the predictions, {array name: values}: the predicted classes [F, 1] and the scores [F, 1,
+      classes], if `records` has them;
+    * the description of `records` (their `identity`), with the title and digest of `sets`.
 
   Raises:
     InputError: the records have no paths, or lack a frame or a class.
@@ -304,9 +318,13 @@ def transfer_to(
 def _relabelled(
   labels: np.ndarray, class_names: Sequence[str], classes: Sequence[str]
 ) -> np.ndarray:
-  """Returns labels [F, L] with each label l replaced by the position of its class in `classes`.
+  """Renumbers labels from one list of classes to another; padding, −1, is unchanged.
 
-  The class of l is `class_names[l]`, or str(l) beyond the names. Padding, −1, stays −1.
+  Args:
+    labels: int [F, L], indices in `class_names`. The class of an index beyond the list is its
+      decimal text.
+    class_names: classes that `labels` refer to.
+    classes: classes that the result refers to.
 
   Raises:
     InputError: a class is not in `classes`.

@@ -48,20 +48,22 @@ the sets before the review and on the sets after it.
 
 @dataclasses.dataclass(frozen=True)
 class Rescoring:
-  """Settings of a run that scores existing predictions: the top level of its config.
+  """Settings for scoring predictions that exist already, without running a classifier.
+
+  These are the top-level keys of the config.
 
   Attributes:
-    predictions: JSON files {frame: [scores]}, or folders of records of an earlier run, separated by
-      commas. The label of each classifier is the file's name, or LABEL in LABEL=PATH.
-    metadata: folder of the neighbor sets; '' takes the sets of the records.
-    unreviewed: folder of the sets before their review, to estimate the effect of the review;
-      predictions for the frames of these sets are then needed too. '' leaves the estimate out.
-    label_space: the classes of sets that do not name them. Scores of ImageNet's 1000 classes are
-      merged into scores of these classes by `config.study.merge`, 'max' by default.
-    scores: kind of the scores in files, 'logits' or 'probabilities'; 'auto' decides by their values
-      (`score_kind`).
-    unpredicted: what is done with a frame that has an empty list of scores: 'refused' stops with an
-      error, and 'wrong' counts the frame as wrong.
+    predictions: comma-separated paths, each a JSON file {frame: [scores]} or a folder of records
+      from an earlier run. A classifier's label is the file name, or LABEL if written as LABEL=PATH.
+    metadata: folder of the neighbor sets; '' uses the sets of the records.
+    unreviewed: folder of the neighbor sets before human review, to estimate the effect of the
+      review. Predictions must cover the frames of these sets. '' skips the estimate.
+    label_space: classes of the labels, for sets that do not name their classes. Scores of
+      ImageNet's 1000 classes are merged into these classes by `config.study.merge`.
+    scores: kind of the scores in files, 'logits' or 'probabilities'; 'auto' infers it from the
+      values (`score_kind`).
+    unpredicted: what to do with frames that have an empty list of scores: 'refused' raises an
+      error, 'wrong' counts the frame as wrong.
     seed: seed that is recorded with the run.
   """
 
@@ -74,7 +76,7 @@ class Rescoring:
   seed: int = 0
 
   def __post_init__(self) -> None:
-    """Raises InputError if there are no predictions, or a setting has no valid value."""
+    """Raises InputError if `predictions` is empty, or `scores` or `unpredicted` is invalid."""
     valid = 'a JSON file of scores, or a folder of records'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     choice('config.scores', self.scores, KINDS)
@@ -82,7 +84,7 @@ class Rescoring:
 
   @property
   def paths(self) -> dict[str, Path]:
-    """{label: file or folder of a classifier's predictions}.
+    """The path of each classifier's predictions, {label: JSON file or folder of records}.
 
     The label is LABEL in LABEL=PATH, or the file's name without its suffix.
     """
@@ -100,16 +102,16 @@ class Rescoring:
     return paths
 
   def evaluations(self, directory: Path) -> list[Evaluation]:
-    """Returns the label and the records of each classifier, in the order of `predictions`.
+    """Returns the label and saved predictions (records) of each classifier.
 
-    With `metadata`, predictions for the frames of its sets are first written as new records.
-    Without it, `predictions` must name records, which are returned as they are.
+    If `metadata` is set, the predictions for the frames of its neighbor sets are first written as
+    new records. Otherwise `predictions` must name folders of records, which are used as they are.
 
     Args:
-      directory: folder of the new records, with a folder for each classifier.
+      directory: where new records are written, in a folder for each classifier.
 
     Raises:
-      InputError: classifiers have predictions for different frames.
+      InputError: the predictions of two classifiers are for different frames.
     """
     if self.metadata:
       evaluations = self._evaluations_on(metadata.read(self.metadata), directory)
@@ -122,14 +124,14 @@ class Rescoring:
     return evaluations
 
   def _evaluations_on(self, sets: NeighborSets, directory: Path) -> list[Evaluation]:
-    """Writes the predictions of all classifiers for the frames of neighbor sets as records.
+    """Saves the predictions of all classifiers for the frames of neighbor sets as records.
 
     Args:
       sets: the neighbor sets.
-      directory: folder of the records, with a folder for each classifier.
+      directory: where records are written, in a folder for each classifier.
 
     Returns:
-      The label and the new records of each classifier.
+      The label and the records of each classifier.
     """
     logging.info('%s', sets.title)
     return [
@@ -138,13 +140,13 @@ class Rescoring:
     ]
 
   def _write_records(self, label: str, path: Path, sets: NeighborSets, folder: Path) -> Records:
-    """Writes a classifier's predictions for the frames of neighbor sets as records; returns them.
+    """Saves the predictions of a classifier for the frames of neighbor sets as records.
 
     Args:
       label: label of the classifier.
-      path: JSON file of scores, or folder of records on other sets that have these frames too.
+      path: JSON file of scores, or records of an earlier run that contain all frames of `sets`.
       sets: the neighbor sets.
-      folder: folder of the new records.
+      folder: where the records are written.
     """
     # Scores of a finer label space, such as ImageNet's, are projected onto `space`. It is None for
     # sets that name classes of no known label space: their scores must be of these classes.
@@ -178,9 +180,14 @@ class Rescoring:
     return _write(folder, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
   def _describe(self, scores: np.ndarray, path: Path, sets: NeighborSets) -> dict[str, object]:
-    """Returns what records state about the scores [F, C] of a file: their kind and their digest.
+    """Returns a description of a file's scores for the records: their kind and SHA-256.
 
-    If frames have no scores, which are −∞, the result also has their number, which is logged.
+    Frames without scores are logged, and their number is added to the description.
+
+    Args:
+      scores: float [F, C], scores of C classes for F frames; all −∞ for a frame without scores.
+      path: the file.
+      sets: neighbor sets with the F frames.
     """
     has_scores = ~np.isneginf(scores).all(1)
     frames = [sets.frames[row] for row in np.flatnonzero(has_scores)]
@@ -195,15 +202,13 @@ class Rescoring:
     return {**facts, 'sha256': hashlib.sha256(scores.tobytes()).hexdigest()}
 
   def scored(self, study: Study, review: Review, directory: Path) -> Scored:
-    """Scores the predictions and returns the results that `study` computes from them.
-
-    If `unreviewed` is set, estimates of the effect of the review of the sets are added.
+    """Scores the predictions and returns the estimates of a study.
 
     Args:
-      study: the study.
-      review: function that yields estimates of the effect of the review. It is called with the
-        evaluations of all classifiers on the sets before the review, and after it.
-      directory: folder in which records are written.
+      study: computes estimates from records, such as `video_pm_k`.
+      review: called with the evaluations of all classifiers on the neighbor sets before and after
+        human review; yields estimates of the effect of the review. Used if `unreviewed` is set.
+      directory: where records are written.
     """
     evaluations = self.evaluations(directory)
     unknown_shape = 0, 0, 0  # (H, W, C) of the images, which predictions do not state
@@ -226,7 +231,7 @@ class Rescoring:
 
 
 def _check_same_frames(evaluations: Sequence[Evaluation]) -> None:
-  """Raises InputError unless the records of all classifiers are on the same sets and labels."""
+  """Raises InputError unless the records of all classifiers have the same frames and labels."""
   first, *remaining = evaluations
   compared = [GROUP, OFFSET, LABEL]
   if PATH in first.records.read(0, 0).arrays:
@@ -241,10 +246,10 @@ def _check_same_frames(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns a column of records in a form that can be compared between records.
+  """Returns a column of records, with labels as class names.
 
-  Records may number classes differently. The labels of a row are therefore returned as text with
-  the names of its classes; other columns are returned as they are.
+  Two records can number the same classes differently, so labels are compared as text, such as
+  "['cat', 'dog']" for a frame with two labels. Other columns are unchanged.
   """
   values = records.column(name)
   if name != LABEL:
@@ -256,7 +261,7 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
 
 
 def _is_records(path: Path) -> bool:
-  """Returns whether a path is a folder of records, and not a file.
+  """Returns whether a path is a folder of records (saved predictions of a run), not a file.
 
   Raises:
     InputError: the path is a folder that holds no records.
@@ -269,14 +274,15 @@ def _is_records(path: Path) -> bool:
 def _write(
   directory: Path, sets: NeighborSets, fields: Mapping[str, np.ndarray], identity: Facts
 ) -> Records:
-  """Returns records of predictions for the F frames of neighbor sets, after writing them.
+  """Saves predictions for the F frames of neighbor sets as records and returns these.
 
-  Shards, files of up to `BLOCK` frames, that exist already stay as they are.
+  Existing files are not written again, so that an interrupted call can be repeated.
 
   Args:
     directory: folder of the records.
     sets: the neighbor sets.
-    fields: {array name: values [F, 1, ...]}; the second axis is the only view, the frame as it is.
+    fields: {array name: values [F, 1, ...]}. The second axis is for perturbations of a frame, of
+      which predictions have only one, the unperturbed frame.
     identity: description of the classifier, the data and the classes.
   """
   num_frames, size = len(sets.frames), min(BLOCK, len(sets.frames))

@@ -17,11 +17,11 @@ RESERVATION_SECONDS = 600.0
 
 
 class OutdatedAnswerError(InputError):
-  """Raised for an answer about an item that has changed since the page showed it."""
+  """Raised for an answer from an outdated review page: a newer answer exists already."""
 
 
 def strict_majority(votes: Sequence[Answer]) -> bool:
-  """Returns whether more than half of the votes accept an item.
+  """Returns whether more than half of the votes accept an anchor or pair.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
@@ -31,35 +31,35 @@ def strict_majority(votes: Sequence[Answer]) -> bool:
 
 @dataclasses.dataclass
 class Ballot:
-  """All answers about one item, an anchor or a pair.
+  """All answers of annotators about one item, which is an anchor or a pair of frames.
 
   Attributes:
-    individual: {annotator: newest answer} of the individual round, in which each answers alone.
-    joint: {annotator: newest answer} of the joint round, in which contested items are voted on.
+    individual: {annotator: newest answer} of the individual round, where annotators answer alone.
+    joint: {annotator: newest vote} of the joint round, where annotators see all answers.
   """
 
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
   joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
 
   def answers(self, review_round: str) -> dict[str, Answer]:
-    """Returns {annotator: newest answer} of the round `review_round`."""
+    """Returns `{annotator: newest answer}` of a round, 'individual' or 'joint'."""
     return self.individual if review_round == INDIVIDUAL else self.joint
 
   def add(self, answer: Answer) -> None:
-    """Adds an answer, which replaces an earlier one of the same annotator and round."""
+    """Adds an answer; an earlier answer of the same annotator in the same round is replaced."""
     self.answers(answer.round)[answer.annotator] = answer
 
   @property
   def votes(self) -> list[Answer]:
-    """The vote of every annotator: the joint answer, or without one the individual answer."""
+    """The final answer of each annotator, from the joint round if there is one."""
     return list({**self.individual, **self.joint}.values())
 
   @property
   def is_contested(self) -> bool:
-    """Whether annotators must vote jointly on the item, because they disagree or reject it.
+    """Whether the item needs a joint vote, because annotators disagree or reject it.
 
-    This is so if an individual answer does not accept the item, or if annotators would add
-    different labels to an anchor.
+    This is the case if an annotator who answered alone did not accept the item, or if annotators
+    would add different labels to an anchor.
     """
     answers = self.individual.values()
     has_different_additions = len({frozenset(answer.added) for answer in answers}) > 1
@@ -67,29 +67,33 @@ class Ballot:
 
   @property
   def added(self) -> tuple[int, ...]:
-    """The class ids that a strict majority of the votes adds to the labels, ascending."""
+    """The class ids that more than half of the votes add to the labels, ascending."""
     counts = Counter(label for vote in self.votes for label in set(vote.added))
     half = len(self.votes) / 2
     return tuple(sorted(label for label, count in counts.items() if count > half))
 
 
 class ReviewRounds:
-  """The state of a review: all answers, and the next item of each annotator.
+  """The state of a human review of neighbor sets: all answers, and what to show to whom.
 
-  Items are anchors and pairs. In the individual round each annotator answers alone. Items that
-  somebody rejects, or for which annotators add different labels, are contested, and annotators vote
-  on them in the joint round.
+  Annotators judge items: anchor frames, and pairs of an anchor and a neighbor. In the individual
+  round they answer alone. In the joint round they see all answers and vote again on contested
+  items, which somebody rejected or for which annotators suggest different labels.
 
-  Methods that change the state or reserve items (`next`, `previous`, `submit`, `add`, `progress`)
-  hold a lock; the other methods only read.
+  Thread-safe: methods that change the state hold a lock.
+
+  Attributes:
+    candidates: the neighbor sets under review.
+    plan: the rules of the review, such as the number of annotators per pair.
+    ballots: {item: all answers about it}.
   """
 
   def __init__(self, candidates: Candidates, plan: ReviewPlan, answers: Iterable[Answer] = ()):
-    """Begins a review, or continues it with earlier answers.
+    """Starts a review, or continues it with earlier answers.
 
     Args:
-      candidates: the sets under review.
-      plan: the rules of the review.
+      candidates: the neighbor sets under review.
+      plan: the rules of the review, such as the number of annotators per pair.
       answers: earlier answers, in the order in which they were given.
     """
     self.candidates, self.plan = candidates, plan
@@ -113,19 +117,19 @@ class ReviewRounds:
       self.add(answer)
 
   def ballot(self, item: Item) -> Ballot:
-    """Returns all answers about an item; without any the ballot is empty."""
+    """Returns all answers about an item (an anchor or a pair), possibly none."""
     return self.ballots.get(item) or Ballot()
 
   def add(self, answer: Answer, write: Callable[[Answer], None] = lambda answer: None) -> None:
-    """Adds an answer to the state of the review.
+    """Saves an answer and adds it to the state of the review.
 
     Args:
       answer: the answer.
-      write: stores the answer; the state changes after it has returned.
+      write: called with the answer to save it, before the state changes.
 
     Raises:
-      InputError: the item of the answer is not under review, or the answer is a joint vote on an
-        item that needs no joint vote.
+      InputError: the anchor or pair is not under review, or the answer is a joint vote where none
+        is needed.
     """
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
@@ -153,17 +157,17 @@ class ReviewRounds:
   def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
   ) -> None:
-    """Adds an answer from the page, unless the annotator has meanwhile answered elsewhere.
+    """Adds an answer from the review page, unless it is based on an outdated page.
 
     Args:
       answer: the answer.
-      write: stores the answer.
-      replaces: time in seconds of the annotator's earlier answer in the same round that the page
-        showed; None if it showed none. `UNCHECKED` replaces any earlier answer.
+      write: called with the answer to save it.
+      replaces: time of the earlier answer that the page showed to the annotator, in seconds since
+        1970; None if it showed none. `UNCHECKED` replaces any earlier answer.
 
     Raises:
-      OutdatedAnswerError: the annotator has answered the item in another window, or an individual
-        answer comes after the annotator's vote in the joint round.
+      OutdatedAnswerError: the annotator has since answered in another window, or has already voted
+        in the joint round and now answers in the individual round.
     """
     item, name = self.candidates.items.get((answer.anchor, answer.neighbor)), answer.annotator
     with self._lock:
@@ -179,27 +183,27 @@ class ReviewRounds:
       self.add(answer, write)
 
   def answer_time(self, item: Item, review_round: str, annotator: str) -> float | None:
-    """Returns the time of an annotator's answer about an item in a round, in seconds since 1970.
+    """Returns when an annotator answered, in seconds since 1970; None without an answer.
 
-    It is None if there is no answer.
+    Args:
+      item: the anchor or pair.
+      review_round: 'individual' or 'joint'.
+      annotator: name of the annotator.
     """
     answer = self.ballot(item).answers(review_round).get(annotator)
     return answer.time if answer else None
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
-    """Returns the item that an annotator is to answer next and its round; None if there is none.
+    """Returns the next item for an annotator to judge and its round, or None.
 
-    Items come in this order:
+    An item is an anchor or a pair. The individual round comes first: items that need more answers
+    and have none by this annotator. The returned item is reserved, so that not too many annotators
+    answer it at once.
 
-    1. in the individual round, the items that need more answers and have none by this annotator.
-       The item that is returned is reserved for the annotator: it is shown to others only if it
-       needs still more answers.
-    2. in the joint round, the contested items that have all individual answers and need more votes,
-       without a vote by this annotator: first the anchors, then the pairs.
+    The joint round follows: contested items with all individual answers but too few votes, anchors
+    before pairs. Pairs of an anchor that somebody called bad wait for the vote on the anchor.
 
-    The pairs of an anchor that somebody called bad are not shown before the joint vote on the
-    anchor. There may be nothing to answer at the end of the review, and until other annotators
-    have answered.
+    The result is None at the end of the review, and while answers of other annotators are awaited.
     """
     with self._lock:
       # items at the beginning that the annotator need not answer are never searched again
@@ -222,16 +226,16 @@ class ReviewRounds:
   def previous(
     self, annotator: str, before: Item | None, review_round: str = INDIVIDUAL
   ) -> tuple[Item, str] | None:
-    """Returns the previous item that an annotator answered, and its round; None if there is none.
+    """Returns the item that an annotator answered before another one and its round, or None.
 
-    An individual answer is not shown again after the annotator's joint vote on its item, nor to an
-    annotator in the joint round, who has seen the answers of other annotators.
+    Used to go back and correct an answer. Individual answers about items on which the annotator has
+    voted in the joint round are skipped, because the annotator has seen the answers of others.
 
     Args:
       annotator: name of the annotator.
-      before: the item on the page; the item that was answered before it in the same round is
-        returned. None returns the item of the annotator's last answer in any round.
-      review_round: the round in which `before` is shown.
+      before: the item (anchor or pair) on the page. Only answers of its round are searched. None
+        returns the last answer in any round.
+      review_round: the round of `before`, 'individual' or 'joint'.
     """
     with self._lock:
       previous: tuple[Item, str] | None = None
@@ -246,17 +250,16 @@ class ReviewRounds:
       return previous
 
   def ready_for_joint(self, item: Item) -> bool:
-    """Returns whether annotators can vote jointly on an item.
-
-    It must be contested, and all individual answers about it must have been given.
+    """Returns whether a contested item has all individual answers, so that the joint vote can
+    start.
     """
     return item in self._contested and not self._num_awaited(item)
 
   def is_settled(self, item: Item) -> bool:
-    """Returns whether an item, and if it is a pair also its anchor, needs no more answers.
+    """Returns whether an item needs no more answers; a pair also needs a settled anchor.
 
-    A contested item needs the answers of the individual round and then `plan.needed` joint votes. A
-    pair that was dropped with its anchor needs none.
+    A contested item needs all answers of the individual round, then `plan.needed` joint votes.
+    Pairs of a rejected anchor need none.
     """
     if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
@@ -266,12 +269,15 @@ class ReviewRounds:
     return not self._num_awaited(item) and (item not in self._contested or has_joint_votes)
 
   def progress(self, annotator: str) -> dict[str, int]:
-    """Returns {name: number of answers} for the page.
+    """Counts given and needed answers, for the progress display of the review page.
 
-    * `own`: answers of `annotator` in both rounds.
-    * `individual`, `individual_of`: answers of all annotators in the individual round, and how many
-      this round needs in all. Answers beyond those that an item needs are not counted.
-    * `joint`, `joint_of`: the same of the joint round, which needs votes on contested items.
+    Returns:
+      A dictionary of counts.
+
+      * `own`: answers by `annotator` in both rounds.
+      * `individual`, `individual_of`: answers by all annotators in the individual round, and the
+        number needed. Surplus answers are not counted.
+      * `joint`, `joint_of`: votes by all annotators in the joint round, and the number needed.
     """
     with self._lock:
       # Pairs of an anchor that somebody called bad need no individual answers but those they have.
@@ -296,15 +302,15 @@ class ReviewRounds:
     return list(self._history)
 
   def _is_done(self, item: Item, annotator: str) -> bool:
-    """Returns whether an item needs no individual answer of an annotator."""
+    """Returns whether no individual answer about an item is needed from an annotator."""
     individual = self.ballot(item).individual
     return annotator in individual or len(individual) >= self.plan.annotators_per_pair
 
   def _is_free(self, item: Item, annotator: str) -> bool:
-    """Returns whether an item needs an individual answer, and `annotator` may answer it now.
+    """Returns whether `annotator` may answer an item in the individual round now.
 
-    An item is reserved for `RESERVATION_SECONDS` for each annotator to whom it was shown. It is not
-    free if the answers and the reservations of other annotators reach `annotators_per_pair`.
+    An item that was shown to an annotator is reserved for `RESERVATION_SECONDS`. It is not free if
+    the answers and reservations of others reach `plan.annotators_per_pair`.
     """
     if self._is_done(item, annotator) or self._is_blocked(item):
       return False
@@ -317,13 +323,13 @@ class ReviewRounds:
     return len(individual) + num_reserved < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
-    """Returns whether an item is a pair that waits for the vote on its anchor or was dropped."""
+    """Returns whether an item is a pair that must not be shown, because of a bad anchor."""
     return item.kind == PAIR and self._blocks_pairs(self.candidates.anchor_of(item))
 
   def _blocks_pairs(self, anchor: Item) -> bool:
-    """Returns whether the pairs of an anchor are not to be answered, now or ever.
+    """Returns whether the pairs of an anchor must not be shown to annotators.
 
-    This is so if somebody called the anchor bad and the joint round has not accepted it.
+    This is the case if somebody called the anchor bad and the joint round has not accepted it.
     """
     ballot = self.ballot(anchor)
     if all(answer.accepts for answer in ballot.individual.values()):
@@ -331,13 +337,13 @@ class ReviewRounds:
     return not (self.is_settled(anchor) and strict_majority(ballot.votes))
 
   def _is_dropped(self, item: Item) -> bool:
-    """Returns whether an item is a pair that was dropped because its anchor was rejected."""
+    """Returns whether an item is a pair with a rejected anchor, which needs no answers."""
     anchor = self.candidates.anchor_of(item)
     is_decided = item.kind == PAIR and anchor in self._contested and self.is_settled(anchor)
     return is_decided and not strict_majority(self.ballot(anchor).votes)
 
   def _num_awaited(self, item: Item) -> int:
-    """Returns the number of individual answers that an item still needs."""
+    """Returns how many more individual answers an item (anchor or pair) needs."""
     if item not in self._individual:  # such as an anchor that is not shown alone
       return 0
     return max(self.plan.annotators_per_pair - len(self.ballot(item).individual), 0)
