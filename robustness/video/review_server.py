@@ -46,7 +46,10 @@ Plain = dict[str, object]
 
 
 class ReviewServer(ThreadingHTTPServer):
-  """HTTP server of one review of neighbor sets: its page, the frames and the answers."""
+  """HTTP server on which annotators review neighbor sets (an anchor frame with similar frames).
+
+  It serves the review page and the images, and stores the answers.
+  """
 
   daemon_threads = True
   allow_reuse_address = True
@@ -61,15 +64,15 @@ class ReviewServer(ThreadingHTTPServer):
     port: int = 0,
     annotator: str | None = None,
   ):
-    """Begins to listen on the port; `serve_forever` answers requests.
+    """Binds the server to a port; call `serve_forever` to answer requests.
 
     Args:
       rounds: state of the review, with the answers of `log`.
       log: file that new answers are appended to.
       frames: image files of the frames.
       host: address to bind to; addresses other than loopback can be reached from the network.
-      port: port to bind to; 0 takes a free one.
-      annotator: the only name that may answer; None lets the page ask for the name.
+      port: port to bind to; 0 takes a free port.
+      annotator: the only annotator who may answer; None lets the page ask for a name.
     """
     self.rounds, self.log, self.frames, self.annotator = rounds, log, frames, annotator
     self.candidates = rounds.candidates
@@ -95,11 +98,16 @@ class ReviewServer(ThreadingHTTPServer):
     return f'http://{f"[{self.host}]" if is_ipv6 else self.host}:{self.port}/'
 
   def session(self) -> Plain:
-    """Returns {name: value} of what the page reads once, when it is opened.
+    """Returns the data that the review page loads when it is opened, as a JSON object.
 
-    The names are 'annotator' (the only name that may answer, or None), 'annotators' (who have
-    answered), 'classes' (their ids and names), 'reasons' (why a pair may be dissimilar), and the
-    numbers of 'pairs' and 'anchors'.
+    Returns:
+      A dictionary with the keys
+
+      * 'annotator': the only annotator who may answer, or None;
+      * 'annotators': names of all who have answered;
+      * 'classes': ids and names of the classes;
+      * 'reasons': possible reasons why the frames of a pair differ;
+      * 'pairs', 'anchors': numbers of pairs and anchors under review.
     """
     return {
       'annotator': self.annotator,
@@ -111,18 +119,26 @@ class ReviewServer(ThreadingHTTPServer):
     }
 
   def next_turn(self, annotator: str) -> Plain:
-    """Returns {'item': the next item of an annotator or None, 'progress': numbers of answers}."""
+    """Returns what an annotator should judge next, as a JSON object for the review page.
+
+    Returns:
+      `{'item': ..., 'progress': ...}`: the next anchor or pair (None if there is nothing to judge),
+      and the counts of `ReviewRounds.progress`.
+    """
     self._check_annotator(annotator)
     return self._turn_fields(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, review_round: str) -> Plain:
-    """Returns {'item': an item that an annotator has answered, 'progress': numbers of answers}.
+    """Returns an anchor or pair that an annotator has answered, to correct the answer.
 
     Args:
       annotator: name of the annotator.
-      before: name of an item, such as 'pair:17'; the item that was answered before it is returned.
-        '' returns the item that was answered last.
+      before: name of the item (anchor or pair) on the page, such as 'pair:17'; the item answered
+        before it is returned. '' returns the last answered item.
       review_round: the round of the answers, 'individual' or 'joint'.
+
+    Returns:
+      `{'item': ..., 'progress': ...}`, see `next_turn`.
     """
     choice('round', review_round, answers.ROUNDS)
     item = self.candidates.item(before) if before else None
@@ -133,18 +149,18 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn_fields(annotator, turn)
 
   def take(self, posted: Plain) -> Plain:
-    """Writes an answer from the page to the disk, and returns what the page shows next.
-
-    The result is the annotator's next item, as `next_turn` returns it.
+    """Saves an answer from the review page and returns what its annotator should judge next.
 
     Args:
-      posted: the fields of an `Answer`, with 'item', the name of the item, in place of its paths.
-        Two optional fields say what the page showed: 'shown', the labels of the item, and
-        'replaces', the time of the annotator's earlier answer, or None. If one of them is given
-        and has changed since, the answer is refused.
+      posted: the fields of an `Answer`, but with 'item', such as 'pair:17', instead of paths. Two
+        optional fields guard against outdated pages: 'shown', the labels on the page, and
+        'replaces', the time of the annotator's earlier answer on the page, or None.
+
+    Returns:
+      `{'item': ..., 'progress': ...}`, see `next_turn`.
 
     Raises:
-      OutdatedAnswerError: labels or answers have changed since the page showed the item.
+      OutdatedAnswerError: the labels or the earlier answer differ from 'shown' or 'replaces'.
       InputError: the answer is invalid.
     """
     fields = dict(posted)
@@ -169,8 +185,10 @@ class ReviewServer(ThreadingHTTPServer):
     return self.next_turn(answer.annotator)
 
   def _check_annotator(self, name: str) -> None:
-    """Raises InputError for a name that may not answer, or that equals another annotator's name
-    except for upper and lower case.
+    """Raises InputError if an annotator may not answer under this name.
+
+    The name must be `self.annotator`, if that is set, and must not differ from another annotator's
+    name only in upper and lower case.
     """
     if self.annotator is not None and name != self.annotator:
       raise InputError(
@@ -184,11 +202,15 @@ class ReviewServer(ThreadingHTTPServer):
         )
 
   def _turn_fields(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
-    """Returns {'item': what the page shows about an item, 'progress': numbers of answers}.
+    """Returns the JSON object that the review page shows for one anchor or pair.
 
     Args:
       annotator: name of the annotator.
-      turn: the item and its round; None at the end of the review, at which 'item' is None too.
+      turn: the item (anchor or pair) and its round, 'individual' or 'joint'; None if there is
+        nothing to judge.
+
+    Returns:
+      `{'item': ..., 'progress': ...}`, where 'item' is None if `turn` is None.
     """
     progress = self.rounds.progress(annotator)
     if turn is None:
@@ -213,12 +235,17 @@ class ReviewServer(ThreadingHTTPServer):
     return {'item': page_item, 'progress': progress}
 
   def _pair_fields(self, annotator: str, pair: Pair, anchor: Item) -> Plain:
-    """Returns {name: value} of what the page shows of a pair in addition to its anchor.
+    """Returns the additional JSON fields that the review page needs for a pair.
 
-    The fields 'neighbor', 'offset' and 'neighbor_labels' are about the neighbor. With a button on
-    the page, annotators can call the anchor bad, which is an answer about the anchor: the fields
-    'anchor_item', 'anchor_round' and 'anchor_answered' are its item, its round, and the time of the
-    annotator's earlier answer.
+    * 'neighbor', 'offset', 'neighbor_labels': the neighbor frame, its distance from the anchor, and
+      its labels if they differ from the anchor's.
+    * 'anchor_item', 'anchor_round', 'anchor_answered': name and round of the anchor, and when the
+      annotator answered about it. A button on the page uses them to call the anchor bad.
+
+    Args:
+      annotator: name of the annotator.
+      pair: the pair.
+      anchor: the anchor of the pair.
     """
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
@@ -234,10 +261,10 @@ class ReviewServer(ThreadingHTTPServer):
     }
 
   def _page_labels(self, item: Item) -> list[int]:
-    """Returns the class ids that the page shows as labels of an item, ascending.
+    """Returns the class ids that the page shows for an anchor or pair, ascending.
 
-    They are the labels of its anchor, and for a pair also the labels that annotators have added to
-    the anchor.
+    These are the labels of the anchor. A pair also shows labels that annotators added to the
+    anchor.
     """
     anchor = self.candidates.anchor_of(item)
     stored = self.candidates.labels[self.candidates.anchor_frame(anchor.number)]
@@ -245,20 +272,23 @@ class ReviewServer(ThreadingHTTPServer):
     return sorted({*stored, *added})
 
   def _frame(self, index: int) -> Plain:
-    """Returns {'url', 'path', 'damage'} of the frame with an index in the sets.
+    """Returns the URL, path and damage of a frame, with the keys 'url', 'path' and 'damage'.
 
-    The damage is the reason why the file cannot be decoded, '' if it can.
+    The damage is the reason why the image cannot be decoded, '' if it can.
+
+    Args:
+      index: index of the frame in `NeighborSets.frames`.
     """
     path, damage = self.candidates.sets.frames[index], self.frames.damage(index)
     return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
 
   def _labels_with_names(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
-    """Returns {'id': class id, 'name': name of the class} for each label."""
+    """Returns `{'id': class id, 'name': class name}` for each label."""
     return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
 
 
 def _answer_fields(answer: Answer) -> Plain:
-  """Returns the fields of an answer that the page needs."""
+  """Returns the fields of an answer that the review page displays."""
   keys = 'label', 'similar', 'feature', 'reasons', 'added'
   return {key: vars(answer)[key] for key in keys}
 
@@ -272,15 +302,14 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_host(header: str | None, bound: str) -> bool:
-  """Returns whether the Host header of a request names this server.
+  """Returns whether the Host header of a request names this server, against DNS rebinding.
 
-  This protects against DNS rebinding: another site can let its own name resolve to the address of
-  this machine, so that the browser takes this server for that site and lets the site's pages read
-  the answers. The browser then sends the name of the site as Host header.
+  In DNS rebinding, another site resolves its name to this machine, so that its scripts could read
+  the answers. The browser then sends the name of that site in the Host header.
 
-  The server's names are 'localhost', the address that it is bound to and all loopback addresses. If
-  it can be reached from the network, they are also any other IP address and the names of this
-  machine. The port is ignored: browsers omit port 80, and a tunnel has another port.
+  Valid names are 'localhost', the bound address and all loopback addresses. For a server on the
+  network, any IP address and the names of this machine are valid too. The port is ignored, because
+  browsers omit port 80 and tunnels use another port.
 
   Args:
     header: the header, such as 'localhost:8000' or '[::1]:8000'; None if the request has none.
@@ -299,11 +328,10 @@ def is_own_host(header: str | None, bound: str) -> bool:
 
 
 def _is_own_post(headers: Message) -> bool:
-  """Returns whether a POST request comes from the page of this server.
+  """Returns whether a POST request comes from this server's page, not from another site.
 
-  The request must be JSON: a form of another site cannot send it, and a browser lets a script of
-  another site send it only if the server agrees, which this server never does. The Origin header,
-  which browsers add, must also name this server.
+  The content type must be JSON, which other sites cannot send without the consent of this server.
+  The Origin header, if present, must name this server.
   """
   content_type, *_ = headers.get('Content-Type', '').split(';')
   is_json = content_type.strip().lower() == 'application/json'
@@ -311,16 +339,16 @@ def _is_own_post(headers: Message) -> bool:
 
 
 class _RequestError(Exception):
-  """Raised for a request that is answered with an error of an HTTP status."""
+  """Raised to answer a request with an HTTP error status and a message."""
 
   def __init__(self, status: HTTPStatus, message: str):
-    """Stores the status; `message` is the text of the error on the page."""
+    """Stores the HTTP status and the message for the user."""
     super().__init__(message)
     self.status = status
 
 
 class _Handler(BaseHTTPRequestHandler):
-  """The handler of one connection of a browser, which may send several requests."""
+  """Handles the HTTP requests of one connection."""
 
   server: ReviewServer
   protocol_version = 'HTTP/1.1'
@@ -329,10 +357,7 @@ class _Handler(BaseHTTPRequestHandler):
   wbufsize = -1  # a response is sent in one piece
 
   def do_GET(self) -> None:
-    """Answers a GET or a POST request of the page, or serves a file of the page or a frame.
-
-    Requests with another host in the Host header, or from pages of other sites, are refused.
-    """
+    """Routes GET and POST requests, and refuses requests from pages of other sites."""
     try:
       if not is_own_host(self.headers.get('Host'), self.server.host):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
@@ -359,7 +384,12 @@ class _Handler(BaseHTTPRequestHandler):
   do_POST = do_GET  # noqa: N815  `do_GET` distinguishes them by `self.command`
 
   def _get(self, path: str, query: Mapping[str, str]) -> None:
-    """Answers a GET request, given the path of its URL and {name: value} of the query."""
+    """Answers a GET request with a file of the page, a frame or JSON.
+
+    Args:
+      path: path of the URL.
+      query: {name: value} from the query of the URL.
+    """
     if path in PAGE:
       name, kind = PAGE[path]
       content = importlib.resources.files('robustness.video').joinpath('page', name).read_bytes()
@@ -377,7 +407,7 @@ class _Handler(BaseHTTPRequestHandler):
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 
   def _post(self, path: str) -> None:
-    """Answers a POST request, which must be an annotator's answer from the page itself."""
+    """Answers a POST request, which must send an annotator's answer to `/api/answer`."""
     length = self.headers.get('Content-Length', '')
     is_number = length.isascii() and length.isdigit() and len(length) < 10
     if not is_number or int(length) > MAX_BODY:
@@ -434,4 +464,4 @@ class _Handler(BaseHTTPRequestHandler):
     self.wfile.write(content)
 
   def log_message(self, format: str, *args: object) -> None:
-    """Prints nothing: the file of answers is the log."""
+    """Prints nothing, because the file of answers is the log."""

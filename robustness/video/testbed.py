@@ -41,13 +41,16 @@ KINDS = {
 
 
 class PublishedModel(NamedTuple):
-  """Published accuracies of one model, as fractions with 95 % Clopper–Pearson intervals.
+  """Published accuracies of a model on neighbor sets, as fractions with 95 % intervals.
+
+  The intervals are Clopper–Pearson intervals.
 
   Attributes:
     name: name of the model as printed, without `_imagenet_pretrained`.
-    anchor, anchor_low, anchor_high: accuracy on anchors, and the ends of its interval.
-    worst, worst_low, worst_high: pm-10, and the ends of its interval.
-    drop: accuracy on anchors minus pm-10, as printed.
+    anchor, anchor_low, anchor_high: accuracy on anchor frames, with the ends of its interval.
+    worst, worst_low, worst_high: accuracy pm-10 (on the worst frame within 10 frames of each
+      anchor), with the ends of its interval.
+    drop: `anchor` − `worst`, as printed.
   """
 
   name: str
@@ -61,18 +64,17 @@ class PublishedModel(NamedTuple):
 
   @classmethod
   def of_percent(cls, name: str, *values: str) -> Self:
-    """Returns a model from its name and 7 percentages as text, which become fractions.
+    """Builds a model from its name and seven percentages, as printed in the paper's tables.
 
-    They are the fields after `name` in their order, `anchor` to `drop`.
+    Args:
+      name: name of the model.
+      *values: percentages as text, from `anchor` to `drop` in the order of the fields.
     """
     return cls(name, *(round(float(value) / 100, 4) for value in values))
 
   @property
   def kind(self) -> str:
-    """The kind of training: the first of `KINDS` with a word that is part of the model's name.
-
-    The last kind, 'ILSVRC', has the word '', which is part of every name.
-    """
+    """The kind of training, a key of `KINDS`, inferred from the model's name."""
     # '..._augment_regular' is the recipe of robust trainings with clean images
     is_clean = self.name.endswith('_augment_regular')
     return 'ILSVRC' if is_clean else next(kind for kind, word in KINDS.items() if word in self.name)
@@ -80,9 +82,12 @@ class PublishedModel(NamedTuple):
 
 @functools.cache
 def published_models(name: str) -> tuple[PublishedModel, ...]:
-  """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6).
+  """Returns all published models on ImageNet-Vid-Robust (Table 5) or YTBB-Robust (Table 6).
 
-  Names are as printed, but the misprint 'compressioon' and repeated underscores are corrected.
+  Model names are as printed, with the misprint 'compressioon' and repeated underscores corrected.
+
+  Args:
+    name: 'imagenet_vid_robust' or 'ytbb_robust'.
   """
   choice('testbed', name, ANCHORS)
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')
@@ -97,15 +102,17 @@ results.
 
 
 def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measured]:
-  """Returns the published testbed to compare with, and the measured accuracies.
-
-  The testbed is its name, and an accuracy is {classifier: (row on anchors, row at pm-10)} of the
-  table. The results are '' and {} if the table lacks anchors, if its largest k is not the published
-  10, or if 'auto' has no testbed with the measured number of anchors.
+  """Selects measured accuracies that can be compared with published models.
 
   Args:
-    table: table of results.
-    setting: name of the testbed; 'auto' selects the testbed with the same number of anchors.
+    table: table of results of the study `video_pm_k`.
+    setting: published data set, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects the data set
+      with the same number of anchors, '' none.
+
+  Returns:
+    The name of the data set, and {classifier: (row of accuracy on anchors, row of accuracy pm-10)}.
+    Without a data set, or if the results lack either accuracy or have a largest k other than 10,
+    these are '' and {}.
   """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)  # for all k
@@ -119,15 +126,16 @@ def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measur
 
 
 def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
-  """Returns {'published': table of accuracies and drops, measured and published, in percent}.
-
-  The table has a row for each classifier with the name of a published model (the paper's tables 5
-  and 6). The result is {} if no classifier has such a name.
+  """Compares measured accuracies with published accuracies of models with the same name.
 
   Args:
-    table: table of results.
-    setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
-      number of anchors. Without a testbed the result is {} too.
+    table: table of results of the study `video_pm_k`.
+    setting: published data set, 'imagenet_vid_robust' or 'ytbb_robust' (the paper's Tables 5 and
+      6); 'auto' selects it by the number of anchors.
+
+  Returns:
+    `{'published': table}` of accuracies and drops in percent, with a row for each classifier that
+    has the name of a published model; {} if there is none.
   """
   name, measured = _measured_accuracies(table, setting)
   rows = []
@@ -142,14 +150,15 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
 
 
 def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
-  """Returns {'testbed': (figure, caption)}: classifiers and published models on the same sets.
-
-  It is figure 3 of the paper.
+  """Plots measured classifiers among published models, as in the paper's Figure 3.
 
   Args:
     results: results of the study `video_pm_k`.
-    setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
-      number of anchors, and '' draws no figure, so that the result is {}.
+    setting: published data set, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
+      number of anchors, '' draws nothing.
+
+  Returns:
+    `{'testbed': (figure, caption)}`; {} without a data set.
   """
   name, measured = _measured_accuracies(results.table, setting)
   if not name:
@@ -163,14 +172,15 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
 
 
 def _has_line(measured: Measured) -> bool:
-  """Returns whether a line can be fitted: to three or more classifiers that are not all equally
-  good on anchors.
+  """Returns whether a line can be fitted to the measured accuracies.
+
+  A fit needs three or more classifiers with at least two distinct accuracies on anchors.
   """
   return len(measured) > 2 and len({anchor.value for anchor, _ in measured.values()}) > 1
 
 
 def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
-  """Draws published models with a colour and a marker by kind of training."""
+  """Plots published models, with a colour and marker for each kind of training."""
   for index, kind in enumerate(KINDS):
     for number, model in enumerate([model for model in models if model.kind == kind]):
       label = kind if number == 0 else None  # the legend has each kind once
@@ -182,14 +192,13 @@ def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
 
 @style.in_style
 def testbed_fit(name: str, measured: Measured) -> Figure:
-  """Returns a figure of the published models, with their linear fit, and of this run's classifiers.
+  """Plots published models with their linear fit, and the classifiers of this run in black.
 
-  Published models have a colour and a marker by kind of training; classifiers of this run are
-  black.
+  The x axis is accuracy on anchors, the y axis accuracy pm-10.
 
   Args:
-    name: name of the testbed.
-    measured: accuracies of the classifiers of this run.
+    name: published data set, 'imagenet_vid_robust' or 'ytbb_robust'.
+    measured: {classifier: (row of accuracy on anchors, row of accuracy pm-10)}.
   """
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
@@ -221,12 +230,12 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
 
 
 def _draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
-  """Draws a point with error bars, in percent.
+  """Plots a point with error bars, converting fractions to percent.
 
   Args:
-    axes: the axes.
-    x: abscissa and the low and high end of its interval, as fractions.
-    y: ordinate and the low and high end of its interval, as fractions.
+    axes: axes to draw on.
+    x: value, low end and high end on the x axis, as fractions.
+    y: value, low end and high end on the y axis, as fractions.
     **look: options of `Axes.errorbar`.
   """
   x_percent, y_percent = 100 * np.array([x, y])

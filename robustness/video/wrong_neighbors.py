@@ -24,15 +24,16 @@ NAME = 'failures'
 def table(
   predictions: Mapping[str, FramePredictions], right: SetOutcomes, k: int, max_sets: int
 ) -> Table:
-  """Returns a table of the sets with a right anchor and the largest shares of wrong neighbors.
+  """Lists neighbor sets in which a classifier is right on the anchor but wrong on neighbors.
 
-  The neighbor that a row shows is the wrong one that is nearest to the anchor.
+  For each classifier, sets with the largest fraction of wrong neighbors come first. A row shows the
+  wrong neighbor that is nearest to the anchor.
 
   Args:
     predictions: {label of a classifier: its predictions on all frames}.
-    right: the outcomes of the same classifiers.
-    k: largest distance, in frames, of the neighbors that count.
-    max_sets: most rows of each classifier.
+    right: correctness of the predictions of these classifiers.
+    k: largest distance, in frames, of neighbors that count.
+    max_sets: most rows for each classifier.
   """
   rows = []
   is_near = np.abs(right.offset) <= k
@@ -54,9 +55,15 @@ def table(
 
 
 def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
-  """Returns {'failure_images': [E, 2, H, W, C]}, an anchor and its neighbor in each of E entries.
+  """Returns the images of the anchors and neighbors that `table` lists.
 
-  The entries are the rows of `table`; the dict is empty if it has none. `rows` are the frames.
+  Args:
+    rows: data source with the frames.
+    table: table from the function `table`, with E rows.
+
+  Returns:
+    `{'failure_images': array [E, 2, H, W, C]}`, the anchor and the neighbor of each row; {} if the
+    table has no rows.
   """
   if not table.rows:
     return {}
@@ -69,10 +76,13 @@ def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
 
 
 def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarray:
-  """Returns the index of the nearest selected pair of each set, in the order of the sets.
+  """Returns, for each neighbor set, the index of the selected pair nearest to the anchor.
 
-  The nearest pair has the least distance from the anchor. Sets without a selected pair are left
-  out. `is_selected` is bool [P].
+  Sets without a selected pair are left out; the others stay in order.
+
+  Args:
+    pairs: P pairs of an anchor and a neighbor.
+    is_selected: bool [P], whether each pair is selected.
   """
   selected = np.flatnonzero(is_selected)
   distance, group = np.abs(pairs.offset[selected]), pairs.group[selected]
@@ -82,7 +92,12 @@ def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarr
 
 
 def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
-  """Returns frames, labels and predictions of a pair as a row of the table of failures."""
+  """Returns a row of the failure table for one pair: frames, labels and predictions.
+
+  Args:
+    predicted: predictions of a classifier.
+    pair: index of the pair in `predicted.sets.pairs`.
+  """
   sets, pairs = predicted.sets, predicted.sets.pairs
   anchor, neighbor = int(sets.anchors[pairs.group[pair]]), int(pairs.frame[pair])
   labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
@@ -103,9 +118,9 @@ def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {file name: (figure, caption)}, one for each classifier in the table `failures`.
+  """Draws the wrong neighbors of each classifier, as `{figure name: (figure, caption)}`.
 
-  The dict is empty if the results have no such table, or not one image for each of its rows.
+  The result is {} if `results` has no table 'failures' or no images for its rows.
   """
   table, pictures = results.tables.get(NAME), results.arrays.get(FAILURE_IMAGES)
   if table is None or pictures is None or len(pictures) != len(table.rows):

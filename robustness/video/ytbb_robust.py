@@ -54,25 +54,30 @@ _ADVICE = 'Give the folder of YTBB-Robust as it was released.'
 
 
 def is_release(folder: pathlib.Path) -> bool:
-  """Returns whether a folder holds annotations of YTBB-Robust, instead of neighbor sets."""
+  """Returns whether a folder holds annotations in the original format of YTBB-Robust."""
   return any((folder / name).is_file() for name in (ANCHORS, PAIRS))
 
 
 def read(
   folder: pathlib.Path, reviewed: bool = True
 ) -> tuple[dict[str, list[str]], dict[str, list[int]], tuple[str, ...]]:
-  """Returns {anchor: [neighbors]}, {anchor: [class numbers]} and the names of the classes.
-
-  Anchors and neighbors are paths of frames. Entry i of the names is the name of class number i.
+  """Reads the anchors, neighbors and labels of YTBB-Robust from its original files.
 
   Args:
-    folder: holds `anchor_labels.json`, `pmk_labels.json`, the CSV file and the class index.
-    reviewed: whether to return only good anchors and accepted pairs. False returns all anchors and
-      pairs, which are the keys of `anchor_labels.json` and `pmk_labels.json`.
+    folder: holds the files `FILES`: annotations of anchors and of pairs, a CSV file with classes,
+      and class names.
+    reviewed: whether to return only the anchors and pairs that reviewers accepted, or all.
+
+  Returns:
+    A tuple of
+
+    * {anchor path: [neighbor paths]};
+    * {anchor path: [class indices]};
+    * the class names, in label order.
 
   Raises:
-    InputError: a file is missing, cut short or of another release, a key is no path of a frame, or
-      the CSV file lacks an anchor.
+    InputError: a file is missing, truncated or of another release, a key is not the path of a
+      frame, or the CSV file lacks an anchor.
   """
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
@@ -105,7 +110,7 @@ def read(
 
 
 def _class_names(path: pathlib.Path) -> tuple[str, ...]:
-  """Returns the class names, in the order of their numbers, from the class index of the release."""
+  """Reads the class names of YTBB-Robust, in label order, from `ytbb_class_index.json`."""
   index = json_files.read(path, {str: str}, _ADVICE)
   if not index or set(index) != set(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its classes 0..{len(index) - 1}.')
@@ -115,12 +120,12 @@ def _class_names(path: pathlib.Path) -> tuple[str, ...]:
 def _annotations(
   path: pathlib.Path, required_mark: str, parse_key: Callable[[str, pathlib.Path], K]
 ) -> dict[K, frozenset[str]]:
-  """Returns {frame or pair: the marks that annotators gave it} from a file of annotations.
+  """Reads the annotations of anchors or pairs, such as `{'<path of an anchor>': {'good'}}`.
 
   Args:
-    path: the file, which lists all marks under the key `labels`.
-    required_mark: a mark that the file must list; without it, the file is of another kind.
-    parse_key: function from an annotation's key and the file's path to the frame or pair.
+    path: file of annotations. Its key 'labels' lists all marks, such as 'good' or 'similar'.
+    required_mark: a mark that the file must list, to detect a file of another kind.
+    parse_key: called with the key of an annotation and `path`; returns the anchor or pair.
   """
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
@@ -139,9 +144,11 @@ def _annotations(
 
 
 def _frame_path(key: str, path: pathlib.Path) -> str:
-  """Returns the last two components of a key that is a path, `<ytid>_<ms>/frame-<number>.jpg`.
+  """Returns the last two parts of a frame's path, `<ytid>_<ms>/frame-<number>.jpg`.
 
-  `path` is the file with the key, for the message.
+  Args:
+    key: path of the frame.
+    path: file that contains `key`, for the error message.
   """
   parts = pathlib.PurePosixPath(key).parts[-2:]
   if len(parts) != 2:
@@ -150,9 +157,11 @@ def _frame_path(key: str, path: pathlib.Path) -> str:
 
 
 def _pair_paths(key: str, path: pathlib.Path) -> tuple[str, str]:
-  """Returns the paths of the anchor and of the neighbor in a pair's key, '<anchor>,<neighbor>'.
+  """Splits the key of a pair, '<anchor>,<neighbor>', into the paths of its frames.
 
-  `path` is the file with the key, for the message.
+  Args:
+    key: key of the pair.
+    path: file that contains `key`, for the error message.
   """
   if key.count(',') != 1:
     raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<neighbor>'.")
@@ -161,13 +170,17 @@ def _pair_paths(key: str, path: pathlib.Path) -> tuple[str, str]:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns {clip: label in [0, `count`)} from the CSV file of the release.
+  """Reads the class of each video clip, `{clip: class index}`, from the CSV file of the release.
 
-  A clip is named '<YouTube id>_<milliseconds>'. Labels are numbers of the class index; the file has
-  the numbers of two classes the other way round (`SWAPPED`), which is corrected.
+  A clip is named '<YouTube id>_<milliseconds>'. The file confuses two classes (`SWAPPED`), which is
+  corrected.
+
+  Args:
+    path: the CSV file.
+    count: number of classes.
 
   Raises:
-    InputError: the file has another header or a label outside the range.
+    InputError: the file has another header, or a class index outside [0, `count`).
   """
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:

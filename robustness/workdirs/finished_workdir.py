@@ -44,13 +44,14 @@ _FINISH = 'Run its command again to resume it.'
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStudy:
-  """A study of a finished workdir.
+  """A study with its results and records, read from the workdir of a finished run.
 
   Attributes:
-    folder: the folder of its results.
-    study: the study with its settings.
-    results: its results.
-    evaluations: the records of each classifier, or of the images for a study of images alone.
+    folder: folder of the results.
+    study: the study (evaluation protocol) with its settings.
+    results: the results.
+    evaluations: saved outputs (records) of each classifier, or of the images if the study measures
+      images only.
   """
 
   folder: pathlib.Path
@@ -66,18 +67,19 @@ class FinishedStudy:
 
 
 def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
-  """Returns the studies of a workdir, or of its folder `seed<n>`, {task of the battery: study}.
+  """Reads all studies of a finished run from its workdir, as `{task: study}`.
 
-  The task of a single study, in a workdir without a battery, is `SINGLE`. Python files that the
-  workdir names are not run: for a private study the caller gives its file.
+  A battery (several studies in one run) has a task for each study; a run of one study has the
+  single key `SINGLE`. Python files named in the workdir are not run. To read a study from a private
+  file, pass `study_file`.
 
   Args:
-    directory: the workdir; of a run with seeds the folder of one seed.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    directory: the workdir. For a run with several seeds, the folder `seed<n>` of one seed.
+    study_file: FILE.py:NAME, the user's file for the study NAME; '' for none.
 
   Raises:
-    InputError: the folder is no workdir, is not finished, holds runs of more than one seed, or
-      holds results of predictions that were read from a file.
+    InputError: the folder is not a workdir, is not finished, holds several seeds, or holds results
+      of predictions from elsewhere.
   """
   path = expanded(directory)
   file = path / CONFIG
@@ -109,14 +111,17 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
-  """Returns {task: section `study`} of a workdir's config; a single study has the task `SINGLE`.
+  """Returns the settings of each study in a config, `{task: section 'study'}`.
+
+  A battery (several studies in one run) has a task for each study; a config of one study has the
+  single key `SINGLE`.
 
   Args:
     config: the config.
     path: the workdir, for messages.
 
   Raises:
-    InputError: the name of a task cannot name a folder.
+    InputError: a key has a wrong type, or a task's name is not valid as the name of a folder.
   """
   file = str(path / CONFIG)
   if 'battery' not in config:
@@ -135,13 +140,15 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
 def studies_and_presentation(
   path: pathlib.Path, results: Results, config: Section, study_file: str = ''
 ) -> tuple[dict[str, Study], Presentation]:
-  """Returns {task: study} of results, and the presentation that draws figures and writes reports.
+  """Returns the studies of a run, `{task: study}`, and what draws its figures and report.
+
+  Tasks are the studies of a battery; a run of one study has the single key `SINGLE`.
 
   Args:
     path: the workdir.
-    results: results of the workdir, or of one of its seeds, which may lack tasks.
+    results: results of the workdir or of one seed. Tasks without results are left out.
     config: the config of the workdir.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    study_file: FILE.py:NAME, the user's file for the study NAME; '' for none.
   """
   sections, tasks = study_sections(config, path), results.by_task
   studies_by_task = {
@@ -157,21 +164,22 @@ def studies_and_presentation(
 
 
 def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
-  """Returns the seeds of a workdir's config; [] if each classifier is trained once.
+  """Returns the training seeds in a workdir's config; [] if each classifier is trained once.
 
   Raises:
-    InputError: `seeds` are not whole numbers.
+    InputError: `seeds` are not integers.
   """
   json_files.check(config, f'{path / CONFIG}', {'seeds?': [int]}, REWRITTEN)
   return list(config.get('seeds', ()))
 
 
 def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
-  """Returns the study of one task of a workdir.
+  """Reads one study of a finished run, with its results and records.
 
   Args:
-    directory: the workdir, or its folder WORKDIR/tasks/NAME, which stands for the task NAME.
-    name: name of the task; '' for the task of the folder, or for a workdir with a single study.
+    directory: the workdir, or the folder WORKDIR/tasks/NAME for the task NAME.
+    name: task of a battery (a run of several studies). '' for a run of one study, or if `directory`
+      names the task.
 
   Raises:
     InputError: the workdir has no such task, or several and `name` is ''; see also `read`.
@@ -195,11 +203,12 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
 
 
 def left_out(folder: pathlib.Path) -> set[str]:
-  """Returns the names of a battery's tasks without results, which could measure no classifier.
+  """Returns the tasks of a battery that have no results, because no classifier fitted them.
+
+  A task is one study of a battery, a run of several studies.
 
   Args:
-    folder: the workdir of the battery, or the folder of a seed. Before it has results, the set is
-      empty.
+    folder: the workdir, or the folder of a seed. The result is empty if it has no results yet.
   """
   if not (folder / JSON_NAME).is_file():
     return set()
@@ -212,13 +221,13 @@ def left_out(folder: pathlib.Path) -> set[str]:
 def _finished_study(
   path: pathlib.Path, task: str, section: Section, study_file: str
 ) -> FinishedStudy:
-  """Returns the study of a task with its results and records.
+  """Reads one study with its results and records from a workdir.
 
   Args:
     path: the workdir, or its folder of a seed.
-    task: name of the task.
-    section: the section `study` of the task's config.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    task: task of a battery, or `SINGLE`.
+    section: the section `study` of the config.
+    study_file: FILE.py:NAME, the user's file for the study NAME; '' for none.
 
   Raises:
     InputError: results or shards are missing.
@@ -244,12 +253,11 @@ def _finished_study(
 
 
 def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
+  """Finds the folder `records/STUDY-DIGEST` with the saved outputs of one task of a battery.
 
-  The records must be of the same study: with equal values of `Study.recording`, after the keys of
-  earlier versions are renamed. The records and the task's results each describe the data, as {key:
-  value}: the values of the keys that both have must be equal. If several folders match, the one
-  with the fewest keys that only one of its two descriptions has is returned.
+  The folder must have been recorded by the same study (`Study.recording`) on the same data. Data
+  are compared by the keys that both descriptions have. If several folders match, the folder with
+  the fewest unmatched keys is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
@@ -286,10 +294,13 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
-  """Returns the absolute path of a workdir, finished or not, then its config and its environment.
+  """Reads the config and environment of a run, which may be unfinished, from its workdir.
+
+  Returns:
+    The absolute path of the workdir, its config, and its environment (versions, devices, command).
 
   Raises:
-    InputError: the folder is no workdir; the message names the workdirs directly inside it.
+    InputError: the folder is not a workdir; the message names workdirs directly inside it.
   """
   path = expanded(directory).absolute()
   if not path.is_dir():
@@ -305,14 +316,14 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
 
 
 def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:
-  """Raises InputError if one of `folders` of a run has no results.
+  """Raises InputError if results of a run are missing.
 
-  The message names the missing results, the progress of trainings and records, and the command that
-  finishes the run.
+  The message names the missing results, the progress of training and evaluation, and the command
+  that resumes the run.
 
   Args:
     path: the workdir.
-    folders: the folders that must have results: the workdir, or also folders of tasks and seeds.
+    folders: all folders that must have results: the workdir, and folders of tasks and seeds.
     command: the command that resumes the run.
   """
   files = [folder / JSON_NAME for folder in dict.fromkeys(folders)]
@@ -328,9 +339,9 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
 
 
 def training_lines(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for every training that was begun in a workdir.
+  """Yields a line on the progress of each training in a workdir.
 
-  Two lines are 'checkpoints/base: trained' and 'checkpoints/aug: step 100 of 500 is saved'.
+  For instance 'checkpoints/base: trained' or 'checkpoints/aug: step 100 of 500 is saved'.
   """
   from robustness.training.checkpoint import FACTS_NAME, newest_step  # imports Orbax
 
@@ -343,9 +354,9 @@ def training_lines(path: pathlib.Path) -> Iterator[str]:
 
 
 def record_lines(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for each set of records that was begun in a workdir.
+  """Yields a line on the completeness of each classifier's records in a workdir.
 
-  Two lines are 'records/base: complete' and 'records/aug: 3 of 12 shards are missing'.
+  For instance 'records/base: complete' or 'records/aug: 3 of 12 shards are missing'.
   """
   for header in sorted(path.glob(f'**/{RECORDS}/**/{HEADER}')):
     records = Records.open(header.parent)
@@ -357,14 +368,14 @@ def record_lines(path: pathlib.Path) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class WorkdirPredictions:
-  """Settings of a run that computes scores, such as calibration, from a finished workdir's records.
+  """Settings for computing scores, such as calibration, from the records of a finished run.
 
-  They are at the top level of its config: `config.predictions` and so on.
+  These are the top-level keys of the config, such as `config.predictions`.
 
   Attributes:
-    predictions: the workdir.
-    task: a task of its battery; '' for a single study.
-    seed: the seed of resampling.
+    predictions: the workdir of the finished run.
+    task: one study of the workdir, if it holds several (a battery); '' for a single study.
+    seed: the seed of bootstrap resampling.
   """
 
   predictions: str = ''
@@ -372,7 +383,7 @@ class WorkdirPredictions:
   seed: int = 0
 
   def __post_init__(self) -> None:
-    """Raises InputError if there is no workdir or the seed is out of range."""
+    """Raises InputError if `predictions` is empty or `seed` is out of range."""
     valid = 'the workdir of a finished run'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     require(0 <= self.seed < 2**32, 'config.seed', self.seed, 'in [0, 2**32)')
@@ -380,15 +391,15 @@ class WorkdirPredictions:
   def scored(
     self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
   ) -> Scored:
-    """Returns estimates that `reduce` computes from the workdir's records, with the records.
+    """Computes estimates from the records of a finished run.
 
     Args:
-      reduce: function that returns the estimates. It is called with the records of each classifier,
-        which have a row per image, with the table of their views, and with the seed.
-      described: settings of the run that `reduce` uses, as plain values; the result states them.
+      reduce: called with the records of each classifier (a row per image), the table of views
+        (perturbations of each image) and the seed; returns the estimates.
+      described: settings of `reduce` as plain values, to be stored with the results.
 
     Raises:
-      InputError: the workdir's study measures images alone, or its classes are unknown.
+      InputError: the workdir's study measures images only, or its classes are unknown.
     """
     task = read_task(self.predictions, self.task)
     if not task.study.needs_classifier:

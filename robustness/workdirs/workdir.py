@@ -64,36 +64,39 @@ REWRITTEN = 'Delete it: the command of the run writes it again.'
 
 
 def seed_folder(seed: int | str) -> str:
-  """Returns the name of a seed's folder in a workdir, 'seed3' for 3; '*' gives a glob pattern."""
+  """Returns the folder name of a training seed, such as 'seed3'; '*' returns a glob pattern."""
   return f'seed{seed}'
 
 
 def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
-  """Returns the folder of a task's results in a workdir or the folder of a seed.
+  """Returns the folder that holds the results of one task (a study of a battery).
 
-  For the task `SINGLE` it is `folder` itself.
+  Args:
+    folder: the workdir, or the folder of a seed.
+    task: name of the task; `SINGLE` returns `folder`.
   """
   return folder if task == SINGLE else folder / TASKS / task
 
 
 def write_config(path: pathlib.Path, config: Section) -> None:
-  """Writes a run's config into its workdir, which exists."""
+  """Writes the config of a run to its workdir, which must exist."""
   with _writable(path):
     write_json(path / CONFIG, config)
 
 
 def open_or_create(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
-  """Creates a workdir, or checks that an existing one has the same config, and returns its path.
-
-  The path is absolute. No file is written.
+  """Creates a workdir, or checks that an existing one belongs to the same config.
 
   Args:
     directory: the workdir.
     config: the config of the run, nested plain values.
 
+  Returns:
+    The absolute path of the workdir.
+
   Raises:
-    InputError: the workdir belongs to another config (the message names the keys that differ) or
-      cannot be created.
+    InputError: the workdir cannot be created or belongs to another config; the message names the
+      keys that differ.
   """
   path = _created_folder(directory)
   # Through JSON, because the config in the file has lists in place of tuples.
@@ -103,9 +106,9 @@ def open_or_create(directory: str | os.PathLike[str], config: Section) -> pathli
 
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
-  """A context in which no other run can work in a workdir, which is created if it does not exist.
+  """A context manager that creates a workdir if needed and locks it against other runs.
 
-  The first process of a run holds the lock for all its processes.
+  Only the first JAX process of a run takes the lock.
 
   Raises:
     InputError: another run holds the lock, or the workdir cannot be created or written to.
@@ -120,7 +123,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held(path: pathlib.Path) -> Iterator[None]:
-  """A context in which no other process works in an existing workdir.
+  """A context manager that locks an existing workdir against other processes.
 
   Unlike `locked`, it does not start JAX, which would occupy the accelerator.
 
@@ -144,7 +147,7 @@ def held(path: pathlib.Path) -> Iterator[None]:
 
 
 def _created_folder(directory: str | os.PathLike[str]) -> pathlib.Path:
-  """Creates a folder unless it exists, and returns its absolute path.
+  """Creates a folder if it does not exist, and returns its absolute path.
 
   Raises:
     InputError: `directory` is '' or cannot be created.
@@ -162,7 +165,7 @@ def _created_folder(directory: str | os.PathLike[str]) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _writable(path: pathlib.Path) -> Iterator[None]:
-  """A context in which an error of writing to a workdir becomes an InputError."""
+  """A context manager that turns errors of writing to the workdir `path` into InputErrors."""
   try:
     yield
   except OSError as error:
@@ -175,9 +178,9 @@ def _writable(path: pathlib.Path) -> Iterator[None]:
 
 
 def refuse_results(out: pathlib.Path) -> None:
-  """Raises InputError if `out`, the folder given as --out, is a workdir or inside one.
+  """Raises InputError if the folder given as --out is a workdir or inside one.
 
-  The results of the workdir would be overwritten.
+  Writing there would overwrite the results of the workdir.
   """
   path = out.resolve()
   workdirs = [f for f in path.parents if (f / CONFIG).is_file() and (f / ENVIRONMENT).is_file()]
@@ -190,7 +193,7 @@ def refuse_results(out: pathlib.Path) -> None:
 def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   """Raises InputError if a workdir holds results or checkpoints of another config.
 
-  For the keys that must be equal see `_refused_differences`.
+  `_refused_differences` decides which keys may differ.
 
   Args:
     path: `config.json` in the workdir, which may not exist.
@@ -221,9 +224,13 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
 
 
 def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
-  """Returns whether a file in a workdir, or in the folder of a seed in it, matches a glob pattern.
+  """Returns whether a workdir, or one of its seed folders, has files that match glob patterns.
 
-  Checkpoints that were not written to the end do not count.
+  Incomplete checkpoints do not count.
+
+  Args:
+    directory: the workdir.
+    patterns: glob patterns; a match of any pattern suffices.
   """
   for folder in (directory, *directory.glob(seed_folder('*'))):
     for pattern in patterns:
@@ -234,16 +241,19 @@ def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
 
 
 def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]:
-  """Returns a line 'key: old value → new value' for each difference that refuses a workdir.
+  """Returns the differences between two configs that must not share a workdir.
 
-  If the workdir holds results, all keys must be equal and the classifiers the same; a battery may
-  have more or fewer tasks. If it holds only checkpoints, the keys of trainings must be equal, as
-  far as both configs have them.
+  If the workdir holds results, the classifiers and the values of all keys must be equal; only tasks
+  may be added or removed. If it holds only checkpoints, keys that affect training must be equal
+  where both configs have them.
 
   Args:
-    old: {key: value} from `_keys_of_records` for the config in the workdir.
-    new: the same for the config of this run.
-    has_results: whether the workdir holds results, else only checkpoints.
+    old: keys of the config in the workdir, from `_keys_of_records`.
+    new: keys of the config of this run, from `_keys_of_records`.
+    has_results: whether the workdir holds results; otherwise it holds only checkpoints.
+
+  Returns:
+    A line 'key: old value → new value' for each difference.
   """
   # Classifiers and tasks that only one of the two configs has; they have no values to compare.
   unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
@@ -261,17 +271,17 @@ def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]
 
 
 def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
-  """Returns {(path, time of modification in ns)} of the shards and checkpoints of a workdir."""
+  """Returns the shards and checkpoints in a workdir, as (path, modification time in ns)."""
   patterns = f'**/{SHARD_FILES}', f'**/{CHECKPOINT_FILES}'
   files = (file for pattern in patterns for file in directory.glob(pattern))
   return frozenset((str(file), file.stat().st_mtime_ns) for file in files)
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config` with sections `study` from `before` where both decide the same records.
+  """Replaces study sections of a config by earlier ones that produce the same records.
 
-  Two such sections may differ in how estimates are computed from the records, which is allowed in a
-  workdir. After the replacement, every difference of sections `study` is one of records.
+  Used before two configs are compared. Study sections may differ in how estimates are computed from
+  records, and such differences must not count.
 
   Args:
     before: the config of an earlier run, or a section of it.
@@ -290,10 +300,13 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
 
 
 def _recording_settings(study: Section) -> Facts:
-  """Returns the name and the settings in a config's section `study` that decide what is recorded.
+  """Returns the study's name and the settings that affect its records, without settings of
+  estimates.
 
-  Settings of estimates are left out. A section that is not valid is returned unchanged, so that it
-  equals only an identical one.
+  An invalid section is returned unchanged.
+
+  Args:
+    study: the section `study` of a config.
   """
   try:
     return {'name': study.get('name'), **studies.from_config(without_facts(study)).recording}
@@ -302,10 +315,10 @@ def _recording_settings(study: Section) -> Facts:
 
 
 def _keys_of_records(config: Section) -> dict[str, Any]:
-  """Returns {key: value} of a config for the keys that decide what is recorded.
+  """Returns the keys of a config that affect records (saved outputs of classifiers).
 
-  Each classifier and each task of a battery is one key, such as `classifiers.base` and
-  `battery.fog`.
+  Each classifier and each study of a battery is one key, such as `classifiers.base` and
+  `battery.fog`, with its section as the value.
   """
   from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
@@ -324,7 +337,9 @@ def code_version() -> dict[str, str]:
 def environment(command: str, seed: int | None = None) -> dict[str, Any]:
   """Returns the contents of environment.json: versions, devices, git commit, command and seed.
 
-  `command` is the command that was run; None as `seed` leaves the seed out.
+  Args:
+    command: the command that was run.
+    seed: seed of the run; None leaves it out.
   """
   return {
     'command': command,
@@ -342,11 +357,10 @@ def environment(command: str, seed: int | None = None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class RunLog:
-  """The contents of `config.json` and `environment.json` of a workdir.
+  """The config and environment (versions, devices, command) that a run writes to its workdir.
 
-  An environment has the versions, devices, command and so on of a run. If an earlier run in the
-  workdir was finished and this run makes no shard and no checkpoint, but only computes results from
-  the earlier records, environment.json keeps the environment of the earlier run.
+  If this run only computes new results from records of an earlier, finished run, environment.json
+  keeps the environment of the earlier run.
 
   Attributes:
     path: the workdir.
@@ -366,7 +380,7 @@ class RunLog:
   def begin(
     cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
   ) -> Self:
-    """Creates a workdir, or resumes one with a run of the same config; writes no file yet.
+    """Creates a workdir, or resumes a run in it, without writing a file yet.
 
     Args:
       directory: the workdir.
@@ -389,10 +403,10 @@ class RunLog:
     return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
 
   def write_config_and_environment(self) -> None:
-    """Writes config.json and, unless an earlier run was finished, environment.json.
+    """Writes config.json and environment.json, which is kept if an earlier run was finished.
 
-    It is called after all checks of the run have passed: until then the workdir keeps the files
-    that describe its results.
+    Call it after all checks of the run have passed, because it replaces files that describe the
+    results in the workdir.
     """
     self.environment['versions'] = versions()  # a user's file may have imported PyTorch since
     file = self.path / CONFIG
@@ -405,13 +419,11 @@ class RunLog:
       write_json(self.path / ENVIRONMENT, self.environment)
 
   def current_environment(self) -> dict[str, Any]:
-    """Returns the environment in which the records of the workdir were made.
+    """Returns the environment (versions, devices, command) that produced the workdir's records.
 
-    If this run has made a shard or checkpoint, or no earlier run was finished, it is the
-    environment of this run. Its key `seconds` is the time since this run began or resumed.
-
-    Otherwise it is the environment of the earlier run. If the versions of this run differ, its key
-    `reduced_by` has them, because this run has computed the results from the earlier records.
+    If this run has written a shard or checkpoint, or no earlier run was finished, this is its own
+    environment, with the elapsed time as `seconds`. Otherwise it is the environment of the earlier
+    run. If versions have changed since, `reduced_by` holds the versions of this run.
     """
     has_new_files = finished_files(self.path) != self.files_before
     if has_new_files or not self.finished_environment:
@@ -426,12 +438,12 @@ class RunLog:
 
 
 def write_json(path: pathlib.Path, values: Section) -> None:
-  """Writes plain values as indented JSON, atomically."""
+  """Writes plain values to a file as indented JSON, atomically."""
   write_atomically(path, (json.dumps(values, indent=2) + '\n').encode())
 
 
 def versions() -> dict[str, str]:
-  """Returns {package: version} of the installed packages that may change computed numbers.
+  """Returns the versions of installed packages that may affect results, `{package: version}`.
 
   PyTorch is included only if it has been imported.
   """
@@ -443,7 +455,7 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str:
-  """Returns the commit of the git checkout that holds this file, or why it is unknown."""
+  """Returns the git commit of this code, or why it is unknown."""
   file = pathlib.Path(__file__)
 
   def output_of_git(*words: str) -> str:
