@@ -67,7 +67,10 @@ def run() -> None:
 
 
 def _advice(error: Exception) -> str | None:
-  """Returns what the user can correct, in sentences; None for an error that is not the user's."""
+  """Returns advice for the user about an error, such as which value to correct.
+
+  None means that the error is no mistake of the user, but a bug.
+  """
   if isinstance(error, InputError):
     return str(error)
   advice = environment_variables.advice(error)

@@ -85,24 +85,25 @@ def classifier(
   name: str = '',
   label_space: str = '',
 ) -> Model:
-  """Returns a network together with what its input and output mean, such as the class names.
+  """Returns a network with the facts that a measurement needs, such as class names.
 
-  They are the attributes of `Model`, which says more about the defaults.
+  `Model` has an attribute for each argument.
 
   Args:
-    module: a function of images, or of variables and images; a module of Linen, NNX, Equinox,
-      PyTorch or Keras; a model of MAITE; or the name of an architecture.
-    variables: the weights of a function of two arguments or of a Linen module; for a name, a file
-      or name of weights.
-    mean: numbers that are subtracted from images in [0, 1], one or one per channel; None is 0.
-    std: numbers that the difference is divided by, likewise; None is 1.
-    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None takes what the library
-      of the module uses.
-    outputs: 'logits' or 'probabilities'.
-    class_names: the names of the outputs, in order; None takes the names of the data's classes.
-    name: label in tables and figures; '' takes the name of the class or function.
-    label_space: the label space that predictions are projected onto, such as 'imagenet_vid', or
-      'data' for the classes of the data; '' keeps the classes.
+    module: a function of images; a function of variables and images; a module of Linen, NNX,
+      Equinox, PyTorch or Keras; a model of MAITE; or the name of an architecture.
+    variables: the weights, for a function of two arguments or a Linen module. For the name of an
+      architecture, a file or a name of weights.
+    mean: subtracted from images in [0, 1]; one number, or one number per channel. None is 0.
+    std: divides the images after `mean` is subtracted; one number, or one number per channel. None
+      is 1.
+    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]. None takes the order of the
+      module's library.
+    outputs: what the network returns, 'logits' or 'probabilities'.
+    class_names: the names of the outputs, in order. None takes the class names of the data.
+    name: label in tables and figures. '' takes the name of the class or function.
+    label_space: the classes that predictions are mapped to, such as the 30 of 'imagenet_vid', or
+      'data' for the classes of the data. '' keeps the network's classes.
 
   Raises:
     InputError: `module` is no network, or an argument is not valid.
@@ -133,35 +134,39 @@ def measure(
   progress: bool | None = None,
   **settings: Any,
 ) -> Results:
-  """Measures a study of one or several classifiers.
+  """Runs a robustness study on one or several classifiers, and returns the results.
 
   Args:
-    study: the name of a study (`robustness list studies`), `FILE.py:NAME`, or a `Study`.
-    model: a function of images; a module of NNX, Equinox, PyTorch or Keras, or a model of MAITE;
-      the result of `classifier`, which also states the weights and the meaning of the output; a
-      name of the catalogue ('resnet20') or `timm:NAME`; a `Classifier`; or {label: one of these},
-      where the first is the baseline. None is for a study of images alone.
+    study: the name of a study, such as 'fourier_heatmap' (`robustness list studies` lists them);
+      `FILE.py:NAME`; or a `Study`.
+    model: one model or {label: model}. The first model of a dictionary is the baseline. A model is
+      a function of images; a module of NNX, Equinox, PyTorch or Keras; a model of MAITE; the result
+      of `classifier`, for instance with weights; the name of an architecture, such as 'resnet20' or
+      `timm:NAME`; or a `Classifier`. None is for studies that need no classifier.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
-      `tf.data.Dataset`, PyTorch or Grain; or a data set or loader of MAITE. These are read into
-      memory. `Rows`, or a source or `DataSettings` of `input_pipeline`, are read as needed.
-    labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
-      of images.
-    columns: further columns of the images by name, [N, ...], such as `group_id` and `offset` for
-      neighbor sets; sets may have numbers or names.
-    class_names: the names of the labels, in order; None takes the first model's names.
-    seed: seed of every random draw, in [0, 2**32).
-    batch_size: images of a step; None chooses by their size.
-    devices: JAX devices of this process; None takes all.
-    workdir: folder for records, results and report. An interrupted call with the same folder
-      resumes. None keeps no files.
-    progress: True draws bars, False shows nothing; None draws bars on a terminal and in a notebook,
-      and prints lines to stderr elsewhere, at most every 10 s.
-    **settings: settings of the study, see docs/studies; a section of keys is a dictionary:
-      `attack={'pgd': {'steps': 20}}`. Named parts may be objects: `attacks=[PGD(steps=20)]` after
-      `from robustness.attacks.pgd import PGD`.
+      `tf.data.Dataset`, PyTorch or Grain; or a data set or loader of MAITE. All of these are read
+      into memory. `Rows`, or a source or `DataSettings` of `input_pipeline`, are read batch by
+      batch.
+    labels: class numbers [N], or [N, L] for several labels per image, padded with -1. Only for
+      arrays of images.
+    columns: {name: values [N, ...]}, more facts about the images that some studies need, such as
+      `group_id` and `offset` for sets of neighboring video frames. A `group_id` may be a number or
+      a name.
+    class_names: the names of the labels, in order. None takes the first model's names.
+    seed: seed of all random numbers, in [0, 2**32).
+    batch_size: images per compiled step. None chooses it by the size of the images.
+    devices: JAX devices of this process. None takes all.
+    workdir: folder for predictions, results and report. An interrupted call with the same folder
+      resumes. None saves no files.
+    progress: True shows progress bars, False shows nothing. None shows bars on a terminal and in a
+      notebook, and elsewhere prints a line to stderr at most every 10 s.
+    **settings: settings of the study, as listed in docs/studies. A section of settings is a
+      dictionary: `attack={'pgd': {'steps': 20}}`. An attack may also be an object:
+      `attacks=[PGD(steps=20)]`, with `PGD` from `robustness.attacks.pgd`.
 
   Returns:
-    The same results as the command has with the same study, classifier, images and seed.
+    The results. The command `robustness` computes the same for the same study, classifiers, images
+    and seed.
 
   Raises:
     InputError: an argument cannot be used; nothing is written.
@@ -202,15 +207,14 @@ def measure(
 
 
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
-  """Returns the study called `study` with the settings `settings`.
+  """Returns a study from its name and settings.
 
-  A `Study` is returned unchanged. Attacks and other parts may be objects instead of names: they are
-  replaced by their names, and their settings are put into a section, as in a config. For example
-  `{'attacks': [PGD(steps=20)]}` becomes `{'attacks': ('pgd',), 'attack': {'pgd': {'steps': 20,
-  …}}}`.
+  A `Study` is returned unchanged. Attacks and other components in `settings` may be objects. An
+  object is converted to its name and a dictionary of its settings: `{'attacks': [PGD(steps=20)]}`
+  becomes `{'attacks': ('pgd',), 'attack': {'pgd': {'steps': 20, …}}}`.
 
   Raises:
-    InputError: a `Study` is given with settings, or there is no such study or setting.
+    InputError: a `Study` comes with settings, or the name or a setting is unknown.
   """
   if isinstance(study, Study):
     if settings:
@@ -244,17 +248,17 @@ def _rows_and_classifiers(
   class_names: Sequence[str],
   seed: int,
 ) -> tuple[Rows, list[Classifier]]:
-  """Returns the images with their classes, and the classifiers for images of this shape.
+  """Returns the images with their labels, and the models as `Classifier` objects.
 
   Images without class names get the class names of the first classifier.
 
   Args:
     model: one model, {label: model}, or None, as for `measure`.
     data: images in any form that `measure` takes.
-    labels: their labels; None if `data` has them.
-    columns: {name: values [N, ...] of the N images}; or None.
+    labels: labels of the images. None if `data` has labels.
+    columns: {name: values [N, ...]} for the N images, or None.
     class_names: the names of the labels, in order; () for none.
-    seed: seed of random choices of images.
+    seed: seed of the random choice of images, where `data` asks for a random part of a data set.
   """
   rows = as_rows(data, labels, columns, class_names, seed)
   single = {} if model is None else {'': model}
@@ -276,14 +280,14 @@ def _rows_and_classifiers(
 def as_rows(
   data: Any, labels: Any, columns: Mapping[str, Any] | None, class_names: Sequence[str], seed: int
 ) -> Rows:
-  """Returns the images of any `data` that `measure` takes, with their labels.
+  """Returns images with their labels as `Rows`, from any form that `measure` takes.
 
   Args:
     data: images in any form that `measure` takes.
-    labels: their labels; None if `data` has them.
-    columns: {name: values [N, ...] of the N images}, such as the clip of a video frame; or None.
+    labels: labels of the images. None if `data` has labels.
+    columns: {name: values [N, ...]} for the N images, such as the clip of a video frame, or None.
     class_names: the names of the labels, in order; () for none.
-    seed: seed of random choices of images.
+    seed: seed of the random choice of images, where `data` asks for a random part of a data set.
   """
   if isinstance(data, Source):
     data = DataSettings(source=data)
@@ -305,9 +309,9 @@ def as_classifier(
   """Returns a model of any form as a `Classifier`.
 
   Args:
-    label: the label of the classifier; '' takes the name of the model.
+    label: name of the classifier in results. '' takes the name of the model.
     model: a `Classifier`, a `Model`, a network, a function, or a name such as 'resnet20'.
-    images: float32 [N, H, W, C] in [0, 1], examples of the input, which determine its shape.
+    images: example inputs, float32 [N, H, W, C] in [0, 1], which show the model's input shape.
     class_names: the names of the classes of the images; () if they have none.
   """
   if isinstance(model, Classifier):
@@ -348,21 +352,23 @@ def as_classifier(
 def compare(
   *results: Results | str | os.PathLike[str], baseline: str | None = None, common: bool = False
 ) -> Results:
-  """Compares the classifiers of several results of one study, paired by image.
+  """Compares classifiers from several results of one study, paired by image.
 
   Args:
-    *results: results of `measure` or `read`, each of one study, or paths of finished workdirs.
-      With LABEL=PATH the classifier of the workdir is called LABEL. Without LABEL, classifiers that
-      have the same label in two workdirs are called by the names of the folders.
-    baseline: label of the classifier that is subtracted; None takes the first.
-    common: whether results that share only a part of their images are compared on that part.
+    *results: results of `measure` or `read`, or paths of finished workdirs. A path 'LABEL=PATH'
+      renames the classifier of the workdir to LABEL. Classifiers with the same label in two
+      workdirs are otherwise named after their folders.
+    baseline: label of the classifier that is subtracted from the others. None takes the first.
+    common: if true, results with different images are compared on the images that all share. If
+      false, such results raise an error.
 
   Returns:
-    Accuracies by view, differences from the baseline, and the study's estimates of all classifiers.
+    Results with the accuracies on each perturbation, the differences from the baseline, and the
+    study's estimates of all classifiers.
 
   Raises:
-    InputError: there are fewer than two classifiers, labels of results are equal, studies or images
-      differ, or a folder is no finished workdir.
+    InputError: there are fewer than two classifiers, two results have the same label, studies or
+      images differ, or a folder is no finished workdir.
   """
   for entry in results:
     if not isinstance(entry, Results | str | os.PathLike):
@@ -398,7 +404,12 @@ def compare(
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
-  """Returns the results of a finished workdir, with figures, report and records.
+  """Reads the results of a finished workdir.
+
+  The returned object can also draw figures, write the report and read predictions.
+
+  Args:
+    directory: the folder of a run that has ended.
 
   Raises:
     InputError: the folder is no finished workdir, or a file is damaged.
@@ -422,13 +433,14 @@ def run(
   *,
   progress: bool | None = None,
 ) -> Results:
-  """Runs a config in a workdir, as the command `robustness` does, and returns its results.
+  """Runs a config as the command `robustness` does, and returns the results.
 
   Args:
     config: a name with its variant ('fourier_heatmap:cifar10'), a file, or a workdir's config.json.
-    directory: the workdir: a new folder, or one with a run of the same config, which is resumed.
+    directory: the workdir. A new folder, or a folder with an interrupted run of the same config,
+      which resumes.
     overrides: {key: value}, such as {'study.norm': 4.0}.
-    progress: True draws bars, False shows nothing; None decides by the output, as in `measure`.
+    progress: whether progress bars are shown; None decides by the output, as in `measure`.
 
   Raises:
     InputError: the config, a key, the data or the workdir is not valid.
@@ -457,26 +469,26 @@ def train(
   progress: bool | None = None,
   **settings: Any,
 ) -> Classifier:
-  """Trains a network and returns it as a classifier.
+  """Trains a network and returns the trained classifier.
 
   Args:
-    network: an architecture of the catalogue ('resnet20'), or a Linen module that is called as
+    network: the name of an architecture ('resnet20'), or a Linen module that is called as
       `module(images, train)`.
     images: training images, in any form that `measure` takes as `data`.
-    labels: their labels, integers [N]; None if `images` has them.
-    policy: augmentations by name or as objects, in order, or {name: settings}, such as {'crop':
+    labels: class numbers [N]. None if `images` has labels.
+    policy: augmentations in order, each a name or an object; or {name: settings}, such as {'crop':
       {'padding': 2}}.
-    attack: makes adversarial examples of the images; None trains on the images.
-    objective: the loss; None takes the cross-entropy.
+    attack: makes the adversarial examples to train on. None trains on the images themselves.
+    objective: the loss. None takes the cross-entropy.
     epochs: number of passes over the images.
     seed: seed of initial weights, order and augmentation.
-    workdir: folder of checkpoints. An interrupted call with the same folder resumes. None keeps
-      none.
+    workdir: folder for checkpoints. An interrupted call with the same folder resumes. None saves no
+      checkpoints.
     class_names: the names of the labels, in order.
-    progress: True draws bars, False shows nothing; None decides by the output, as in `measure`.
+    progress: whether progress bars are shown; None decides by the output, as in `measure`.
     **settings: settings of `TrainingSettings`, such as `batch_size`, `learning_rate` and
-      `validation`, but not `measure` and `split`; also `initial_weights` and `input_filter`, which
-      are settings of a classifier.
+      `validation`, except `measure` and `split`. The classifier settings `initial_weights` and
+      `input_filter` can be set here too.
 
   Raises:
     InputError: an argument cannot be used, or the training diverged.
@@ -592,14 +604,15 @@ def _training_recipe(
 
 
 def as_policy(policy: Any) -> Policy:
-  """Returns the `Policy` that `policy` describes.
+  """Returns a `Policy`, a sequence of augmentations, from any form that `train` takes.
 
   Args:
-    policy: a `Policy`; {name of an augmentation: its settings}; or one augmentation or a sequence
-      of augmentations, each an object or the name of one, which has its default settings.
+    policy: a `Policy`; {name: settings}, such as `{'crop': {'padding': 2}}`; or an augmentation or
+      a sequence of augmentations. Each augmentation is an object or a name. A name stands for the
+      augmentation with default settings.
 
   Raises:
-    InputError: a part is no augmentation.
+    InputError: an element is no augmentation.
   """
   if isinstance(policy, Mapping):
     return Policy.of(**policy)
@@ -629,24 +642,28 @@ def attack(
   norm: str = 'linf',
   **settings: Any,
 ) -> jax.Array:
-  """Returns adversarial images, float32 [B, H, W, C] in [0, 1], within ε of the images.
+  """Returns adversarial images, float32 [B, H, W, C] in [0, 1], at most ε from the images.
+
+  `attack` works under `jax.jit`. A model that is not a JAX function is then converted at every
+  compilation.
 
   Args:
-    key: a random key or a seed; image b draws from fold_in(key, b).
-    model: a `Classifier`, a function of images [B, H, W, C] in [0, 1] that returns logits in JAX,
-      or a network of another form that `measure` takes. This function may be jitted with all of
-      them; a network of another form is converted at every compilation.
+    key: a random key or a seed. Image number b uses fold_in(key, b).
+    model: a JAX function from images [B, H, W, C] in [0, 1] to logits, a `Classifier`, or another
+      form of model that `measure` takes.
     images: float32 [B, H, W, C] in [0, 1].
-    labels: int32 [B], the classes to leave, or one class for all images.
+    labels: the correct classes, int32 [B], or one class for all images. The attack moves
+      predictions away from them.
     name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square', 'auto_attack', or
       `FILE.py:NAME`.
-    epsilon: radius of the ball, for pixels in [0, 1].
-    norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1', and DDN has 'l2' only.
-    **settings: of the attack, such as `steps`.
+    epsilon: ε, radius of the ball around each image, for pixels in [0, 1].
+    norm: 'linf', 'l2' or 'l1'. PGD and FGSM have no 'l1', and DDN has 'l2' only.
+    **settings: settings of the attack, such as `steps`.
 
   Raises:
-    InputError: an unknown attack or setting, or a model without gradient; images or labels that
-      are not traced are out of range, or get a gradient of NaN. Traced images are then NaN.
+    InputError: the attack or a setting is unknown, the model has no gradient, images or labels are
+      out of range, or a gradient is NaN. Traced values cannot be checked: under `jit`, an image
+      with a NaN gradient becomes NaN.
   """
   images = as_images(images, (4,), 'attacks')
   logits = model  # a function of images, unless it has to be made from a network
@@ -684,20 +701,22 @@ def attack(
 def apply_policy(
   key: jax.Array | int, images: jax.Array, labels: jax.Array, policy: Any
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns augmented images, and the labels or targets that belong to them; jit can trace it.
+  """Returns augmented images, and the labels or targets that belong to them.
 
-  The images are float32 [B, H, W, C], or [B, V, H, W, C] after an augmentation that makes V views
-  of each, such as 'augmix': its three views are the image and two mixtures of it.
+  The images are float32 [B, H, W, C]. An augmentation such as 'augmix' returns several versions of
+  each image, [B, V, H, W, C]: for AugMix, the image and two mixtures of it. `apply_policy` works
+  under `jax.jit`.
 
   Args:
     key: a random key or a seed, from which every image gets its own key.
     images: float32 [B, H, W, C] in [0, 1].
-    labels: int32 [B], or targets float32 [B, classes], which mixing augmentations need.
+    labels: int32 [B], or targets (class probabilities) float32 [B, classes]. Augmentations that mix
+      images, such as mixup, need targets.
     policy: augmentations as in `train`, such as ['flip', 'crop'].
 
   Raises:
-    InputError: an unknown augmentation, or one that needs targets and got labels; images that have
-      another shape, are integers or, unless traced, are out of range.
+    InputError: an augmentation is unknown or needs targets instead of labels, or the images have
+      another shape, are integers or are out of range. The range of traced images is not checked.
   """
   images, labels = as_images(images, (4,), 'augmentations'), jnp.asarray(as_array('labels', labels))
   if labels.ndim not in (1, 2) or len(labels) != len(images):

@@ -26,7 +26,15 @@ a class of the data that the classifier does not have."""
 
 
 class Arguments(NamedTuple):
-  """The arguments of an attack, see `Attack.__call__`."""
+  """The arguments of a call of an attack.
+
+  Attributes:
+    keys: Random keys [B].
+    logits: The classifier, a function from images [B, H, W, C] to logits [B, classes].
+    images: Clean images, float32 [B, H, W, C] in [0, 1].
+    labels: Correct classes, int32 [B].
+    scale: Factor of the radius ε and the step size.
+  """
 
   keys: Array
   logits: Logits
@@ -54,8 +62,9 @@ def margin(logits: jax.Array, labels: jax.Array) -> jax.Array:
 def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   """Returns the difference of logits ratio, (max_{i≠y} z_i − z_y) / (z_(1) − z_(3)), float32 [B].
 
-  z_(1) ≥ z_(2) ≥ ... are the sorted logits. It is invariant to shifts and scales of the logits, and
-  has a gradient where the cross-entropy of a confident prediction has none in float32.
+  z are the logits, y the labels and z_(1) ≥ z_(2) ≥ ... the sorted logits. The loss does not change
+  if the logits are shifted or scaled. Its gradient does not vanish for confident predictions, as
+  the gradient of the cross-entropy does in float32.
 
   Raises:
     InputError: There are fewer than three classes.
@@ -73,7 +82,13 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def target_margin(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
-  """Returns z_t − z_y for logits z, labels y and target classes t, int32 [B], as float32 [B]."""
+  """Returns the logit difference z_t − z_y, float32 [B], for target classes t and labels y.
+
+  Args:
+    logits: z, [B, classes].
+    labels: y, int32 [B].
+    targets: t, int32 [B].
+  """
   scores = logits.astype(jnp.float32)
   label_score, target_score = (
     jnp.take_along_axis(scores, classes[:, None], 1)[:, 0] for classes in (labels, targets)
@@ -82,9 +97,9 @@ def target_margin(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> j
 
 
 def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
-  """Returns (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2), float32 [B], for target classes t.
+  """Returns the targeted DLR loss, (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2), float32 [B].
 
-  z are the logits, y the labels and z_(1) ≥ z_(2) ≥ ... the sorted logits.
+  z are the logits, y the labels, t the target classes and z_(1) ≥ z_(2) ≥ ... the sorted logits.
 
   Raises:
     InputError: There are fewer than four classes.
@@ -103,17 +118,26 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
 
 
 def likely_wrong_class(logits: jax.Array, number: Array | int) -> jax.Array:
-  """Returns a class that each image is not predicted as, by the order of its logits, int32 [B].
+  """Returns for each image the class with the (`number` + 2)-th largest logit, int32 [B].
 
-  `number` 0 selects the class with the second largest logit, 1 that with the third largest, and so
-  on. For a correctly classified image, `number` 0 is therefore the likeliest wrong class.
+  Targeted attacks use this class as their target. If the image is classified correctly, `number` 0
+  is the likeliest wrong class, 1 the second likeliest, and so on.
+
+  Args:
+    logits: [B, classes].
+    number: From 0 to classes − 2; may be traced.
   """
   descending = jnp.argsort(-logits, axis=-1)
   return descending[:, number + 1].astype(jnp.int32)
 
 
 def num_wrong_classes(logits: Logits, images: Array) -> int:
-  """Returns the number of wrong classes of an image: all classes of the classifier but one."""
+  """Returns the number of classes minus one, which is the number of possible target classes.
+
+  Args:
+    logits: The classifier, a function from images [B, H, W, C] to logits [B, classes].
+    images: Example input, of which only shape and type are used.
+  """
   return jax.eval_shape(logits, images).shape[1] - 1
 
 
@@ -122,12 +146,14 @@ LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
 
 
 class Flag(NamedTuple):
-  """A sign that an attack may have failed on an image, so that its error is too low.
+  """A sign in an attack's outputs that the attack may have failed on an image.
+
+  Results warn if too many images have the sign, because the measured error may be too low.
 
   Attributes:
-    observed: Name of an observation that `Attack.observed` returns for each image, such as 'stage'.
-    value: The value of the observation that indicates a failure.
-    tolerated: Largest share of images with this value for which there is no warning.
+    observed: Name of an output per image of `Attack.observed`, such as 'stage'.
+    value: The value of this output that indicates a failure.
+    tolerated: Largest share of images with this value that causes no warning.
   """
 
   observed: str
@@ -137,17 +163,18 @@ class Flag(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Attack(Part):
-  """Base class of attacks: the fields are keys of `config.classifier.attack.<name>`.
+  """Base class of attacks.
 
-  All except `norm`, `epsilon` and `statistics` are also keys of `config.study.attack.<name>` in the
-  study `attack_error`.
+  The fields of an attack are keys of `config.classifier.attack.<name>` for adversarial training.
+  They are also keys of `config.study.attack.<name>` in the study `attack_error`, except `norm`,
+  `epsilon` and `statistics`.
 
   Attributes:
-    norms: The norms in which the attack works.
+    norms: The norms that the attack supports.
     norm: 'linf', 'l2', or 'l1' if it is among `norms`.
     epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
-    statistics: What batch normalisation uses while adversarial examples are made in a training:
-      the 'running' averages, or the statistics of the 'batch'. The averages are not updated.
+    statistics: What batch normalisation uses while a training makes adversarial examples: the
+      'running' averages, or the statistics of the 'batch'. The averages are not updated.
     loss: The loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
   """
 
@@ -171,56 +198,65 @@ class Attack(Part):
   ) -> Array:
     """Returns adversarial images [B, H, W, C] in [0, 1], without gradient.
 
-    Each row depends on its key, image and label only, if `logits` processes rows independently.
+    An adversarial image does not depend on the other images of the batch, unless the classifier
+    itself mixes them.
 
     Args:
       keys: Random keys [B].
-      logits: The logits function of the classifier.
+      logits: The classifier, a function from images [B, H, W, C] to logits [B, classes].
       images: float32 [B, H, W, C] in [0, 1].
       labels: int32 [B].
-      scale: Factor of ε and the step size; may be traced, so that one compilation serves many ε.
+      scale: Factor of ε and the step size. May be traced, so that one compilation serves many ε.
     """
 
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Names of transforms, or families of transforms, that adversarial examples resemble.
+    """Names of image transforms, such as 'fog', or families, such as 'noise', that results look
+    like.
 
-    See `robustness.augment.Augmentation.resembles`.
+    Used to refuse the attack in a training that keeps such a transform from some of the classes.
     """
 
   @property
   def draws(self) -> bool:
-    """Whether the result depends on the random key, so that restarts differ; True by default."""
+    """Whether the attack uses its random keys, so that restarts differ.
+
+    True by default.
+    """
     return True
 
   @property
   def in_turn(self) -> bool:
-    """Whether the attack leaves out images that are misclassified already, before and during it.
+    """Whether the attack skips images that are already misclassified.
 
-    Such an attack collects the other images of a batch in small tiles and attacks tile by tile, see
-    `robustness.attacks.in_turn`. False by default: an attack runs on the entire batch.
+    Such an attack collects the remaining images in small batches (`robustness.attacks.in_turn`). By
+    default it is False: the attack runs on the entire batch.
     """
     return False
 
   @property
   def has_fixed_loss(self) -> bool:
-    """Whether the attack ignores the setting `loss`, because it has a loss that cannot be changed.
+    """Whether the attack has a loss of its own and ignores the setting `loss`.
 
-    By default this is so for attacks that leave out misclassified images (`in_turn`).
+    The default is `in_turn`: attacks that skip misclassified images.
     """
     return self.in_turn
 
   @property
   def stages(self) -> tuple[str, ...]:
-    """Names of the attacks of an ensemble, in order; () for a single attack."""
+    """Names of the attacks that an ensemble such as AutoAttack runs, in order.
+
+    () for a single attack.
+    """
     return ()
 
   @property
   def words(self) -> str:
-    """The settings that the base class does not have, in words, such as '40 steps'; '' for none.
+    """The attack's own settings in words, such as '40 steps'; '' if it has none.
 
-    The first one is always listed, the others only where they differ from their defaults.
+    Settings of the base class are left out. The first own setting is always listed, and another one
+    only if it differs from its default.
     """
     shared = {field.name for field in dataclasses.fields(Attack)}
     fields = [field for field in dataclasses.fields(self) if field.name not in shared]
@@ -229,32 +265,35 @@ class Attack(Part):
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words for the warning that it is weaker than AutoAttack and finds fewer errors.
+    """Name of the attack in the warning that it finds fewer errors than AutoAttack.
 
-    '' if it is not weaker. By default it is the attack's name.
+    '' for an attack that needs no such warning. The default is the attack's name.
     """
     return self.name
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """The warnings of results: {words after 'N images', such as 'have no gradient': which images}.
+    """The warnings that results may contain, as {text: sign of failure}.
 
-    {} by default.
+    A text follows the number of images, for instance 'have no gradient' in '12 images have no
+    gradient'. {} by default.
     """
     return {}
 
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images [B, H, W, C], and what an ensemble observed for each image.
+    """Returns the adversarial images [B, H, W, C], and diagnostics for each image by name.
 
-    The second result is {} here. An ensemble, such as AutoAttack, overrides this method and returns
-    arrays [B] by name:
-      stage: int32, number of the attack that succeeded, counted from 1; 0 if the image is
-        misclassified without an attack, and the number of stages + 1 if none succeeds.
-      no_gradient: bool, whether the DLR loss of a correctly classified image has no gradient at a
-        random start.
-      random: bool, whether repeated passes return different logits.
+    A single attack returns no diagnostics, {}. An ensemble such as AutoAttack overrides this method
+    and returns arrays [B]:
+      stage: int32, which attack of the ensemble succeeded, counted from 1. 0 if the clean image is
+        misclassified, and the number of attacks + 1 if none succeeds.
+      no_gradient: bool, whether the DLR loss has no gradient at a random start. False if the clean
+        image is misclassified.
+      random: bool, whether the classifier returns different logits when called again.
+
+    For the arguments see `__call__`.
     """
     return self(keys, logits, images, labels, scale), {}
 
@@ -267,16 +306,21 @@ class Attack(Part):
     labels: Array,
     scale: Scalar = 1.0,
   ) -> Array:
-    """Returns for each image the result with the largest margin over `restarts` runs.
+    """Runs the attack `restarts` times and returns the worst result for each image.
 
-    A margin is above 0 if an image is misclassified (see `margin`), so that the returned image is
-    misclassified if the result of any run is. Run 0 uses `keys`, and run r uses fold_in(key, r), so
-    that more restarts never weaken an attack. An attack that draws nothing runs once. For the
-    arguments after `restarts` see `__call__`.
+    The worst result has the largest margin: largest logit of a wrong class minus logit of the
+    label. It is misclassified if any of the results is. Run 0 uses `keys`, and run r uses
+    fold_in(key, r). More restarts therefore never weaken an attack. An attack that uses no random
+    numbers runs once.
+
+    For the other arguments see `__call__`.
     """
 
     def attacked(run_keys: Array) -> Array:
-      """Returns the images of one run; those of a user's attack are projected into the ball."""
+      """Returns the adversarial images of one run.
+
+      Images from a user-defined attack are projected into the ball.
+      """
       results = self(run_keys, logits, images, labels, scale)
       shape = getattr(results, 'shape', ())
       if shape != images.shape or not jnp.issubdtype(results.dtype, jnp.floating):
@@ -294,7 +338,7 @@ class Attack(Part):
       return first
 
     def restart(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the images of largest margin so far, and these margins, after run number `run`."""
+      """Returns the worst images so far and their margins, after one more run."""
       worst, largest = state
       run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
       candidates = attacked(run_keys)

@@ -45,27 +45,28 @@ succeeded, counted from 1; 0 if none did)."""
 
 @dataclasses.dataclass(frozen=True)
 class AutoAttack(Attack):
-  """Runs several attacks, and returns the result of the first that succeeds, or else the image.
+  """Runs several attacks in order, each on the images that are still classified correctly.
 
-  Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
-  Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss, targeted FAB, and Square. 'plus'
-  adds Auto-PGD on the DLR loss and untargeted FAB, and runs untargeted attacks except Square five
-  times. 'rand', for random networks, has Auto-PGD on both losses, with gradients averaged over 20
-  passes. In ℓ1 there is 'standard' only, with five runs of Auto-PGD on the cross-entropy and five
-  target classes of Auto-PGD.
+  Returns the result of the first attack that succeeds. An image that no attack changes successfully
+  is returned unchanged.
 
-  Each of these attacks is a stage, and a stage may have several runs, such as one for each target
-  class. `observed` computes all runs of all stages in one call. A host that shows progress calls
-  `begin`, then `advance` for each run, then `finish`, with the same result.
+  The version 'standard' runs Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss,
+  targeted FAB, and Square. 'plus' adds Auto-PGD on the DLR loss and untargeted FAB, and runs
+  untargeted attacks except Square five times. 'rand', for random networks, runs Auto-PGD on both
+  losses and averages gradients over 20 passes. ℓ1 has 'standard' only, with five runs of Auto-PGD
+  on the cross-entropy and five target classes of targeted Auto-PGD.
+
+  `observed` runs everything in one call. `begin`, `advance` and `finish` compute the same in
+  pieces, so that a caller can show progress.
 
   Attributes:
     version: 'standard', 'plus' or 'rand'.
-    iterations: Steps of Auto-PGD and FAB; AutoAttack has 100.
-    queries: Queries of Square; AutoAttack has 5000.
+    iterations: Steps of Auto-PGD and FAB; 100 in the paper.
+    queries: Queries of Square; 5000 in the paper.
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
-    parameter-free attacks, section 6; in ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
+    parameter-free attacks, section 6. ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
     adversarial attacks on image classifiers.
   """
 
@@ -84,12 +85,15 @@ class AutoAttack(Attack):
 
   @property
   def stages(self) -> tuple[str, ...]:
-    """The names of the attacks of this version, in order."""
+    """The names of the attacks of this version, in order, such as 'apgd_ce'."""
     return VERSIONS[self.version]
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words if its number of steps or queries is not the published one; else ''."""
+    """Name for the warning that fewer steps or queries than published find fewer errors.
+
+    '' if the numbers of steps and queries are the published ones.
+    """
     has_queries = SQUARE in self.stages
     if self.iterations == STEPS and (not has_queries or self.queries == QUERIES):
       return ''
@@ -98,10 +102,10 @@ class AutoAttack(Attack):
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """{words that follow 'N images' in a warning: the observation that such an image has}.
+    """The warnings that results may contain, as {text after 'N images': sign of failure}.
 
-    The warnings concern images without a gradient, images on which Square succeeds after all
-    attacks by gradients failed, and images with random logits.
+    They are about images without a gradient, images on which only Square succeeds, and images with
+    random logits.
     """
     flags = {NO_GRADIENT: Flag('no_gradient', value=True)}
     if self.stages[-1] == SQUARE:
@@ -120,7 +124,10 @@ class AutoAttack(Attack):
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images and observations, see `Attack.observed`."""
+    """Returns the adversarial images [B, H, W, C], and diagnostics for each image.
+
+    `Attack.observed` describes the diagnostics `stage`, `no_gradient` and `random`.
+    """
     arguments = Arguments(keys, logits, jax.lax.stop_gradient(images), labels, scale)
     state = self.begin(logits, arguments.images, labels)
     members = self.members(attacks.num_wrong_classes(logits, images) + 1)
@@ -130,24 +137,24 @@ class AutoAttack(Attack):
 
   @staticmethod
   def begin(logits: Logits, images: Array, labels: Array) -> State:
-    """Returns the state before the first run: the clean images, and no success of an attack."""
+    """Returns the state before the first attack, in which each image is unchanged."""
     is_right = logits(images).argmax(-1) == labels
     return {'adversarial': images, 'is_right': is_right, 'stage': jnp.zeros_like(labels)}
 
   def advance(
     self, stage: int, first: Array | int, count: int, arguments: Arguments, state: State
   ) -> State:
-    """Returns the state after `count` runs of a stage, from run `first` on.
+    """Runs one attack of the ensemble, or a part of it, and returns the new state.
 
-    A stage is one of the attacks of the ensemble, and a run of it one random start or one target
-    class. Only images that are still classified correctly are attacked.
+    A targeted attack has one run for each target class, any other attack one for each random start.
+    Only images that are still classified correctly are attacked.
 
     Args:
-      stage: index into `stages`. The state numbers stages from 1, as its 0 stands for no success.
-      first: number of the first run in the stage, from 0; may be traced.
-      count: number of runs.
-      arguments: the arguments of the attack.
-      state: the state from `begin` or from the previous call.
+      stage: Index of the attack in `stages`, from 0.
+      first: Number of the first run, from 0; may be traced.
+      count: Number of runs.
+      arguments: The arguments of AutoAttack.
+      state: The state from `begin` or from the previous call.
     """
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
@@ -161,9 +168,9 @@ class AutoAttack(Attack):
     return {'adversarial': adversarial, 'is_right': is_right, 'stage': successful_stage}
 
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images, and the observations `stage`, `no_gradient` and `random`.
+    """Returns the adversarial images and the diagnostics, from the state after the last attack.
 
-    `Attack.observed` describes the observations.
+    `Attack.observed` describes the diagnostics `stage`, `no_gradient` and `random`.
     """
     keys, logits, images, labels, scale = arguments
     # a random point in the ball, drawn as Auto-PGD draws its starts
@@ -181,9 +188,12 @@ class AutoAttack(Attack):
   def members(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
     """Returns the attacks of this version in order, each with its number of runs.
 
-    A targeted attack runs once for each target class, at most nine and at most `classes` − 1.
-    Square runs once, and other untargeted attacks `RESTARTS[version]` times. In ℓ1 they run
-    `L1_RESTARTS` times, and targeted Auto-PGD has at most `L1_TARGETS` target classes.
+    A targeted attack runs once for each target class. There are at most nine target classes, and at
+    most `L1_TARGETS` for Auto-PGD in ℓ1. Square runs once. Other untargeted attacks run
+    `RESTARTS[version]` times, and `L1_RESTARTS` times in ℓ1.
+
+    Args:
+      classes: Number of classes of the classifier.
     """
     is_l1 = self.norm == 'l1'
     targets = min(TARGETS, classes - 1)
@@ -205,7 +215,7 @@ class AutoAttack(Attack):
 
 
 def _repeats_differ(logits: Logits, images: Array) -> Array:
-  """Returns whether repeated passes return different logits or classes, bool [B]."""
+  """Returns for each image whether repeated passes return different logits, bool [B]."""
   scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))  # [passes, B, classes]
   present = jnp.where(jnp.isneginf(scores), 0, scores)  # −∞: a class that the classifier lacks
   unit = present / (jnp.linalg.norm(present, axis=-1, keepdims=True) + 1e-10)

@@ -33,42 +33,46 @@ Iterate = dict[str, Array]
 
 @dataclasses.dataclass(frozen=True)
 class AutoPGD(Attack):
-  """Maximises the loss by n gradient steps, and halves the step size when the loss rises rarely.
+  """Gradient ascent on the loss within the ball, with automatic halving of the step size.
 
-  The start is a random point at the edge of the ball. The result is the point with the largest
-  margin among the start and the points after the steps; the margin is the largest logit of another
-  class minus the label's, above 0 if misclassified. With `targets` above 0 the clean image is
-  returned if no run succeeds.
+  The ascent starts at a random point at the edge of the ball. The result is the point with the
+  largest margin on the path: largest logit of a wrong class minus logit of the label. If `targets`
+  is above 0 and no run succeeds, the result is the clean image.
 
-  In ℓ∞ and ℓ2 a step has momentum: x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))) with
-  z = Π(x_k + η·direction). Π projects onto the ball, and the direction is the gradient's sign (ℓ∞)
-  or unit vector (ℓ2). η starts at 2ε. At a checkpoint, η is halved and the ascent continues from
-  the point of highest loss in either of two cases: since the last checkpoint, the loss of the image
-  rose in at most a share ρ of the steps; or the last checkpoint did not halve η and the highest
-  loss has not grown since. α = ρ = .75, but α = 1 in the first step. n steps take n + 1 forward
-  and backward passes.
+  In ℓ∞ and ℓ2 a step of size η has momentum:
+    z = Π(x_k + η·direction),
+    x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
+  Π projects onto the ball. The direction is the sign (ℓ∞) or the unit vector (ℓ2) of the gradient.
+  α is .75, but 1 in the first step. η starts at 2ε. η is halved at a checkpoint in two cases:
 
-  As in the authors' code, the first step counts as a rise if its loss is above 0, and η is also
-  halved at exactly ρ (the paper: below ρ).
+  * the loss rose in at most 75 % of the steps since the last checkpoint;
+  * η was not halved at the last checkpoint, and the highest loss has not grown since.
+
+  The ascent then continues from the point of highest loss. n steps take n + 1 forward and backward
+  passes.
 
   In ℓ1 there are three ascents without momentum, in balls of radius 3ε, 2ε and ε, with 30, 30 and
-  40 % of the steps. Each later ascent starts at the previous one's point of highest loss,
-  projected onto its ball. A step of length η changes the s / 1.5 values of largest gradient by
-  equal amounts, where s is the number of values in which the point of highest loss differs from the
-  clean image. η starts at the radius. At a checkpoint, if s is below .95 of its value at the last
-  one, η is reset to the radius and the ascent continues from the point of highest loss; otherwise η
-  is divided by 1.5, down to a tenth of the radius. n steps take n + 3 passes.
+  40 % of the steps. The second and third ascent start at the point of highest loss of the previous
+  ascent, projected onto the smaller ball. Let s be the number of values in which the point of
+  highest loss differs from the clean image. A step of length η changes the s / 1.5 values with the
+  largest gradient by equal amounts. η starts at the radius. A checkpoint at which s has fallen
+  below .95 of its last value resets η to the radius, and the ascent continues from the point of
+  highest loss. Any other checkpoint divides η by 1.5, down to a tenth of the radius. n steps
+  take n + 3 passes.
+
+  Two details follow the authors' code instead of the paper: the first step counts as a rise if its
+  loss is above 0, and η is also halved if the loss rose in exactly 75 % of the steps.
 
   Attributes:
-    steps: n ≥ 1; the paper takes 100.
-    targets: 0 maximises `loss`; k ≥ 1 makes a run for each of the k likeliest wrong classes that
-      maximises `targeted_dlr`, on the images that are still right.
+    steps: Number of steps n; the paper takes 100.
+    targets: 0 maximises `loss`. k ≥ 1 maximises `targeted_dlr` for each of the k likeliest wrong
+      classes in turn, on the images that are still classified correctly.
     passes: Number of passes over which the gradient is averaged; above 1 for random networks.
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
-    parameter-free attacks, algorithm 1 and section 4. In ℓ1: Croce & Hein (2021), Mind
-    the box: l1-APGD for sparse adversarial attacks on image classifiers, algorithm 1 and section 3.
+    parameter-free attacks, algorithm 1 and section 4. ℓ1: Croce & Hein (2021), Mind the box:
+    l1-APGD for sparse adversarial attacks on image classifiers, algorithm 1 and section 3.
   """
 
   norms = balls.NORMS
@@ -79,7 +83,10 @@ class AutoPGD(Attack):
 
   @property
   def in_turn(self) -> bool:
-    """Whether misclassified images are left out, which holds for runs with target classes."""
+    """Whether the attack skips misclassified images.
+
+    True if the attack has target classes.
+    """
     return self.targets > 0
 
   def __call__(
@@ -96,30 +103,37 @@ class AutoPGD(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the points of largest margin in run `number`, [B, H, W, C] (see `in_turn`).
+    """Returns the images of largest margin that one run finds, [B, H, W, C].
 
-    The margin is the largest logit of another class minus the label's. With `targets`, the run
-    maximises the loss for one target class of each image: the class with the second largest logit
-    in run 0, with the third largest in run 1, and so on. Without, it maximises the setting `loss`.
-    It ends early when all images are misclassified.
+    The margin is the largest logit of a wrong class minus the logit of the label. The run ends
+    early when all images are misclassified.
+
+    Args:
+      number: Number of the run, from 0. With `targets`, run 0 targets the class with the second
+        largest logit, run 1 the third largest, and so on. Without `targets`, it is not used.
+      keys: Random keys [B].
+      images: float32 [B, H, W, C] in [0, 1].
+      labels: int32 [B].
+      logits: The classifier, a function from images to logits [B, classes].
+      scale: Factor of ε and the step size.
     """
     targets = attacks.likely_wrong_class(logits(images), number) if self.targets else None
     return self._ascend(Arguments(keys, logits, images, labels, scale), targets, can_stop=True)
 
   def _ascend(self, arguments: Arguments, targets: Array | None, can_stop: bool) -> Array:
-    """Returns the point of largest margin that each image's ascent has reached, [B, H, W, C].
+    """Returns for each image the point of largest margin on its path, [B, H, W, C].
 
     Args:
-      arguments: the arguments of the attack.
-      targets: target classes, int32 [B]; None maximises `loss`.
-      can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
+      arguments: The arguments of the attack.
+      targets: Target classes, int32 [B]; None maximises `loss`.
+      can_stop: Whether the search ends for an image as soon as it is misclassified.
     """
     keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     steps_since_checkpoint = jnp.asarray(checkpoints(self.steps))
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
-      """Returns the sum of the losses, and (losses [B], margins [B])."""
+      """Returns the sum of the losses, for `jax.grad`, and (losses [B], margins [B])."""
       scores = logits(x)
       if targets is None:
         losses = attacks.LOSSES[self.loss](scores, labels)
@@ -128,7 +142,7 @@ class AutoPGD(Attack):
       return losses.sum(), (losses, attacks.margin(scores, labels))
 
     def evaluated(x: Array) -> Iterate:
-      """Returns the points x with their gradients, losses and margins."""
+      """Returns the points x, [B, H, W, C], with their gradients, losses and margins."""
       gradient, (loss, margins) = mean_gradient(value, x, self.passes)
       # A NaN gradient turns the image into NaN and its margin into the largest one, so that it is
       # the result, which the study refuses.
@@ -145,12 +159,15 @@ class AutoPGD(Attack):
       return _ascend_sparsely(evaluated, images, x, epsilon, self.steps, can_stop)
 
     def step(state: _State) -> _State:
-      """Returns the state after a step; with `can_stop` a misclassified image is kept."""
+      """Returns the state after one more step."""
       iterate = evaluated(self._step_with_momentum(state, images, epsilon))
       return state.after(iterate, steps_since_checkpoint[state.number], can_stop)
 
     def continues(state: _State) -> Array:
-      """Returns whether steps remain and, if it can stop, an image is correctly classified."""
+      """Returns whether to take another step.
+
+      With `can_stop`, the loop ends early when all images are misclassified.
+      """
       is_right = state.largest_margin['margin'] <= 0
       return (state.number < self.steps) & ((not can_stop) | is_right.any())
 
@@ -161,8 +178,8 @@ class AutoPGD(Attack):
   def _step_with_momentum(self, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns the points after a step with momentum, [B, H, W, C].
 
-    They are Π(x + α(z − x) + (1 − α)(x − x_previous)), where z are the points after a step of η
-    without momentum, and Π projects onto the ball. α is 1 in the first step, and then .75.
+    The points are Π(x + α(z − x) + (1 − α)(x − x_previous)), where Π projects onto the ball. z are
+    the points after a step without momentum. α is 1 in the first step, and then .75.
     """
     x, size = state.current['x'], balls.as_image_factors(state.step_size)
     direction = jax.vmap(lambda g: balls.steepest_direction(g, self.norm))(
@@ -177,7 +194,10 @@ class AutoPGD(Attack):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _State:
-  """The state of the ascents of B images; arrays are [B] unless a comment states a shape."""
+  """State of Auto-PGD in ℓ∞ or ℓ2 for B images, between two steps.
+
+  Arrays are [B] unless a comment states another shape.
+  """
 
   number: Array  # completed steps, a scalar
   current: Iterate
@@ -192,7 +212,12 @@ class _State:
 
   @classmethod
   def first(cls, start: Iterate, epsilon: Scalar) -> _State:
-    """Returns the state before the first step, from the starting points."""
+    """Returns the state before the first step, from the starting points.
+
+    Args:
+      start: The starting points with their gradients, losses and margins.
+      epsilon: Radius ε of the ball.
+    """
     zeros = jnp.zeros(len(start['x']))
     step_size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
     was_halved = zeros == 0  # True, so that the first checkpoint does not count as stalled
@@ -204,10 +229,10 @@ class _State:
     """Returns the state after a step.
 
     Args:
-      iterate: the points after the step.
-      steps_since_checkpoint: number of steps since the last checkpoint if the step ends at a
-        checkpoint, else 0.
-      can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
+      iterate: The points after the step, with their gradients, losses and margins.
+      steps_since_checkpoint: If the step ends at a checkpoint, the number of steps since the
+        previous checkpoint; else 0.
+      can_stop: Whether the search ends for an image as soon as it is misclassified.
     """
     is_checkpoint = steps_since_checkpoint > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
@@ -231,7 +256,7 @@ class _State:
 
 
 class _SparseState(NamedTuple):
-  """The state of one of the three ascents of B images in ℓ1, between two steps."""
+  """State of Auto-PGD in ℓ1 for B images, between two steps of one of its three ascents."""
 
   number: Array  # completed steps, a scalar
   current: Iterate
@@ -244,9 +269,16 @@ class _SparseState(NamedTuple):
 def _best_points(
   state: _State | _SparseState, iterate: Iterate, can_stop: Array | bool
 ) -> tuple[Iterate, Iterate]:
-  """Returns the points of highest loss and of largest margin after a step that led to `iterate`.
+  """Returns the best points so far by loss and by margin, including the new points.
 
-  With `can_stop` the first misclassified point of an image remains its point of largest margin.
+  Args:
+    state: The state before the step.
+    iterate: The points after the step, with their gradients, losses and margins.
+    can_stop: Whether the search ends for an image as soon as it is misclassified. The first
+      misclassified point is then its point of largest margin.
+
+  Returns:
+    (points of highest loss, points of largest margin).
   """
   is_higher = iterate['loss'] > state.highest_loss['loss']
   is_final = can_stop & (state.largest_margin['margin'] > 0)
@@ -263,15 +295,19 @@ def _ascend_sparsely(
   steps: int,
   can_stop: bool,
 ) -> Array:
-  """Returns the points of largest margin of the last of three ascents in ℓ1, see `AutoPGD`.
+  """Returns for each image the point of largest margin that Auto-PGD in ℓ1 finds.
+
+  The class docstring of `AutoPGD` describes the three ascents. Points come from the last ascent, in
+  the ball of radius ε.
 
   Args:
-    evaluated: the function from points [B, H, W, C] to an iterate.
-    images: clean images [B, H, W, C].
-    x: the start of the first ascent.
-    epsilon: the radius ε.
-    steps: number of steps of all three ascents.
-    can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
+    evaluated: Function from points [B, H, W, C] to the points with their gradients, losses and
+      margins.
+    images: Clean images [B, H, W, C].
+    x: The start of the first ascent, [B, H, W, C].
+    epsilon: Radius ε of the ball.
+    steps: Number of steps of all three ascents together.
+    can_stop: Whether the search ends for an image as soon as it is misclassified.
   """
 
   def num_changed(x: Array) -> Array:
@@ -279,11 +315,14 @@ def _ascend_sparsely(
     return (x != images).sum((1, 2, 3)).astype(jnp.float32)
 
   def ascend(x: Array, ascent: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """Returns the points of highest loss and the points of largest margin of one ascent.
+    """Runs one of the three ascents, for `jax.lax.scan`.
 
-    The next ascent starts at the points of highest loss; the points of largest margin of the last
-    ascent are the result of the attack. The ascent starts at the points `x`, projected onto its
-    ball. `ascent` is its radius, its number of steps and whether it may end early.
+    Args:
+      x: The starting points [B, H, W, C], which are first projected onto the ball of this ascent.
+      ascent: (radius of the ball, number of steps, whether the ascent may end early).
+
+    Returns:
+      (points of highest loss, where the next ascent starts; points of largest margin).
     """
     radius, count, may_end = ascent
     start = evaluated(balls.clipped(images, x - images, 'l1', radius))
@@ -310,7 +349,10 @@ def _ascend_sparsely(
       )
 
     def continues(state: _SparseState) -> Array:
-      """Returns whether steps remain and, if it may end early, an image is correctly classified."""
+      """Returns whether to take another step.
+
+      With `may_end`, the loop ends early when all images are misclassified.
+      """
       return (state.number < count) & (~may_end | (state.largest_margin['margin'] <= 0).any())
 
     size = jnp.full(len(x), radius, jnp.float32)
@@ -329,11 +371,15 @@ def _ascend_sparsely(
 
 
 def sparse_direction(gradient: Array, count: Array) -> Array:
-  """Returns the direction of a step of ℓ1 length 1 that changes few values, [H, W, C].
+  """Returns a step direction of ℓ1 length 1 that changes only few values, [H, W, C].
 
-  `count`, a float, is rounded up, at least 1. The `count` entries of the gradient [H, W, C] of
-  largest magnitude are selected, and all entries with the magnitude of the least of them. Those
-  that are not 0 become sign / n, where n is their number, and all others 0.
+  The `count` values with the largest gradient magnitude change by equal amounts, in the direction
+  of the gradient's sign. Ties with the smallest of these magnitudes change too. All other entries
+  are 0, also where the gradient is 0.
+
+  Args:
+    gradient: [H, W, C].
+    count: Number of values to change, a float that is rounded up to at least 1.
   """
   magnitude = jnp.abs(gradient)
   # index of the least magnitude selected when sorted; rounding it down rounds `count` up
@@ -349,11 +395,11 @@ def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
 
 
 def checkpoints(steps: int) -> np.ndarray:
-  """Returns which of n steps end at a checkpoint of Auto-PGD, and after how many steps, int32 [n].
+  """Returns the checkpoints of Auto-PGD for n steps, int32 [n].
 
-  The entry of a step that ends at a checkpoint is the number of steps since the checkpoint before
-  it; other entries are 0. Checkpoints are after ⌈p_j n⌉ steps with p_0 = 0, p_1 = .22 and
-  p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
+  An entry is 0 for a step that does not end at a checkpoint. For a step that does, the entry is the
+  number of steps since the previous checkpoint. There are checkpoints after ⌈p_j n⌉ steps, with p_0
+  = 0, p_1 = .22 and p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
   """
   shares = [0.0, 0.22]
   while shares[-1] < 1:
@@ -368,15 +414,23 @@ def checkpoints(steps: int) -> np.ndarray:
 def mean_gradient(
   value: Callable[[Array], tuple[Array, Aux]], x: Array, passes: int
 ) -> tuple[Array, Aux]:
-  """Returns the gradient of `value` at x, the mean over `passes` calls, and the last call's `Aux`.
+  """Returns the gradient of `value` at x, averaged over repeated calls.
 
-  Where the network is random, each call returns another gradient.
+  Averaging helps where the network is random, so that every call returns another gradient.
+
+  Args:
+    value: Function from x to (scalar, auxiliary output).
+    x: Where the gradient is taken.
+    passes: Number of calls.
+
+  Returns:
+    (mean gradient, auxiliary output of the last call).
   """
   gradient = jax.grad(value, has_aux=True)
   first = gradient(x)
 
   def add(_: Array, state: tuple[Array, Aux]) -> tuple[Array, Aux]:
-    """Returns the sum with the gradient of one more call, and the auxiliary output of the call."""
+    """Adds the gradient of one more call; returns (sum of gradients, auxiliary output)."""
     summand, aux = gradient(x)
     return state[0] + summand, aux
 

@@ -26,10 +26,16 @@ EXPONENT = np.uint32(0x7F800000)  # the exponent bits of a float32
 def check(
   section: str, norm: str, epsilon: float, key: str = 'epsilon', norms: Iterable[str] = NORMS
 ) -> None:
-  """Raises InputError for a norm that is not among `norms`, or an invalid radius.
+  """Raises InputError for a norm that is not in `norms`, or an invalid radius.
 
-  The radius must be in (0, 1] for 'linf', and finite and positive for 'l2' and 'l1'. `section` and
-  `key` name the settings in messages.
+  The radius must be in (0, 1] for 'linf', and finite and positive for 'l2' and 'l1'.
+
+  Args:
+    section: Section of the config, for the message.
+    norm: Name of the norm.
+    epsilon: The radius.
+    key: Name of the setting of the radius, for the message.
+    norms: The valid norms.
   """
   choice(f'{section}.norm', norm, norms)
   is_radius = 0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max)
@@ -38,20 +44,25 @@ def check(
 
 
 def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
-  """Returns the mean change of a pixel value by a perturbation at the edge of a ball of radius ε.
+  """Returns the mean change per pixel value of a perturbation of norm ε.
 
-  It is ε for ℓ∞, the root mean square ε/√(HWC) for ℓ2, and the mean ε/(HWC) for ℓ1, in images of
-  H × W pixels and C channels.
+  The mean is ε for ℓ∞, the root mean square ε/√(HWC) for ℓ2, and the mean absolute value ε/(HWC)
+  for ℓ1.
+
+  Args:
+    norm: 'linf', 'l2' or 'l1'.
+    epsilon: Norm ε of the perturbation.
+    image_shape: (H, W, C).
   """
   return epsilon / math.prod(image_shape) ** (1 / ORDERS[norm])
 
 
 def steepest_direction(gradient: jax.Array, norm: str) -> jax.Array:
-  """Returns the direction of steepest ascent of one image, of length 1 in 'linf' or 'l2'.
+  """Returns the direction of steepest ascent for one image, of length 1 in the norm.
 
-  It is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, and 0 where the gradient ∇ is 0. The float32 gradient
-  is first divided by a power of two, which is exact, because for confident predictions the squares
-  of its values would underflow.
+  The direction is sign(∇) for 'linf' and ∇/‖∇‖₂ for 'l2', where ∇ is the gradient [H, W, C]. If ∇
+  is 0, so is the direction. Tiny gradients do not underflow, because ∇ is first divided by a power
+  of two.
   """
   if norm == 'linf':
     return jnp.sign(gradient)
@@ -63,10 +74,15 @@ def steepest_direction(gradient: jax.Array, norm: str) -> jax.Array:
 
 
 def random_points(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar) -> jax.Array:
-  """Returns random points in the balls around images [B, H, W, C], clipped to [0, 1].
+  """Returns a random point in the ball around each image, clipped to [0, 1], [B, H, W, C].
 
-  They are uniform in the cube ('linf') or the ball ('l2') of radius ε. Each image has its key in
-  `keys` [B].
+  Points are uniform in the ball of radius ε, which is a cube for 'linf'.
+
+  Args:
+    keys: Random keys [B].
+    images: [B, H, W, C] in [0, 1].
+    norm: 'linf' or 'l2'.
+    epsilon: Radius ε.
   """
   shape = images.shape[1:]
 
@@ -80,11 +96,18 @@ def random_points(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar
 
 
 def random_shift(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar) -> jax.Array:
-  """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1].
+  """Returns images moved by ε in a random direction and clipped to [0, 1], [B, H, W, C].
 
-  The change is uniform noise scaled to the largest value ε ('linf'), has a direction that is
-  uniform on the sphere ('l2'), or is normal noise of variance 1 that is projected onto the ball
-  ('l1'). Each image has its key in `keys` [B].
+  Used for the random starts of attacks. The change is noise [H, W, C]:
+    linf: uniform noise, scaled so that its largest magnitude is ε.
+    l2: normal noise, scaled to length ε.
+    l1: normal noise of variance 1, projected onto the ball of radius ε.
+
+  Args:
+    keys: Random keys [B].
+    images: [B, H, W, C] in [0, 1].
+    norm: 'linf', 'l2' or 'l1'.
+    epsilon: Length ε.
   """
 
   def draw(key: jax.Array) -> jax.Array:
@@ -100,7 +123,12 @@ def random_shift(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar)
 
 
 def change_norms(change: jax.Array, norm: str) -> jax.Array:
-  """Returns the norms [B] of changes [B, H, W, C], at least `MIN_LENGTH`."""
+  """Returns the norm of each change, [B], but at least `MIN_LENGTH`.
+
+  Args:
+    change: [B, H, W, C].
+    norm: 'linf', 'l2' or 'l1'.
+  """
   flat = change.reshape(len(change), -1)
   return jnp.maximum(jnp.linalg.norm(flat, ORDERS[norm], axis=1), MIN_LENGTH)
 
@@ -111,10 +139,17 @@ def as_image_factors(values: jax.Array) -> jax.Array:
 
 
 def clipped(images: jax.Array, change: jax.Array, norm: str, epsilon: Scalar) -> jax.Array:
-  """Returns images with their changes projected onto a ball and clipped to [0, 1], [B, H, W, C].
+  """Projects perturbations onto a ball and returns the perturbed images in [0, 1], [B, H, W, C].
 
-  For an image x with the change δ it is x + Π(δ), where Π(δ) is the point of the ball nearest to δ
-  in ℓ2. For 'l1', Π(δ) is the nearest point that keeps x + Π(δ) in [0, 1].
+  For an image x and a change δ the result is x + Π(δ), clipped to [0, 1]. Π(δ) is the point of the
+  ball nearest to δ in ℓ2. For 'l1' it is the nearest point of the ball for which x + Π(δ) is in [0,
+  1].
+
+  Args:
+    images: Clean images x, [B, H, W, C].
+    change: δ, [B, H, W, C].
+    norm: 'linf', 'l2' or 'l1'.
+    epsilon: Radius of the ball.
   """
   if norm == 'l1':
     return jnp.clip(images + jax.vmap(_onto_l1, (0, 0, None))(images, change, epsilon), 0, 1)
@@ -124,11 +159,17 @@ def clipped(images: jax.Array, change: jax.Array, norm: str, epsilon: Scalar) ->
 
 
 def _onto_l1(image: jax.Array, change: jax.Array, epsilon: Scalar) -> jax.Array:
-  """Returns the nearest change with Σ|δ_i| ≤ ε that keeps an image [H, W, C] in [0, 1].
+  """Projects a change onto the ℓ1 ball, within the limits that keep the image in [0, 1].
 
-  It is sign(δ_i) min(max(|δ_i| − λ, 0), room_i) with the smallest λ ≥ 0 for which the sum of these
-  magnitudes is at most ε; room_i is the distance of x_i from the bound of [0, 1]. As λ falls from
-  |δ_i| to max(|δ_i| − room_i, 0), magnitude i grows from 0 with slope 1; elsewhere it is constant.
+  The projected change of pixel value i is sign(δ_i) min(max(|δ_i| − λ, 0), room_i). room_i is how
+  far the value can move before it leaves [0, 1]. λ ≥ 0 is the smallest number for which the ℓ1 norm
+  is at most ε. The norm is piecewise linear in λ: as λ falls, term i grows with slope 1 from λ =
+  |δ_i| to λ = max(|δ_i| − room_i, 0).
+
+  Args:
+    image: [H, W, C] in [0, 1].
+    change: δ, [H, W, C].
+    epsilon: Radius ε of the ball.
   """
   size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
   # −λ where the slope of the sum changes, in ascending order, and the sum there. It is added up

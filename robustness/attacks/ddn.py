@@ -13,11 +13,11 @@ RADIUS_CHANGE = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class DDN(NearestAttack):
-  """Returns the nearest misclassified image in ℓ2 that n steps on the loss find.
+  """Searches for the nearest misclassified image in ℓ2 by gradient steps on the loss.
 
-  The change δ of an image x is scaled to a length ε, which starts at 1. After a step it becomes
-  (1 − γ)ε if x + δ is misclassified, else (1 + γ)ε, with γ = .05. For the steps of δ see
-  `NearestAttack`. Unlike in the paper, pixels are not rounded to 256 levels.
+  The change δ of an image x is scaled to a length ε after each step. ε starts at 1. It becomes .95
+  ε if x + δ is misclassified, else 1.05 ε. `NearestAttack` describes the steps of δ. Unlike in the
+  paper, pixels are not rounded to 256 levels.
 
   Reference:
     Rony et al. (2019), Decoupling Direction and Norm for Efficient Gradient-Based L2 Adversarial
@@ -31,7 +31,7 @@ class DDN(NearestAttack):
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the radii [B] for a step, 5 % smaller for wrong images and 5 % larger for right ones.
+    """Returns the next radii [B]: 5 % smaller if x + δ is misclassified, else 5 % larger.
 
     For the arguments see `NearestAttack.radius_after`.
     """

@@ -26,23 +26,24 @@ MAX_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
 
 @dataclasses.dataclass(frozen=True)
 class FAB(Attack):
-  """Returns the nearest misclassified image that n steps find in the ball, else the clean image.
+  """Searches the ball for the nearest misclassified image by steps onto decision boundaries.
 
-  A step replaces the boundary between the label and another class by its tangent plane at the
-  iterate x. With the shortest changes d_1 and d_2 within [0, 1] that move x and the image x_0 onto
-  the plane, the next iterate is (1 − α)(x + ηd_1) + α(x_0 + ηd_2) with η = 1.05 and
-  α = min(‖d_1‖ / (‖d_1‖ + ‖d_2‖), .1). A misclassified iterate is then moved back towards x_0, by a
-  tenth of the way. A step takes two forward passes and one backward pass.
+  The result is the clean image if no misclassified image is found. A step approximates the boundary
+  between the label and another class by its tangent plane at the current point x. Let d_1 and d_2
+  be the shortest changes that move x and the clean image x_0 onto the plane within [0, 1]. The next
+  point is (1 − α)(x + ηd_1) + α(x_0 + ηd_2), with η = 1.05 and α = min(‖d_1‖ / (‖d_1‖ + ‖d_2‖),
+  .1). If this point is misclassified, it then moves back towards x_0 by a tenth of the way. A step
+  takes two forward passes and one backward pass.
 
   Attributes:
-    steps: n ≥ 1; the paper takes 100.
-    targets: k ≥ 1 makes a run for each of the k likeliest wrong classes; a run leaves out images
-      that are misclassified already. 0 makes one run, in which each step takes the class with the
-      nearest plane, with a backward pass for each class.
+    steps: Number of steps; the paper takes 100.
+    targets: k ≥ 1 runs the attack for each of the k likeliest wrong classes in turn, on the images
+      that are still classified correctly. 0 runs it once, with the class of the nearest plane in
+      each step; a step then takes a backward pass for each class.
 
   Reference:
     Croce & Hein (2020), Minimally distorted Adversarial Examples with a Fast Adaptive Boundary
-    Attack, algorithm 1; for `targets` Croce & Hein (2020), Reliable evaluation of adversarial
+    Attack, algorithm 1. For `targets`: Croce & Hein (2020), Reliable evaluation of adversarial
     robustness, section 5.
   """
 
@@ -65,11 +66,20 @@ class FAB(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the nearest wrong images of run `number`, [B, H, W, C] (see `in_turn`).
+    """Returns the nearest misclassified image that one run finds in each ball, [B, H, W, C].
 
-    A targeted run uses target class `number`. Untargeted runs after the first start at a random
-    point at half the radius. A run ends early when it has found a wrong image in the ball of every
-    image; an image without one is returned unchanged.
+    An image for which the run finds none is returned unchanged. The run ends early when it has
+    found one for every image.
+
+    Args:
+      number: Number of the run, from 0. With `targets`, run 0 targets the class with the second
+        largest logit, run 1 the third largest, and so on. Without `targets`, run 0 starts at the
+        clean image, and later runs at a random point at half the radius.
+      keys: Random keys [B].
+      images: float32 [B, H, W, C] in [0, 1].
+      labels: int32 [B].
+      logits: The classifier, a function from images to logits [B, classes].
+      scale: Factor of ε.
     """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
@@ -81,7 +91,9 @@ class FAB(Attack):
       x = jnp.where(number > 0, balls.random_shift(keys, images, self.norm, epsilon / 2), images)
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-      """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
+      """Returns (number of steps, points, nearest misclassified images, their distances) after a
+      step.
+      """
       k, x, nearest, distance = state
       # the boundary near x as a plane: its value at x, and its normal
       value, normal = boundary(x)
@@ -101,7 +113,7 @@ class FAB(Attack):
       )
 
     def continues(state: tuple[Array, Array, Array, Array]) -> Array:
-      """Returns whether steps remain and some ball has no misclassified image so far."""
+      """Returns whether steps remain and an image has no misclassified point in its ball yet."""
       k, _, _, distance = state
       return (k < self.steps) & (distance > epsilon).any()
 
@@ -110,15 +122,16 @@ class FAB(Attack):
     return jnp.where(as_image_factors(distance <= epsilon), nearest, images)
 
   def _next_iterate(self, x: Array, images: Array, value: Array, normal: Array) -> Array:
-    """Returns the next iterate of `FAB`, (1 − α)(x + ηd_1) + α(x_0 + ηd_2), [B, H, W, C].
+    """Returns the next points of FAB, (1 − α)(x + ηd_1) + α(x_0 + ηd_2), [B, H, W, C].
 
-    d_1 and d_2 are the shortest changes of x and x_0 onto the plane that approximates the boundary.
+    The function that is 0 at the decision boundary is approximated by a plane at x. d_1 and d_2 are
+    the shortest changes of x and x_0 onto the plane.
 
     Args:
-      x: the iterate.
-      images: the clean images x_0.
-      value: value [B] at x of the function that is 0 at the boundary.
-      normal: gradient [B, H, W, C] of this function at x.
+      x: Current points [B, H, W, C].
+      images: Clean images x_0, [B, H, W, C].
+      value: Value of the function at x, [B].
+      normal: Gradient of the function at x, [B, H, W, C].
     """
     offset = value - (normal * x).sum((1, 2, 3))  # the plane is normal · p + offset = 0
     d_1 = onto_plane(x, normal, offset, self.norm)
@@ -130,10 +143,19 @@ class FAB(Attack):
     return jnp.clip(moved, 0, 1)
 
   def _nearest_boundary(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
-    """Returns z_t − z_y [B] and its gradient [B, H, W, C] at x, with each row's nearest class t.
+    """Returns z_t − z_y and its gradient at x, for the class t with the nearest boundary.
 
-    z are the logits of x and y the labels. The distance of a class t is the distance of x from the
-    tangent plane of its boundary to y: |z_t − z_y| / ‖∇(z_t − z_y)‖ in the dual norm.
+    z are the logits of x and y the labels. The boundary between classes t and y is approximated by
+    its tangent plane, at the distance |z_t − z_y| / ‖∇(z_t − z_y)‖ from x. The norm in this formula
+    is the dual of the attack's norm.
+
+    Args:
+      logits: The classifier, a function from images to logits [B, classes].
+      labels: y, int32 [B].
+      x: Images [B, H, W, C].
+
+    Returns:
+      (z_t − z_y [B], gradient [B, H, W, C]).
     """
     scores, backward = jax.vjp(lambda x: logits(x).astype(jnp.float32), x)
     count, rows = scores.shape[1], jnp.arange(len(x))
@@ -153,13 +175,22 @@ class FAB(Attack):
 def _target_boundary(
   logits: Logits, labels: Array, targets: Array, x: Array
 ) -> tuple[Array, Array]:
-  """Returns z_t − z_y, float32 [B], and its gradient [B, H, W, C] at the images x.
+  """Returns z_t − z_y and its gradient at x, for given target classes t.
 
-  z are the logits of x, y the labels and t the target classes, int32 [B].
+  z are the logits of x and y the labels.
+
+  Args:
+    logits: The classifier, a function from images to logits [B, classes].
+    labels: y, int32 [B].
+    targets: t, int32 [B].
+    x: Images [B, H, W, C].
+
+  Returns:
+    (z_t − z_y, float32 [B]; gradient [B, H, W, C]).
   """
 
   def total(x: Array) -> tuple[Array, Array]:
-    """Returns the sum over images of the target's logit minus the label's, and its terms [B]."""
+    """Returns the sum of z_t − z_y over images, for `jax.grad`, and z_t − z_y of each image [B]."""
     value = target_margin(logits(x), labels, targets)
     # each value depends on one image only, so the gradient of the sum has all their gradients
     return value.sum(), value
@@ -169,22 +200,21 @@ def _target_boundary(
 
 
 def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Array:
-  """Returns the shortest changes d within [0, 1] that move points onto planes w · x + b = 0.
+  """Returns the shortest changes d that move images onto planes w · x + b = 0 within [0, 1].
 
-  Each value moves towards the plane, at most by room_i, its distance from the bound of [0, 1] on
-  that side. In ℓ∞ it moves by min(λ, room_i) and in ℓ2 by min(λ|w_i|, room_i) with a common λ.
-  |w · d| is concave and piecewise linear in λ, so that Newton's method from λ = 0 finds λ exactly
-  in finitely many steps. In ℓ1 the values with the largest |w_i| move to their bounds one after
-  another until the plane is reached.
+  If no point of [0, 1]^n is on the plane, every value moves towards it to the limit, 0 or 1. If w
+  is 0, the image does not move.
 
-  If the plane does not meet the cube [0, 1]^n, every value moves to its bound. If w is 0, the point
-  does not move.
+  Let room_i be how far value i can move towards the plane within [0, 1]. In ℓ∞ each value moves by
+  min(λ, room_i), and in ℓ2 by min(λ|w_i|, room_i). λ is found by Newton's method from λ = 0, which
+  is exact in finitely many steps because |w · d| is concave and piecewise linear in λ. In ℓ1 the
+  values with the largest |w_i| move to their limits one after another, until the plane is reached.
 
   Args:
-    points: float32 [B, H, W, C] in [0, 1].
+    points: The images, float32 [B, H, W, C] in [0, 1].
     normals: w, float32 [B, H, W, C].
     offsets: b, float32 [B].
-    norm: 'linf', 'l2' or 'l1'.
+    norm: 'linf', 'l2' or 'l1', in which the changes are shortest.
   """
   # divided by the largest |w_i|, so that small gradients do not underflow
   largest = as_image_factors(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
@@ -199,10 +229,10 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   rate = jnp.ones_like(weight) if norm == 'linf' else weight  # |d_i| = min(λ·rate_i, room_i)
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B].
+    """Returns λ [B] after a step of Newton's method, and whether λ grew, bool [B].
 
-    The equation is Σ_i |w_i| min(λ·rate_i, room_i) = |gap|. Near a λ its left side is linear: the
-    terms that are at their bounds, room_i, are constant, and the others rise with λ.
+    The method solves Σ_i |w_i| min(λ·rate_i, room_i) = |gap|, which is piecewise linear in λ.
+    Values that have reached room_i add a constant, the others grow with λ.
     """
     multiplier, _ = state  # λ
     is_at_bound = as_image_factors(multiplier) * rate >= room
@@ -218,14 +248,14 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
 
 
 def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
-  """Returns how far each value moves until Σ_i weight_i · move_i reaches `gap`, [B, H, W, C].
+  """Returns how far each value moves so that Σ_i weight_i · move_i is `gap`, [B, H, W, C].
 
-  Values move one after another in descending order of weight, each up to its `room`.
+  Values move one after another, the largest weight first, each at most by its `room`.
 
   Args:
     weight: |w_i|, float32 [B, H, W, C].
-    room: largest move of each value, float32 [B, H, W, C].
-    gap: what the sum is to reach for each image, float32 [B].
+    room: Largest move of each value, float32 [B, H, W, C].
+    gap: Required sum for each image, float32 [B].
   """
   order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)  # of the values of each image
   terms = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)  # the largest ones

@@ -13,19 +13,20 @@ RADIUS_CHANGES = 0.05, 0.001
 
 @dataclasses.dataclass(frozen=True)
 class FMN(NearestAttack):
-  """Returns the nearest misclassified image that n steps on the margin of the logits find.
+  """Searches for the nearest misclassified image by gradient steps on the margin.
 
-  Each image x has a change δ, which is projected onto a ball of radius ε (for the steps of δ see
-  `NearestAttack`). A step changes the radius:
+  The margin m is the largest logit of a wrong class minus the logit of the label. The change δ of
+  an image x is projected onto a ball of radius ε, and `NearestAttack` describes its steps. Each
+  step also changes ε:
 
-  * if x + δ is misclassified, to (1 − γ)ε, or to the least distance of a misclassified image so
-    far if that is smaller;
-  * otherwise to (1 + γ)ε;
-  * before the first misclassified image to (1 + γ)·d, with the estimated distance d of the
-    boundary, d = ‖δ‖_p + |m| / ‖∇m‖_q. m is the margin, the largest logit of another class minus
-    the label's. The paper has d without 1 + γ, and rounding may then leave x + δ at the boundary.
+  * If x + δ is misclassified, ε becomes (1 − γ)ε, or the distance of the nearest misclassified
+  image so far if that is smaller.
+  * If x + δ is classified correctly, but an earlier point was misclassified, ε becomes (1 + γ)ε.
+  * Before the first misclassified point, ε becomes (1 + γ)·d. d = ‖δ‖_p + |m| / ‖∇m‖_q estimates
+  the distance of the boundary; ‖·‖_q is the dual norm.
 
-  γ falls from .05 to .001 along a half cosine.
+  γ falls from .05 to .001 along a half cosine. The paper has d instead of (1 + γ)·d, with which
+  rounding may leave x + δ at the boundary.
 
   Reference:
     Pintor et al. (2021), Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints,
@@ -37,15 +38,15 @@ class FMN(NearestAttack):
   has_fixed_loss = True
 
   def losses(self, scores: Array, labels: Array) -> Array:
-    """Returns the margins [B], which are above 0 for wrong images."""
+    """Returns the margins [B], which are above 0 for misclassified images."""
     return margin(scores, labels)
 
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the radius of each image's ball after a step, [B], by the rules of the class.
+    """Returns the radius of each image's ball for the next step, [B].
 
-    For the arguments see `NearestAttack.radius_after`.
+    The docstring of `FMN` lists the rules. For the arguments see `NearestAttack.radius_after`.
     """
     first, last = RADIUS_CHANGES
     gamma = last + (first - last) * share  # falls from `first` to `last`, as `share` from 1 to 0

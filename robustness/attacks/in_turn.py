@@ -26,30 +26,33 @@ def in_turn(
   was_right: Array,
   first: Array | int = 0,
 ) -> tuple[Array, Array]:
-  """Returns the adversarial images after `count` runs, and whether they are classified correctly.
+  """Runs an attack `count` times, each time on the images that are still classified correctly.
 
-  Each run attacks only the rows that are still classified correctly, and keeps the misclassified
-  images that it finds. It attacks them in batches of equal size, tiles. The last tile is filled
-  with copies of its first row. (A run may stop once all images of a tile are misclassified, and a
-  copy is misclassified together with its row.) The result of a row does not depend on other rows.
+  Each run keeps the misclassified images that it finds. It attacks the remaining images in small
+  batches of equal size, called tiles. The last tile is filled up with copies of its first image.
+  The result for an image does not depend on the other images.
 
   Args:
-    run: The attack, which returns an image for each row of a tile; keys differ from run to run.
+    run: The attack of one tile. Called with the number of the run, keys [T], images [T, H, W, C]
+      and labels [T]; returns images [T, H, W, C]. Keys differ between runs.
     count: Number of runs.
-    logits: The logits function of the classifier.
+    logits: The classifier, a function from images to logits.
     keys: Random keys [B].
-    images: float32 [B, H, W, C], clean.
+    images: Clean images, float32 [B, H, W, C].
     labels: int32 [B].
-    adversarial: float32 [B, H, W, C], the images after earlier attacks.
-    was_right: bool [B], whether the `adversarial` images are classified correctly.
+    adversarial: The images after earlier attacks, float32 [B, H, W, C].
+    was_right: Whether the `adversarial` images are classified correctly, bool [B].
     first: Number of the first run.
+
+  Returns:
+    (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
   """
   num_rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(num_rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
   no_row = num_rows  # an index past the last row, which `mode='drop'` ignores
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Returns (adversarial images, whether they are classified correctly) after run `number`."""
+    """Makes one run; returns (adversarial images, whether they are classified correctly)."""
     _, is_right = state
     # The rows that are still right, followed by `no_row` to fill the last tile: of 3 rows of which
     # row 0 is wrong, in tiles of 2, the order is 1, 2, 3, 3, 3.
@@ -57,9 +60,10 @@ def in_turn(
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the state after run `number` on one tile, a batch of rows that are still right.
+      """Attacks one tile, a small batch of images that are still classified correctly.
 
-      The state is (adversarial images, whether they are classified correctly), of all rows.
+      Returns the new state of all images: (adversarial images, whether they are classified
+      correctly).
       """
       current, is_right = state
       entries = jax.lax.dynamic_slice(order, (index * tile,), (tile,))  # rows, then `no_row`
@@ -79,9 +83,10 @@ def in_turn(
 def attack_in_turn(
   run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array
 ) -> Array:
-  """Returns the images [B, H, W, C] after `count` runs, see `in_turn`.
+  """Returns the adversarial images after `count` runs of an attack, [B, H, W, C].
 
-  An image is unchanged if no run succeeds, or if the clean image is misclassified already.
+  Each run attacks only the images that are still classified correctly. An image is unchanged if no
+  run succeeds, or if it is misclassified from the start. For the arguments see `in_turn`.
   """
   is_right = logits(images).argmax(-1) == labels
   adversarial, _ = in_turn(run, count, logits, keys, images, labels, images, is_right)

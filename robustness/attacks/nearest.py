@@ -14,19 +14,22 @@ from robustness.corruptions.names import NOISE
 
 @dataclasses.dataclass(frozen=True)
 class NearestAttack(Attack):
-  """Base class of attacks that search for the misclassified image nearest to the clean image x.
+  """Base class of attacks that search for the nearest misclassified image.
 
-  Each image has a change δ and a radius ε, which both change in every step. A step classifies
-  x + δ, and keeps it if it is wrong (misclassified) and nearer to x than all wrong images of
-  earlier steps. Then δ ← Π_ε(δ + α ∇/‖∇‖₂) with the gradient ∇ of the loss, and x + δ is clipped to
-  [0, 1]. `radius_after` shrinks ε where x + δ is wrong and expands it elsewhere. Π_ε is the nearest
-  point of the ball for ℓ∞ and ℓ1, and scales δ to the length ε for ℓ2. The step size falls from α
-  to α/100 along a half cosine. A gradient of 0 is replaced by a random direction. n steps take n
-  forward and backward passes.
+  Each clean image x has a change δ and a radius ε. A step classifies x + δ, and remembers it if it
+  is misclassified and nearer to x than any misclassified point before. The step then updates
+
+    δ ← Π_ε(δ + α ∇/‖∇‖₂),
+
+  where ∇ is the gradient of the loss at x + δ, and clips x + δ to [0, 1]. For ℓ∞ and ℓ1, Π_ε
+  returns the nearest point of the ball of radius ε. For ℓ2 it scales δ to the length ε.
+  `radius_after` makes ε smaller where x + δ is misclassified, and larger elsewhere. The step size
+  falls from α to α/100 along a half cosine. A random direction replaces a gradient of 0. n steps
+  take n forward and backward passes.
 
   Attributes:
-    steps: n ≥ 1. The first step classifies the clean images only.
-    step_size: α > 0, the ℓ2 length of the first step for every norm.
+    steps: Number of steps n. The first step only classifies the clean images.
+    step_size: ℓ2 length α of the first step, for every norm.
   """
 
   resembles = (NOISE,)
@@ -36,7 +39,10 @@ class NearestAttack(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    """Returns the nearest wrong images if they are at most `epsilon` away, else `images`."""
+    """Returns the nearest misclassified images if their distance is at most ε, else `images`.
+
+    For the arguments see `Attack.__call__`.
+    """
     distance, nearest = self.nearest(keys, logits, images, labels)
     return jnp.where(balls.as_image_factors(distance > scale * self.epsilon), images, nearest)
 
@@ -46,9 +52,13 @@ class NearestAttack(Attack):
     """The radius ε before the first step."""
 
   def losses(self, scores: Array, labels: Array) -> Array:
-    """Returns the loss of each image [B], which steps increase, for logits [B, classes].
+    """Returns the loss that the steps increase, [B].
 
-    By default it is the one that the setting `loss` names.
+    The default is the loss that the setting `loss` names.
+
+    Args:
+      scores: Logits [B, classes].
+      labels: int32 [B].
     """
     return LOSSES[self.loss](scores, labels)
 
@@ -56,43 +66,48 @@ class NearestAttack(Attack):
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the radii [B] for the projection of a step.
+    """Returns the radius of each image's ball for the next step, [B].
+
+    x is a clean image, and δ its current change.
 
     Args:
-      radius: ε [B] before the step.
-      is_wrong: bool [B], whether x + δ is misclassified.
-      distance: the least distance [B] of a wrong image; inf if none was found.
-      boundary: estimated distance [B] of the decision boundary from x: ‖δ‖ plus the distance from
+      radius: Current radius ε, [B].
+      is_wrong: Whether x + δ is misclassified, bool [B].
+      distance: Distance of the nearest misclassified image so far, [B]; inf if there is none.
+      boundary: Estimated distance of the decision boundary from x, [B]: ‖δ‖ plus the distance from
         x + δ at which the linearised loss is 0.
-      share: scalar that falls from 1 in the first step to 0 along a half cosine.
+      share: Scalar that falls from 1 in the first step to 0 along a half cosine, for schedules.
     """
 
   def nearest(
     self, keys: Array, logits: Logits, images: Array, labels: Array
   ) -> tuple[Array, Array]:
-    """Returns the least distances in the norm, float32 [B], and the images at these distances.
+    """Returns the distance of the nearest misclassified image that is found, and this image.
 
-    The distance is 0 if the clean image is misclassified. If there is no wrong image, the distance
-    is inf and the image is the clean image. Both are NaN if a gradient was NaN before the first
-    wrong image. For the arguments see `Attack.__call__`.
+    For the arguments see `Attack.__call__`.
+
+    Returns:
+      (distances in the attack's norm, float32 [B]; images [B, H, W, C]). The distance is 0 if the
+      clean image is misclassified. If no misclassified image is found, the distance is inf and the
+      image is the clean one. If a gradient is NaN before one is found, both are NaN.
     """
     images = jax.lax.stop_gradient(images)
     # the largest distance [B] of an image in [0, 1] from each clean image
     farthest = balls.change_norms(jnp.maximum(images, 1 - images), self.norm)
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
-      """Returns the sum of the losses, and (losses [B], whether the images are wrong [B])."""
+      """Returns the sum of the losses, for `jax.grad`, and (losses [B], is misclassified [B])."""
       scores = logits(x)
       losses = self.losses(scores, labels)
       return losses.sum(), (losses, scores.argmax(-1) != labels)
 
     def direction(key: Array, gradient: Array) -> Array:
-      """Returns the direction of a gradient, ℓ2 length 1; a random one if the gradient is 0."""
+      """Returns the gradient scaled to ℓ2 length 1, or a random direction if it is 0."""
       noise = jax.random.normal(key, gradient.shape)
       return balls.steepest_direction(jnp.where((gradient == 0).all(), noise, gradient), 'l2')
 
     def step(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-      """Returns (points, radii, nearest wrong images, their distances) after step `number`."""
+      """Returns (points, radii, nearest misclassified images, their distances) after a step."""
       x, radius, nearest, distance = state
       gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
       length = balls.change_norms(x - images, self.norm)  # ‖δ‖
@@ -121,10 +136,14 @@ class NearestAttack(Attack):
     return jnp.where(is_nan, jnp.nan, distance), nearest
 
   def _projected(self, change: Array, radius: Array) -> Array:
-    """Returns changes δ [B, H, W, C] projected by Π_ε of `NearestAttack`, with radii ε [B].
+    """Returns the changes projected onto the balls, [B, H, W, C].
 
-    For ℓ∞ and ℓ1 the projection is the nearest point of the ball of radius ε. For ℓ2 it is δ
-    scaled to the length ε, even where δ is shorter.
+    For ℓ∞ and ℓ1 the projection is the nearest point of the ball. For ℓ2 the change is scaled to
+    the radius, even if it was shorter.
+
+    Args:
+      change: [B, H, W, C].
+      radius: Radii of the balls, [B].
     """
     if self.norm == 'l2':
       return change * balls.as_image_factors(radius / balls.change_norms(change, 'l2'))

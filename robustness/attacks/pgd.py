@@ -11,16 +11,16 @@ from robustness.corruptions.names import NOISE
 
 @dataclasses.dataclass(frozen=True)
 class PGD(Attack):
-  """Returns x + δ after n steps δ ← Π(δ + α·direction), for a clean image x.
+  """Projected gradient descent: n gradient steps on the loss within the ball.
 
-  The direction is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, where ∇ is the gradient of the image's loss at
-  x + δ. Π projects onto the ball, after which x + δ is clipped to [0, 1]; it stays in the ball.
+  A step of an image x with the change δ is δ ← Π(δ + α·direction). The direction is sign(∇) for ℓ∞
+  and ∇/‖∇‖₂ for ℓ2, where ∇ is the gradient of the loss at x + δ. Π projects onto the ball; x + δ
+  is then clipped to [0, 1].
 
   Attributes:
-    steps: n ≥ 1.
-    step_size: Length α of a step in the norm; 0 is ε/4.
-    random_start: Whether to start at a random point, uniform in the cube ('linf') or the ball
-      ('l2'), instead of the image.
+    steps: Number of steps n.
+    step_size: Length α of a step in the norm; 0 stands for ε/4.
+    random_start: Whether to start at a random point, uniform in the ball, instead of the image.
 
   Reference:
     Madry et al. (2018), Towards Deep Learning Models Resistant to Adversarial Attacks, section 2.1.
@@ -34,7 +34,7 @@ class PGD(Attack):
 
   @property
   def draws(self) -> bool:
-    """Whether the result depends on the random key, which it does if the start is random."""
+    """Whether the attack uses its random keys, which is so if it starts at a random point."""
     return self.random_start
 
   @property
@@ -63,9 +63,10 @@ class PGD(Attack):
 
 @dataclasses.dataclass(frozen=True)
 class FGSM(Attack):
-  """One step of `PGD`, of length ε, from the clean image x: x + ε·direction clipped to [0, 1].
+  """Fast gradient sign method: one gradient step of length ε from the clean image.
 
-  The direction is the sign of the gradient of the loss for ℓ∞, and its unit vector for ℓ2.
+  The result for an image x is x + ε·direction, clipped to [0, 1]. The direction is the sign of the
+  loss gradient for ℓ∞, and its unit vector for ℓ2.
 
   Reference:
     Goodfellow et al. (2015), Explaining and Harnessing Adversarial Examples, section 4.

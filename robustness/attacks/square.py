@@ -25,30 +25,32 @@ TILES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Square(Attack):
-  """Returns the image of largest margin after n random proposals if it is misclassified.
+  """Random search for a misclassified image by changes of square windows, without gradients.
 
-  Otherwise it returns the clean image. The margin is the largest logit of another class minus the
-  label's. A step proposes a change in a random window for each image, and accepts it if the margin
-  grows. The windows shrink in the course of the steps.
+  The result is the clean image if no misclassified one is found. A step proposes a change in a
+  random window of each image, and accepts it if the margin grows: largest logit of a wrong class
+  minus logit of the label. The windows shrink in the course of the steps.
 
-  In ℓ∞ the first change is vertical stripes of ±ε. A proposal moves each channel of a window by
-  ±2ε, clipped to the ball. In ℓ2 and ℓ1 the first change is a grid of tiles. A proposal takes the
-  change out of one window and puts a change of the same norm into another: two halves of opposite
-  sign that peak in their middle. In ℓ2 the entire change is then scaled to the length ε and clipped
-  to [0, 1]. In ℓ1 the window that gets the norm gets it times the number of channels, as in the
+  In ℓ∞ the search starts with vertical stripes of ±ε. A step moves each channel of a window by ±2ε,
+  and clips the change to the ball.
+
+  In ℓ2 and ℓ1 the search starts with a grid of tiles. A step removes the change in one window, and
+  adds a change of the same norm in another window. The added pattern has two halves of opposite
+  sign, each with a peak in the middle. In ℓ2 the entire change is then scaled to the length ε and
+  clipped to [0, 1]. In ℓ1 the added norm is multiplied by the number of channels, as in the
   authors' code, and the entire change is projected onto the ball.
 
-  Windows have corners and sizes as in the authors' code, where they never reach the last row and
-  column. In that code the images of a batch share windows and signs in ℓ∞.
+  Windows have corners and sizes as in the authors' code, and never reach the last row and column.
+  Only in that code, the images of a batch share windows and signs in ℓ∞.
 
   Attributes:
-    queries: Number n ≥ 1 of steps after the first change. The windows shrink after fixed numbers of
-      steps, whatever n is.
+    queries: Number of steps after the first change. Windows shrink after fixed numbers of steps,
+      whatever `queries` is.
 
   Reference:
     Andriushchenko et al. (2020), Square Attack: a query-efficient black-box adversarial attack via
-    random search, algorithms 1 to 3. In ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
-    adversarial attacks on image classifiers, section 4.
+      random search, algorithms 1 to 3. ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
+      adversarial attacks on image classifiers, section 4.
   """
 
   norms = balls.NORMS
@@ -66,10 +68,17 @@ class Square(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of largest margin that the run finds, [B, H, W, C].
+    """Returns the images of largest margin that the search finds, [B, H, W, C].
 
-    `number`, the number of the run, is unused. The run ends early when all images are
-    misclassified. Runs are started by `in_turn`.
+    The search ends early when all images are misclassified.
+
+    Args:
+      number: Not used, since there is only one run.
+      keys: Random keys [B].
+      images: float32 [B, H, W, C] in [0, 1].
+      labels: int32 [B].
+      logits: The classifier, a function from images to logits [B, classes].
+      scale: Factor of ε.
     """
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
@@ -83,7 +92,7 @@ class Square(Attack):
     window_sides = jnp.asarray(sides(shape[:2], smallest))  # by number of halvings
 
     def step_keys(number: Array | int) -> Array:
-      """Returns the keys [B] of a step; 0 is the first change."""
+      """Returns random keys [B] for a step, or for the start of the search if `number` is 0."""
       return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -102,7 +111,7 @@ class Square(Attack):
       )
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
-      """Returns whether steps remain and an image is still right, with a margin below 0."""
+      """Returns whether steps remain and an image is still classified correctly."""
       k, _, best = state
       return (k < self.queries) & (best < 0).any()
 
@@ -113,10 +122,13 @@ class Square(Attack):
 
 
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
-  """Returns the sides of square windows after 0 to 9 halvings of their area, in pixels, int32 [10].
+  """Returns the side of the square windows after 0 to 9 halvings of their area, int32 [10].
 
-  `shape` is the height and width of the image, of which the first window covers 80 %. `smallest`
-  is the least side: 1 in ℓ∞, or 3 in ℓ2 and ℓ1, where the patterns also need odd sides.
+  The first window covers 80 % of the image.
+
+  Args:
+    shape: Height and width of the image in pixels.
+    smallest: Least side in pixels: 1 in ℓ∞, or 3 in ℓ2 and ℓ1, where sides are also made odd.
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
@@ -132,10 +144,17 @@ def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
 
 
 def _draw_window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array]:
-  """Draws a square window of side `side` in an image of `shape` [H, W, C].
+  """Draws a random square window in an image.
 
-  Returns its first row and column, int32 [2], and the mask of its pixels, bool [H, W, 1]. It never
-  reaches the last row and column, as in the authors' code.
+  The window never reaches the last row and column, as in the authors' code.
+
+  Args:
+    key: Random key.
+    shape: Shape of the image, [H, W, C].
+    side: Side of the window in pixels.
+
+  Returns:
+    (first row and column, int32 [2]; mask of the pixels in the window, bool [H, W, 1]).
   """
   corner = jax.random.randint(key, (2,), 0, jnp.maximum(jnp.asarray(shape[:2]) - side, 1))
   row, column = jnp.arange(shape[0]) - corner[0], jnp.arange(shape[1]) - corner[1]
@@ -146,9 +165,17 @@ def _draw_window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, 
 def _linf_proposal(
   key: Array, image: Array, x: Array, halvings: Array, side: Array, epsilon: Scalar
 ) -> Array:
-  """Returns the proposal in ℓ∞: the image `x` with a window in which each channel moves by ±2ε.
+  """Returns a proposal in ℓ∞, the image `x` with each channel of a window moved by ±2ε.
 
-  The result stays in the ball around the clean `image`. `side` is the window's, in pixels.
+  The proposal stays in the ball around the clean image.
+
+  Args:
+    key: Random key.
+    image: The clean image [H, W, C].
+    x: The current image [H, W, C].
+    halvings: Not used.
+    side: Side of the window in pixels.
+    epsilon: Radius ε of the ball.
   """
   del halvings  # which the proposals in ℓ2 and ℓ1 take
   key_window, key_signs = jax.random.split(key)
@@ -159,10 +186,11 @@ def _linf_proposal(
 
 
 def two_halves_pattern(side: int, norm: str) -> np.ndarray:
-  """Returns the pattern η of the paper, [side, side] of length 1 in the norm 'l2' or 'l1'.
+  """Returns the pattern η of the paper, [side, side], of length 1 in the norm 'l2' or 'l1'.
 
-  It has two halves of opposite sign, one above the other. Each is a sum of nested rectangles around
-  its middle; the k-th smallest has the weight 1/k² ('l2') or 1/k⁴ ('l1').
+  The pattern has two halves of opposite sign, one above the other. Each half is a sum of nested
+  rectangles around its middle. The k-th smallest rectangle has the weight 1/k² ('l2') or 1/k⁴
+  ('l1').
   """
 
   def scaled(pattern: np.ndarray) -> np.ndarray:
@@ -170,7 +198,7 @@ def two_halves_pattern(side: int, norm: str) -> np.ndarray:
     return pattern / np.linalg.norm(pattern.ravel(), balls.ORDERS[norm])
 
   def nested(height: int) -> np.ndarray:
-    """Returns nested rectangles, [height, side], summed with their weights and scaled to norm 1."""
+    """Returns one half of the pattern: weighted nested rectangles of norm 1, [height, side]."""
     # rows and columns from the middle
     down, right = (np.abs(np.arange(size) - size // 2) for size in (height, side))
     weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
@@ -184,10 +212,18 @@ def two_halves_pattern(side: int, norm: str) -> np.ndarray:
 
 
 def _patterns(shape: Sequence[int], norm: str) -> Array:
-  """Returns canvases with the pattern η, float32 [halvings 0 to 9, upright or transposed, 2M, 2M].
+  """Returns the pattern η for every size of window, in the middle of an array of zeros.
 
-  M is the longer side of the image. The pattern begins at pixel (M, M) of a canvas and is
-  surrounded by zeros, so that a slice of it is an image with the pattern at any position.
+  An image with the pattern at any position is a slice of this array.
+
+  Args:
+    shape: Shape of the image, [H, W, C].
+    norm: 'l2' or 'l1'.
+
+  Returns:
+    float32 [10, 2, 2M, 2M], where M is the longer side of the image. The first axis counts halvings
+    of the window's area from 0 to 9. The second axis has η and its transpose. The pattern starts at
+    pixel (M, M).
   """
   middle, all_sides = max(shape[:2]), sides(shape[:2], smallest=3)  # `middle` is M
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
@@ -198,12 +234,12 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
 
 
 def _initial_tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns the image [H, W, C] with the first change of Square in ℓ2 or ℓ1: a grid of tiles.
+  """Returns the start of the search in ℓ2 or ℓ1, the image plus a grid of tiles, [H, W, C].
 
-  Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
-  are 5 tiles from top to bottom, or more in small images; the grid is centred vertically. Its first
-  column and its first row have the same number, also in images that are not square, as in the
-  authors' code. What exceeds the image is cut off.
+  Each tile has the pattern η or its transpose at random, with a random sign for each channel. The
+  grid has 5 tiles from top to bottom, or more in small images, and is centred vertically.
+  Horizontally it starts at the column with the number of its first row, as in the authors' code.
+  Parts outside the image are cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
@@ -235,19 +271,19 @@ def _l2_or_l1_proposal(
 ) -> Array:
   """Returns the image that a step in ℓ2 or ℓ1 proposes, [H, W, C] (algorithm 3).
 
-  The change x − image is removed in a random window, the source, and its norm moves to another
-  window, the target. The new change in the target is the old one, scaled to length 1, plus the
-  pattern η with a random sign for each channel; this sum is then scaled to its new norm.
+  The change x − image is removed in one random window, and its norm is added in another one. There
+  the new change is the old change, scaled to length 1, plus the pattern η with a random sign for
+  each channel. This sum is then scaled to its new norm.
 
   Args:
     norm: 'l2' or 'l1'.
-    patterns: canvases with η, [10, 2, 2M, 2M], see `_patterns`.
-    key: random key.
-    image: the clean image [H, W, C].
-    x: the current image.
-    halvings: number of halvings of the area of windows so far, int32 scalar.
-    side: side of windows in pixels, int32 scalar.
-    epsilon: radius of the ball.
+    patterns: The pattern η for all window sizes, [10, 2, 2M, 2M], from `_patterns`.
+    key: Random key.
+    image: The clean image [H, W, C].
+    x: The current image [H, W, C].
+    halvings: Number of halvings of the window's area so far, int32 scalar.
+    side: Side of the windows in pixels, int32 scalar.
+    epsilon: Radius ε of the ball.
   """
   key_target, key_source, key_transposed, key_signs = jax.random.split(key, 4)
   channels = image.shape[2]
@@ -260,7 +296,7 @@ def _l2_or_l1_proposal(
   change, order = x - image, int(balls.ORDERS[norm])
 
   def channel_norms(values: Array) -> Array:
-    """Returns the norm, ℓ2 or ℓ1 as the attack's, of each channel of [H, W, C], as [1, 1, C]."""
+    """Returns the ℓ2 or ℓ1 norm of each channel of an array [H, W, C], as [1, 1, C]."""
     return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), order, 1, keepdims=True)
 
   # the new change in the target: first its direction, then its length in each channel
@@ -278,7 +314,7 @@ def _l2_or_l1_proposal(
 
 
 def _with_change(norm: str, image: Array, change: Array, epsilon: Scalar) -> Array:
-  """Returns the image plus a change, in [0, 1].
+  """Returns the image plus a change of norm at most ε, clipped to [0, 1].
 
   The change is scaled to the length ε ('l2') or projected onto the ball of radius ε ('l1').
   """

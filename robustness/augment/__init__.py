@@ -15,26 +15,26 @@ Example = dict[str, PyTree]
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation(Part):
-  """Base class of augmentations, functions of a random key and an example.
+  """Base class of augmentations, functions of a random key and a training example.
 
-  The fields are the keys of the section `config.classifier.augment.<name>`.
+  The fields are keys of the config section `config.classifier.augment.<name>`.
 
-  An example is a row: `image` float32 [H, W, C] in [0, 1], `label` int32 [], `target` float32
-  [classes] (the distribution over classes to be learnt), `example_id`, and the columns of the
-  source. An augmentation may return V images per row, [V, H, W, C]; later augmentations of the
-  policy are then applied to each image separately.
+  An example is a dictionary with `image` float32 [H, W, C] in [0, 1], `label` int32 [], `target`
+  float32 [classes] (the class probabilities to learn), `example_id`, and the other columns of the
+  data. An augmentation may replace the image by V images, [V, H, W, C]. The augmentations after it
+  are then applied to each image separately.
 
-  An augmentation that draws one of several costly computations for each image, its branches, such
-  as one of several corruptions, may implement `branches`, `draw_branch` and `apply_branch`. An
-  accelerator then computes all rows that drew the same branch together.
+  An augmentation may choose one of several costly computations for each image, such as one of
+  several corruptions. It can declare them by overriding `branches`, `draw_branch` and
+  `apply_branch`. An accelerator then computes all images with the same choice together.
 
   Attributes:
-    needs_partner: Whether the example has `partner`, another row of the batch at the same point of
-      the policy.
-    sequential: Whether it makes random choices that differ in cost. A CPU then processes rows one
-      by one and computes only the choice of each row; the example has no `partner` then.
-    gives_more_images: Whether it may return more than one image per row.
-    one_key_a_row: Whether a row has the same random key in every step, and so in every epoch.
+    needs_partner: Whether the example has the key `partner`, another example of the batch to mix
+      with.
+    sequential: Whether random choices differ in cost. A CPU then processes examples one by one and
+      computes only what each needs. The example has no `partner` in this case.
+    gives_more_images: Whether the augmentation may return several images.
+    one_key_a_row: Whether an example has the same random key in every step, and so in every epoch.
   """
 
   section = 'config.classifier.augment'
@@ -48,49 +48,65 @@ class Augmentation(Part):
     """Returns the augmented example; pure and traceable.
 
     Args:
-      key: Depends on (seed, name, example_id, step) and the occurrence of the row in the batch.
-      example: A row as described for the class.
+      key: Random key, which depends on seed, augmentation, `example_id` and step. Copies of an
+        example in one batch have different keys if the batch numbers the copies.
+      example: One training example, a dictionary with `image` and other keys as described for the
+        class.
     """
 
   @property
   def within(self) -> str:
-    """The column in which a row and its partner must have the same value; '' for any partner."""
+    """Name of the column in which an example and its partner must have the same value.
+
+    '' if any other example of the batch may be the partner.
+    """
     return ''
 
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """The transforms or families of transforms that augmented images resemble; () for none.
+    """Names of image transforms, such as 'fog', or families, such as 'noise', that results look
+    like.
 
-    Names are from `robustness.environments.transforms` and
-    `robustness.corruptions.names.FAMILIES`. A training that holds out a transform from some classes
-    refuses augmentations that resemble it.
+    () for none. Used to refuse the augmentation in a training that keeps such a transform from some
+    of the classes. Valid names are in `robustness.environments.transforms` and
+    `robustness.corruptions.names.FAMILIES`.
     """
 
   def added_columns(self) -> dict[str, int]:
-    """Returns {name: n} for the columns of integers in [0, n) that are added to rows."""
+    """Returns the columns that the augmentation adds to examples, as {name: n}.
+
+    A column has integers in [0, n), for instance the number of the corruption that was applied.
+    """
     return {}
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
-    """Returns {name: mean over the rows} to be logged for a batch after the entire policy."""
+    """Returns the metrics to log for an augmented batch, as {name: mean over the batch}."""
     del batch
     return {}
 
   @property
   def branches(self) -> int:
-    """The number of branches, see the class; 0 for an augmentation that does not declare any."""
+    """Number of computations that `draw_branch` chooses from.
+
+    0 if the augmentation does not declare any.
+    """
     return 0
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws the number of the branch that is applied to an example, int32 [] in [0, `branches`).
+    """Chooses the computation for an example, int32 [] in [0, `branches`).
 
-    A branch is for example one corruption at one severity. `columns` are the columns of the example
-    without the image. A column that the augmentation adds to rows has this number.
+    For instance, a number stands for one corruption at one severity. A column that the augmentation
+    adds to examples has this number.
+
+    Args:
+      key: Random key.
+      columns: The example without the image.
     """
     raise NotImplementedError
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after the branch with the number `branch`."""
+    """Returns the image [H, W, C] after the computation with the number `branch`."""
     raise NotImplementedError
 
 
@@ -99,9 +115,9 @@ AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[typ
 
 
 def multi_image_augmentations() -> str:
-  """Returns the names of the augmentations with several images per row, as text for messages.
+  """Returns the names of the augmentations that return several images, for messages.
 
-  An example is "'augmix' or 'prime'".
+  For instance "'augmix' or 'prime'".
   """
   names = [name for name, part in AUGMENTATIONS.classes().items() if part.gives_more_images]
   return f'{", ".join(map(repr, names[:-1]))} or {names[-1]!r}'

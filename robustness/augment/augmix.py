@@ -25,31 +25,33 @@ MAX_DEPTH = 3
 
 @dataclasses.dataclass(frozen=True)
 class AugMix(Augmentation):
-  """Mixes an image x with the results of chains of random operations.
+  """Mixes an image with randomly distorted versions of itself.
 
-  A mixture is (1 − m)·x + m·Σ_i w_i·chain_i(x) with w ~ Dirichlet(α, …, α) and m ~ Beta(α, α). A
-  chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at an independent level
-  u ~ U(.1, severity). Operations compute with 8-bit levels. Warps interpolate bilinearly and leave
-  black where they move the image away. Mixtures are not rounded and remain in [0, 1]. Put
-  random flips and crops before `augmix` in the policy, so that all images of a row share them.
+  A version results from a chain of 1 to 3 random operations, such as a rotation and a
+  posterisation. A mixture of the image x is (1 − m)·x + m·Σ_i w_i·chain_i(x), with w ~ Dirichlet(α,
+  …, α) and m ~ Beta(α, α). Operations of a chain are drawn uniformly with replacement. Each has an
+  independent strength, uniform from .1 to `severity`. Operations compute with 8-bit values,
+  mixtures are not rounded. Rotations, shears and translations interpolate bilinearly and leave
+  uncovered pixels black.
 
-  The result is [1 + mixtures, H, W, C] with the clean image first; [mixtures, H, W, C] without
-  `clean`, or [H, W, C] for a single image.
+  The result is [1 + mixtures, H, W, C] with the clean image first. Without `clean` it is [mixtures,
+  H, W, C], or [H, W, C] for a single mixture. Put random flips and crops before `augmix` in the
+  policy, so that all versions of an image share them.
 
   Attributes:
-    severity: Highest level, in (.1, 10]; 10 is the full range. The released code has 3 for CIFAR-10
-      and 1 for ImageNet.
+    severity: Highest strength of an operation, in (.1, 10]; 10 is the full range. The released code
+      has 3 for CIFAR-10 and 1 for ImageNet.
     width: Number of chains in a mixture.
     depth: Number of operations in a chain; 0 draws 1, 2 or 3 for each chain.
     alpha: α of the Dirichlet and Beta distributions.
     mixtures: Number of mixtures, each with independent random numbers.
     clean: Whether the clean image is included, as the objective `jsd` needs.
-    all_operations: Adds Color, Contrast, Brightness and Sharpness, which resemble common
-      corruptions, to the nine operations.
+    all_operations: Whether Color, Contrast, Brightness and Sharpness are added to the nine
+      operations. They resemble common corruptions.
 
   Reference:
     Hendrycks et al. (2020), AugMix: A Simple Data Processing Method to Improve Robustness and
-    Uncertainty, section 3; constants follow the released code.
+      Uncertainty, section 3; constants follow the released code.
   """
 
   sequential = True
@@ -64,16 +66,19 @@ class AugMix(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations among which chains are drawn."""
+    """Names of the operations that chains are drawn from, such as 'Rotate'."""
     return BASIC + (FURTHER if self.all_operations else ())
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, such as corruptions, that the operations of chains are similar to."""
+    """Names of the image transforms, such as 'contrast', that the operations look like."""
     return resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
+    """Returns the example with its mixtures as images, [V, H, W, C].
+
+    With `clean`, the clean image comes first.
+    """
     image, shape_of_chains = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
     chains = self.chains(key_chains, shape_of_chains, image.shape[:2])
@@ -85,16 +90,16 @@ class AugMix(Augmentation):
     return {**example, 'image': stack_variants(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
-    """Returns random chains of operations.
+    """Draws random chains of operations.
 
     Args:
-      key: random key.
-      count: leading axes of the result, such as (mixtures, width); () for one chain.
-      shape: height and width of the images, on which the magnitudes of translations depend.
+      key: Random key.
+      count: Shape of the array of chains, such as (mixtures, width); () for one chain.
+      shape: Height and width of the images in pixels. Translations depend on them.
 
     Returns:
-      The operations in order, arrays [*count, steps, ...]; `steps` is the largest possible length
-      of a chain. Steps beyond the end of a chain are the identity.
+      The operations in order, arrays [*count, steps, ...], where `steps` is the largest length of a
+      chain. A shorter chain is filled up with the identity.
     """
     names, steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
@@ -119,15 +124,16 @@ class AugMix(Augmentation):
 def mixture(
   key_weights: jax.Array, key_share: jax.Array, image: jax.Array, ends: jax.Array, alpha: float
 ) -> jax.Array:
-  """Returns V mixtures of an image x with the images at the ends of its chains, [V, H, W, C].
+  """Returns V mixtures of an image x with its distorted versions, [V, H, W, C].
 
-  Each is (1 − m)·x + m·Σ_i w_i·end_i, with independent w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
+  A mixture is (1 − m)·x + m·Σ_i w_i·end_i, with independent w ~ Dirichlet(α, …, α) and m ~ Beta(α,
+  α).
 
   Args:
-    key_weights: random key of w.
-    key_share: random key of m.
+    key_weights: Random key of w.
+    key_share: Random key of m.
     image: x, [H, W, C].
-    ends: the images at the ends of the chains, [V, chains, H, W, C].
+    ends: The distorted versions, [V, chains, H, W, C].
     alpha: α.
   """
   mixtures, width = ends.shape[:2]
@@ -137,18 +143,30 @@ def mixture(
 
 
 def stack_variants(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array:
-  """Returns the variants [V, H, W, C] of an image, preceded by the image itself if `has_clean`.
+  """Stacks the versions of an image, after the clean image if `has_clean`.
 
-  If the result would be one image, it is [H, W, C] instead of [1, H, W, C].
+  Args:
+    image: The clean image [H, W, C].
+    variants: The versions [V, H, W, C].
+    has_clean: Whether the result has the clean image.
+
+  Returns:
+    [V, H, W, C] or [1 + V, H, W, C]; [H, W, C] if there is only one image.
   """
   images = jnp.concatenate([image[None], variants]) if has_clean else variants
   return images if len(images) > 1 else images[0]
 
 
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:
-  """Returns {operation: its magnitude without sign, in its unit} at levels in (0, 10].
+  """Returns the size of each operation's effect at strengths from 0 to 10, as {operation: sizes}.
 
-  The magnitudes have the shape of `level`; `height` and `width` are the image's size in pixels.
+  For instance, 'Rotate' has degrees, and 'TranslateX' pixels. Sizes are positive; `AugMix` draws
+  signs.
+
+  Args:
+    level: Strengths in (0, 10]. The arrays of the result have this shape.
+    height: Height of the image in pixels.
+    width: Width of the image in pixels.
   """
   share = level / 10
   return {

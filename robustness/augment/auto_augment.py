@@ -48,22 +48,23 @@ CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
 def magnitude(
   implementation: str, name: str, level: float, height: int, width: int, rand: bool = False
 ) -> tuple[float, float]:
-  """Returns the two magnitudes of an operation; each one is used with probability ½.
+  """Returns the two magnitudes that an operation can have at a level.
 
-  They are in the unit of `operations.UNITS`. The second is −first for warps, which turn or move the
-  other way. In 'torchvision' the factors of colour operations are 1 + a and 1 − a, where a
-  grows with the level. Otherwise both are equal.
+  AutoAugment and RandAugment use each with probability ½. For shears, translations and rotations
+  the second is the negative of the first. For colour operations in 'torchvision' the two are
+  factors 1 + a and 1 − a, where a grows with the level. For all other operations both are equal.
+  `operations.UNITS` lists the units, for instance degrees for 'Rotate'.
 
   Args:
-    implementation: a key of `FULL_RANGE`.
-    name: name of the operation.
-    level: level in 0..`FULL_RANGE`, or in 0..`RAND_MAX_LEVEL` for RandAugment.
-    height: height of images in pixels.
-    width: width of images in pixels.
-    rand: whether the level is a level of RandAugment instead of AutoAugment.
+    implementation: The code that defines the magnitudes, a key of `FULL_RANGE`.
+    name: Name of the operation.
+    level: Strength, from 0 to `FULL_RANGE[implementation]`, or to `RAND_MAX_LEVEL` for RandAugment.
+    height: Height of images in pixels.
+    width: Width of images in pixels.
+    rand: Whether the level is meant for RandAugment; False is AutoAugment.
 
   Raises:
-    InputError: the implementation has no such operation or level.
+    InputError: The implementation has no such operation or level.
   """
   full_range = (RAND_FULL_RANGE if rand else FULL_RANGE)[implementation]
   highest = RAND_MAX_LEVEL if rand else full_range
@@ -92,15 +93,16 @@ def _values(
   width: int,
   constants: tuple[int, int] = CONSTANTS,
 ) -> dict[str, float]:
-  """Returns {operation: magnitude} of an implementation at a level.
+  """Returns the magnitudes of all operations at one level, as {operation: magnitude}.
 
   Args:
-    implementation: a key of `FULL_RANGE`.
-    scaled: function that states the level: scaled(end) is the value at this level in a range from 0
-      to `end`, for example scaled(30) = 9 at level 3 of 10.
-    height: height of images in pixels.
-    width: width of images in pixels.
-    constants: largest translation and half side of Cutout's square in pixels, see `CONSTANTS`.
+    implementation: The code that defines the magnitudes, a key of `FULL_RANGE`.
+    scaled: Function that scales a full range to the level. For instance, at level 3 of 10,
+      scaled(30) is 9.
+    height: Height of images in pixels.
+    width: Width of images in pixels.
+    constants: Largest translation, and half the largest side of Cutout's square, in pixels. Only
+      used for 'efficientnet'.
   """
   shears = dict.fromkeys(('ShearX', 'ShearY'), scaled(0.3))
   if implementation == 'tensorflow_models':
@@ -135,7 +137,7 @@ def _values(
 
 
 def names_of(implementation: str) -> tuple[str, ...]:
-  """Returns the operations of an implementation, in the order of `operations.NAMES`."""
+  """Returns the names of an implementation's operations, in the order of `operations.NAMES`."""
   # at the full range; the magnitudes are not used
   values = _values(implementation, lambda end: end, height=1, width=1)
   return tuple(name for name in operations.NAMES if name in (*WITHOUT_MAGNITUDE, *values))
@@ -200,24 +202,27 @@ def _step(words: list[str], source: str) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class AutoAugment(Augmentation):
-  """Applies the two operations of a random sub-policy in order, each with its probability.
+  """Applies a random sub-policy of AutoAugment: two operations, each with a probability.
 
-  Shears, translations and rotations have a random sign. In 'torchvision' a factor of Brightness,
-  Contrast, Color or Sharpness is 1 + a or 1 − a, at random. After an operation the values of an
-  image are multiples of 1/255.
+  Shears, translations and rotations have a random sign. With the magnitudes of 'torchvision',
+  Brightness, Contrast, Color and Sharpness increase or decrease at random. After each operation,
+  image values are multiples of 1/255.
 
   Attributes:
-    policy: 'cifar10' or 'imagenet' for the published 25 sub-policies, 'cifar10_reference_95' for
-      the 95 of the release for CIFAR-10, which Yin et al. (2019) use.
-    without: Operations; sub-policies that contain one are left out. Yin et al. leave out
-      ('Brightness', 'Contrast'): 78 of the 95 remain, 19 of the 25 of CIFAR-10, 23 of ImageNet's.
-    magnitudes: Implementation that defines magnitudes: 'tensorflow_models', 'torchvision' or
-      'efficientnet' (see the module); '' takes 'tensorflow_models' for the policy
-      'cifar10_reference_95' and 'torchvision' for 'cifar10' and 'imagenet'.
-    sub_policies: Sub-policies that replace the list, such as 'Rotate .7 2, TranslateX .3 9': two
-      operations, each with its probability and magnitude.
-    fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
-      implementation's: the mean colour of CIFAR-10, black, or grey.
+    policy: The list of sub-policies. 'cifar10' and 'imagenet' are the published 25 sub-policies.
+      'cifar10_reference_95' are the 95 of the released code for CIFAR-10, which Yin et al. (2019)
+      use.
+    without: Names of operations. Sub-policies with one of these operations are left out. Yin et al.
+      leave out ('Brightness', 'Contrast'), after which 78 of the 95 remain, 19 of the 25 for
+      CIFAR-10, and 23 of the 25 for ImageNet.
+    magnitudes: The code that defines magnitudes: 'tensorflow_models', 'torchvision' or
+      'efficientnet' (see the module). '' is 'tensorflow_models' for the policy
+      'cifar10_reference_95', and 'torchvision' for the others.
+    sub_policies: Your own sub-policies instead of `policy`. Each has two operations with
+      probability and level, such as 'Rotate .7 2, TranslateX .3 9'.
+    fill: Colour of pixels that a shear, translation or rotation leaves empty: one value in 0..255,
+      or one per channel. () is the colour of the code in `magnitudes`: the mean colour of CIFAR-10,
+      black, or grey.
 
   Reference:
     Cubuk et al. (2019), AutoAugment: Learning Augmentation Policies from Data, section 3.
@@ -231,7 +236,7 @@ class AutoAugment(Augmentation):
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
-    """Raises InputError for a colour, an operation or a magnitude that is not valid."""
+    """Raises InputError for an invalid colour, operation or magnitude."""
     super().__post_init__()
     operations.check_colour(self.fill, self.key('fill'))
     steps = [step for policy in self.policies for step in policy]
@@ -242,9 +247,9 @@ class AutoAugment(Augmentation):
 
   @property
   def policies(self) -> tuple[SubPolicy, ...]:
-    """The sub-policies among which one is drawn.
+    """The sub-policies, of which one is applied to an image.
 
-    Raises InputError for settings that are invalid or leave no sub-policy.
+    Raises InputError if a setting is invalid, or if `without` leaves out all of them.
     """
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
     self.choose('without', operations.NAMES)  # refuses names of no operation
@@ -258,22 +263,22 @@ class AutoAugment(Augmentation):
 
   @property
   def implementation(self) -> str:
-    """Name of the code that defines the magnitudes, the fill levels and the square of Cutout."""
+    """The code that defines magnitudes, fill colours and Cutout's square, such as 'torchvision'."""
     is_released = self.policy == 'cifar10_reference_95'
     return self.magnitudes or ('tensorflow_models' if is_released else 'torchvision')
 
   @property
   def vacated(self) -> tuple[int, ...]:
-    """The levels of pixels that a warp vacates."""
+    """Colour of pixels that a shear, translation or rotation leaves empty, in 0..255."""
     return self.fill or FILL[self.implementation]
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, such as corruptions, that operations of the sub-policies are similar to."""
+    """Names of the image transforms, such as 'contrast', that the operations look like."""
     return operations.resembled_transforms(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image [H, W, C] after a random sub-policy."""
+    """Returns the example after a random sub-policy is applied to the image [H, W, C]."""
     image = example['image']
     height, width = image.shape[:2]
     possible, tables = _operations_and_tables(self, height, width)
@@ -298,11 +303,17 @@ class AutoAugment(Augmentation):
 def _operations_and_tables(
   augmentation: AutoAugment, height: int, width: int
 ) -> tuple[operations.Operations, tuple[np.ndarray, ...]]:
-  """Returns the operations of all sub-policies, and four tables of what is drawn of each.
+  """Returns the operations of all sub-policies, and tables to look up a drawn sub-policy.
 
-  Entry [p, i] of the tables, [sub-policies, 2], is of operation i of sub-policy p. The tables are
-  the index of its name among the operations (−1 if its probability is 0), its probability, and the
-  two magnitudes that `magnitude` returns, of which one is drawn.
+  Args:
+    augmentation: AutoAugment with its settings.
+    height: Height of images in pixels.
+    width: Width of images in pixels.
+
+  Returns:
+    (operations, tables). There are four tables, [sub-policies, 2], with an entry for each operation
+      of a sub-policy: index of the operation (−1 if its probability is 0), its probability, and the
+      two magnitudes that it can have.
   """
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
@@ -323,26 +334,26 @@ def _operations_and_tables(
 
 @dataclasses.dataclass(frozen=True)
 class RandAugment(Augmentation):
-  """Applies N operations, drawn uniformly with replacement, at magnitude M.
+  """Applies N random operations at magnitude M, drawn uniformly with replacement.
 
-  After an operation the values of an image are multiples of 1/255.
+  After each operation, image values are multiples of 1/255. With the magnitudes of 'efficientnet',
+  translations and squares are fixed numbers of pixels, for images of 224 pixels and more. At the
+  defaults they cover a third of all images of 32 pixels completely.
 
   Attributes:
-    operations: Number N ≥ 1 of operations.
-    magnitude: M in 0..30. The full range is 30 in 'torchvision' and 10 in 'efficientnet', where
-      larger magnitudes exceed it.
-    magnitudes: Implementation that defines operations and magnitudes. 'torchvision' has 13 and the
-      identity; 'efficientnet' has 16, with a Solarize that weakens with the magnitude. Every drawn
-      operation is applied; the code of 'efficientnet' draws a probability but does not use it. Its
-      translations and squares have fixed numbers of pixels, made for images of 224 and more. At
-      the defaults they leave nothing of a third of all images of 32 pixels.
-    without: Operations that are left out.
-    fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
-      implementation's, black or grey.
+    operations: Number N of operations.
+    magnitude: M in 0..30. The full range is 30 in 'torchvision'. In 'efficientnet' it is 10, and a
+      larger magnitude exceeds it.
+    magnitudes: The code that defines operations and magnitudes. 'torchvision' has 13 operations and
+      the identity. 'efficientnet' has 16, with a Solarize that weakens as the magnitude grows. As
+      in that code, every drawn operation is applied.
+    without: Names of operations that are left out.
+    fill: Colour of pixels that a shear, translation or rotation leaves empty: one value in 0..255,
+      or one per channel. () is the colour of the code in `magnitudes`, black or grey.
 
   Reference:
     Cubuk et al. (2020), RandAugment: Practical Automated Data Augmentation with a Reduced Search
-    Space, section 3.
+      Space, section 3.
   """
 
   name = 'rand_augment'
@@ -364,17 +375,17 @@ class RandAugment(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations among which each of the N is drawn, in 'torchvision' with the identity."""
+    """Names of the operations that can be drawn, without the identity of 'torchvision'."""
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, such as corruptions, that the operations are similar to."""
+    """Names of the image transforms, such as 'contrast', that the operations look like."""
     return operations.resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image [H, W, C] after N random operations."""
+    """Returns the example after N random operations on the image [H, W, C]."""
     image, names = example['image'], self.names
     height, width = image.shape[:2]
     fill = self.fill or FILL[self.magnitudes]

@@ -13,23 +13,24 @@ from robustness.corruptions.names import ALONE, KNOWN, SETS, SEVERITIES, spelt_o
 
 @dataclasses.dataclass(frozen=True)
 class RandomCorruption(Augmentation):
-  """Corrupts the image by one corruption at one severity, both drawn uniformly.
+  """Corrupts the image by one random corruption at one random severity.
 
-  Corruptions are the same functions as in the study `corruption_error`, with random numbers for
-  every example and step; values are not rounded to 8 bits. Images that are too small raise
-  InputError.
+  Corruptions are the same functions as in the study `corruption_error`, for instance fog. Random
+  numbers are new for every example and step. Values are not rounded to 8 bits. Images that are too
+  small for a corruption raise InputError.
 
   Attributes:
     corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
       (19), 'fourier_cifar', 'fourier_imagenet'.
-    left_out: Corruptions that are not drawn.
-    severities: Severities among which one is drawn, integers in 1..5.
+    left_out: Names of corruptions that are not drawn.
+    severities: Severities to draw from, integers in 1..5.
     probability: Probability of corrupting an image.
-    constants: Table of constants: 32, 64, 224 or 299; 0 selects the nearest to the image size.
+    constants: Image size for which the corruption's constants were published: 32, 64, 224 or 299. 0
+      selects the size nearest to the images.
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, table 3: a network is trained at
-    one severity on all corruptions except one, and measured on the corruption that is left out.
+      one severity on all corruptions except one, and measured on the corruption that is left out.
   """
 
   sequential = True
@@ -40,7 +41,7 @@ class RandomCorruption(Augmentation):
   constants: int = 0
 
   def __post_init__(self) -> None:
-    """Raises InputError for names or severities that are not valid, or if all are left out."""
+    """Raises InputError for invalid names or severities, or if all corruptions are left out."""
     super().__post_init__()
     self.require(bool(self.corruptions), 'corruptions', 'one or more')
     check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
@@ -51,25 +52,28 @@ class RandomCorruption(Augmentation):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The corruptions in files of the user, `FILE.py:NAME`; see `Part`."""
+    """The corruptions from the user's files, as `FILE.py:NAME`.
+
+    Names of built-in corruptions may also be among them.
+    """
     return self.names
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The corruptions among which one is drawn, in the order of `KNOWN`."""
+    """Names of the corruptions to draw from, in the order of `KNOWN`."""
     return tuple(name for name in spelt_out(self.corruptions) if name not in self.left_out)
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The corruptions that training may show, and the families that these belong to.
+    """Names of the corruptions that training shows, and of their families.
 
-    A test under one of these corruptions, or under another one of these families, is not unseen.
+    Used to decide which tests are of corruptions unlike those in the training.
     """
     families = {find(name).family for name in self.names}
     return (*self.names, *sorted(families - {ALONE}))  # members of `ALONE` resemble no other one
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image corrupted."""
+    """Returns the example with its image corrupted, or unchanged by chance."""
     branch = self.draw_branch(key, example)
     return {**example, 'image': self.apply_branch(branch, key, example['image'])}
 
@@ -92,15 +96,18 @@ class RandomCorruption(Augmentation):
     return jnp.where(jax.random.bernoulli(key_applied, self.probability), branch, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after the corruption and severity that `branch` numbers.
+    """Returns the image [H, W, C] after a corruption at a severity.
 
-    `draw_branch` describes the numbers.
+    Args:
+      branch: Number of corruption and severity, see `draw_branch`.
+      key: Random key.
+      image: [H, W, C] in [0, 1].
     """
     corruption, severity_index = jnp.divmod(branch, len(self.severities))
     severity = jnp.array(self.severities)[severity_index]
 
     def corrupted(image: jax.Array) -> jax.Array:
-      """Returns the image after the corruption with the index `corruption` at the severity."""
+      """Returns the image after the corruption, [H, W, C]."""
       side = self.constants or None  # None selects the constants of the nearest image size
       noise_key = jax.random.fold_in(key, 1)
       return apply(noise_key, image, corruption, severity, names=self.names, side=side)

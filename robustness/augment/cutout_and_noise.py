@@ -19,13 +19,14 @@ PIXELS, DEVIATION = 'a number of pixels, at least 1', 'a standard deviation for 
 class Cutout(Augmentation):
   """Covers a square of the image, at a random place, with one colour.
 
-  The square has the pixels [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) of both axes, with c uniform over the pixels.
-  The border may cut it. Put it last: later augmentations would move or distort the square.
+  The square has the rows and columns from c − ⌊s/2⌋ to c − ⌊s/2⌋ + s − 1. The centre c is uniform
+  over the pixels, so that the image border may cut the square. Put `cutout` last in the policy:
+  later augmentations would move or distort the square.
 
   Attributes:
     size: Side s of the square in pixels; 16 for CIFAR-10.
-    fill: Levels 0..255 of the square, one, or red, green and blue; () is CIFAR-10's mean colour,
-      which normalisation maps to about 0.
+    fill: Colour of the square in 0..255, either one grey value or (red, green, blue). () is the
+      mean colour of CIFAR-10, which normalisation maps to about 0.
 
   Reference:
     DeVries and Taylor (2017), Improved Regularization of Convolutional Neural Networks with Cutout,
@@ -53,17 +54,17 @@ class Cutout(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(Augmentation):
-  """Adds white noise of a random strength: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, σ], ε ~ N(0, I).
+  """Adds Gaussian noise of a random strength to the image.
 
-  σ̃ is drawn for every image and step. (The paper leaves open whether it is one σ̃ for the batch. The
-  distribution of an image is the same, and the draw for an image does not depend on the batch.)
+  The result for an image x is clip(x + σ̃·ε, 0, 1) with σ̃ ~ U[0, σ] and ε ~ N(0, I). The strength
+  σ̃ is drawn for every image and step; the paper leaves open whether a batch shares it.
 
   Attributes:
     sigma: Largest standard deviation σ, in units of the pixel range [0, 1].
 
   Reference:
-    Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10
-    and .4 for ImageNet.
+    Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10 and
+      .4 for ImageNet.
   """
 
   name = 'gaussian'
@@ -77,16 +78,17 @@ class Gaussian(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class PatchGaussian(Augmentation):
-  """Replaces pixels inside a square by clip(x + σ̃·ε, 0, 1), with one σ̃ ~ U[0, σ] per image.
+  """Adds Gaussian noise of a random strength inside a random square of the image.
 
-  The square's centre is uniform over the pixels, and the border may cut the square. A square of
-  twice the image's side covers the image and equals `gaussian` with the same key. Put it after flip
-  and crop, which would move the noise.
+  A pixel x in the square becomes clip(x + σ̃·ε, 0, 1), with ε ~ N(0, 1) and one strength σ̃ ~ U[0,
+  σ] per image. The centre of the square is uniform over the pixels, so that the image border may
+  cut the square. Put `patch_gaussian` after flip and crop, which would move the square.
 
   Attributes:
-    size: Side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet.
+    size: Side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet. A side of twice the
+      image's covers the entire image.
     random_size: Whether W is drawn uniformly from 1 to `size`, as for ImageNet.
-    sigma: Largest standard deviation, in units of the pixel range [0, 1].
+    sigma: Largest standard deviation σ, in units of the pixel range [0, 1].
 
   Reference:
     Lopes et al. (2019), Improving Robustness Without Sacrificing Accuracy with Patch Gaussian
@@ -100,7 +102,7 @@ class PatchGaussian(Augmentation):
   sigma: float = setting(1.0, f'in [0, 1], {DEVIATION}', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image noisy inside a random square."""
+    """Returns the example with noise in a random square of its image."""
     image = example['image']
     # `key` itself draws the noise, so that it is the noise of `gaussian` with the same key
     key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
@@ -111,7 +113,13 @@ class PatchGaussian(Augmentation):
 
 
 def noisy(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
-  """Returns an image x [H, W, C] with noise: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, sigma], ε ~ N(0, I)."""
+  """Returns an image [H, W, C] with Gaussian noise, clipped to [0, 1].
+
+  Args:
+    key: Random key.
+    image: [H, W, C] in [0, 1].
+    sigma: Largest standard deviation. The standard deviation of the noise is uniform in [0, sigma].
+  """
   key_strength, key_noise = jax.random.split(key)
   strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
   noise = random_images.normal(key_noise, image.shape).astype(image.dtype)

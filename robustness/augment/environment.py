@@ -22,22 +22,22 @@ from robustness.models.inputs import InputFilter
 
 @dataclasses.dataclass(frozen=True)
 class Environment(Augmentation):
-  """Applies transform T_k to an image of class group C_k with probability `share`.
+  """Shows the images of each group of classes under one transform, such as fog.
 
-  Images of the classes C_j under a transform T_k with k ≠ j are held out: they cannot occur,
-  because the class group selects the transform. The column `environment` holds the number k of the
-  transform; 0 is the clean image.
+  Used to train classifiers that see a transform on some classes only. An image of class group k is
+  changed by transform k with probability `share`, and by no other transform. The column
+  `environment` of the example holds k, or 0 if the image is unchanged.
 
   Attributes:
-    transforms: T_1, ..., T_M, names of corruptions, `FILE.py:NAME` or 'rotation'; T_k belongs to
-      class group k of `config.data`.
-    severities: Severities of corruptions; one is drawn uniformly for every image and step.
-    angles: Angles of a rotation in degrees, counter-clockwise; one is drawn uniformly.
-    share: Probability of T_k for an image of C_k. It has no effect if `config.training.balanced` is
-      'environment': the sampler of rows then draws the environments, equally often.
-    allow_leaks: Whether other augmentations, the attack and the input filter may resemble a
-      transform that is held out from some classes. It is also read for data that are stored in
-      environments, where this augmentation is not in the policy.
+    transforms: Names of the M transforms: corruptions, `FILE.py:NAME` or 'rotation'. The first
+      belongs to class group 1 of `config.data`, and so on.
+    severities: Severities of corruptions to draw from, for every image and step.
+    angles: Angles of rotations to draw from, in degrees counter-clockwise.
+    share: Probability that an image of a class group is changed. It has no effect if
+      `config.training.balanced` is 'environment'; all environments then occur equally often.
+    allow_leaks: Whether other augmentations, the attack and the input filter may resemble one of
+      the transforms, and so show it to other classes. This setting also has an effect if the data
+      are stored in environments, without this augmentation.
 
   Reference:
     Omran & Schiele (2022), section 2: one of five severities is sampled for each image.
@@ -52,35 +52,48 @@ class Environment(Augmentation):
   allow_leaks: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError for names of no transform, and for severities or angles out of range."""
+    """Raises InputError for unknown transforms, and for severities or angles out of range."""
     super().__post_init__()
     transforms.check_names(self.key('transforms'), self.transforms)
     transforms.check_levels(f'{self.section}.{self.name}', self.severities, self.angles)
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The transforms in files of the user, `FILE.py:NAME`; see `Part`."""
+    """The transforms from the user's files, as `FILE.py:NAME`.
+
+    Names of built-in transforms may also be among them.
+    """
     return self.transforms
 
   def added_columns(self) -> dict[str, int]:
-    """Returns {'environment': 1 + M}, a column with values 0..M."""
+    """Returns {'environment': 1 + M}, for a column with values 0..M.
+
+    M is the number of transforms, and 0 is the unchanged image.
+    """
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example transformed, and the transform's number in the column `environment`."""
+    """Returns the transformed example, with the number of the transform as 'environment'.
+
+    The number is 0 if the image is unchanged.
+    """
     number = self.draw_branch(key, example)
     image = self.apply_branch(number, key, example['image'])
     return {**example, 'image': image, self.name: number}
 
   @property
   def branches(self) -> int:
-    """The number of environments: the clean one and the M transforms."""
+    """The number of environments: the unchanged image and the M transforms."""
     return 1 + len(self.transforms)
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Returns the number of a row's transform, int32 [] in 0..M; 0 keeps the image clean.
+    """Chooses the transform of an image, a number in 0..M as int32 [].
 
-    It is the number of the row's class group if the transform is applied, else 0.
+    The number is the class group of the image, or 0 if the image stays unchanged.
+
+    Args:
+      key: Random key.
+      columns: The example without the image; must have the class group.
     """
     refuse_stored(columns)
     if COLUMN not in columns:
@@ -98,23 +111,31 @@ class Environment(Augmentation):
     return jnp.where(is_applied, group, 0)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after transform number `branch` at a random severity or angle.
+    """Returns the image after one of the transforms, at a random severity or angle.
 
-    The image is unchanged for number 0.
+    Args:
+      branch: Number of the transform, from 1; 0 leaves the image unchanged.
+      key: Random key.
+      image: [H, W, C] in [0, 1].
     """
     _, key_level, key_draws = jax.random.split(key, 3)
     level = self._level(key_level, branch)
     return transforms.transform(key_draws, image, branch, level, self.transforms)
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
-    """Returns {'share_NAME': share of the batch's rows} for the NAMEs of transforms and 'clean'."""
+    """Returns the share of images under each transform, as {'share_NAME': share}.
+
+    NAME is the name of a transform, or 'clean' for unchanged images.
+    """
     names = (transforms.CLEAN, *map(part_name, self.transforms))
     return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
 
   def _level(self, key: jax.Array, environment: jax.Array) -> jax.Array:
-    """Draws a severity, or an angle in degrees if the environment is a rotation, uniformly.
+    """Draws a severity, or an angle in degrees if the transform is a rotation.
 
-    `environment` is a number in 0..M, int32 scalar.
+    Args:
+      key: Random key.
+      environment: Number of the transform, from 1; 0 is the unchanged image.
     """
     severity_key, angle_key = jax.random.split(key)
     severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
@@ -125,18 +146,21 @@ class Environment(Augmentation):
 
 
 def find_environment(augmentations: Iterable[Augmentation]) -> Environment | None:
-  """Returns the augmentation `environment` of a policy, or None if there is none."""
+  """Returns the `Environment` among some augmentations, or None."""
   return next((a for a in augmentations if isinstance(a, Environment)), None)
 
 
 def _leak_in_words(
   part: Augmentation | Attack | InputFilter, held_out: Sequence[str], has_environments: bool
 ) -> str:
-  """Returns in words how a part shows a transform to classes from which it is held out, or ''.
+  """Returns how a component of a training shows a transform to classes that must not see it.
 
-  `part` is an augmentation, an attack or an input filter of a training, and `held_out` are the
-  transforms that are held out from some classes. `has_environments` is whether rows of different
-  environments are in one batch.
+  The result is text for an error message, or '' if the component does not.
+
+  Args:
+    part: An augmentation, an attack or an input filter of the training.
+    held_out: Names of the transforms that some classes must not see.
+    has_environments: Whether a batch has images under different transforms.
   """
   leaked = transforms.names_that_resemble(held_out, part.resembles, f'{part.name}.resembles')
   if leaked:
@@ -161,16 +185,16 @@ def refuse_leaks(
   section: str,
   stored: bool = False,
 ) -> None:
-  """Raises InputError if part of a training shows a transform to classes it is held out from.
+  """Raises InputError if a training shows a transform to classes that must not see it.
 
-  An augmentation that mixes rows of different environments is refused too: its images show the
-  transform of one row with the label of the other.
+  Mixing images of different environments is refused too, because a mixture joins the transform of
+  one image with the label of another.
 
   Args:
     augmentations: Augmentations of the training.
-    other_parts: The attack and the input filter of the training, or None for each that it lacks.
-    section: The classifier's section in messages, for example 'config.classifier'.
-    stored: Whether the rows are stored in environments, in which some classes lack some transforms.
+    other_parts: The attack and the input filter of the training; None if there is none.
+    section: The classifier's section in the config, for messages, such as 'config.classifier'.
+    stored: Whether the data are stored in environments, in which some classes lack some transforms.
   """
   augmentations = list(augmentations)
   environment = find_environment(augmentations)

@@ -37,10 +37,11 @@ class Flip(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class AlternatingFlip(Augmentation):
-  """Mirrors the image in every second epoch; chance decides whether in even or in odd ones.
+  """Mirrors the image in every second epoch, for some images even and for others odd epochs.
 
-  Any two successive epochs therefore show every image both ways. If rows are not read in epochs, as
-  with `config.training.balanced`, InputError is raised.
+  Two successive epochs therefore show every image both ways. Whether an image is mirrored in even
+  or in odd epochs is random. Trainings without epochs, as with `config.training.balanced`, raise
+  InputError.
 
   Reference:
     Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.6.
@@ -51,7 +52,7 @@ class AlternatingFlip(Augmentation):
   one_key_a_row = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image mirrored in every second epoch, and not in the others."""
+    """Returns the example with its image mirrored, in every second epoch."""
     if EPOCH not in example:
       raise InputError(
         "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where there are "
@@ -64,14 +65,15 @@ class AlternatingFlip(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Crop(Augmentation):
-  """Pads on all four sides, then cuts a window of the image's size at a random place.
+  """Pads the image on all sides and cuts a window of the original size at a random place.
 
   Row and column offsets are independent and uniform on {0, ..., 2·padding}.
 
   Attributes:
     padding: Pixels added on each side, at least 1.
-    border: 'black' (0, before normalisation); 'reflect', which mirrors the image without repeating
-      its edge; or 'mean_colour' of CIFAR-10, which normalisation maps to about 0.
+    border: Colour of the padding. 'black' is 0 before normalisation. 'reflect' mirrors the image
+      without repeating its edge. 'mean_colour' is the mean colour of CIFAR-10, which normalisation
+      maps to about 0.
 
   Reference:
     He et al. (2016), Deep Residual Learning, section 4.2 (padding 4 for 32 × 32 pixels).
@@ -83,7 +85,7 @@ class Crop(Augmentation):
   border: str = word(BLACK, BORDERS)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image [H, W, C] cut from the padded one at a random place."""
+    """Returns the example with a random window of its padded image, [H, W, C]."""
     image, padding = example['image'], self.padding
     margins = ((padding, padding), (padding, padding), (0, 0))
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
@@ -100,17 +102,18 @@ class Crop(Augmentation):
 class RandomResizedCrop(Augmentation):
   """Cuts a box of random area and aspect ratio and resizes it to the image's size.
 
-  The area is uniform, the ratio width/height log-uniform in [3/4, 4/3], sides are rounded to
-  pixels, and the place is uniform. Of ten boxes the first that fits is taken, else the entire
-  image. The resize is linear and antialiased, like Pillow's bilinear filter. The box is cut from
-  the image of the row, after `config.data.resize` and `crop`.
+  The area is uniform, and the ratio width/height is log-uniform in [3/4, 4/3]. The first of ten
+  random boxes that fits into the image is cut at a uniform place. If none fits, the box is the
+  entire image. Sides are rounded to pixels. The resize is linear and antialiased, like Pillow's
+  bilinear filter. Images have already been resized and cropped by `config.data.resize` and
+  `config.data.crop`.
 
   Attributes:
-    smallest_area: Smallest area of the crop, as a share of the image's, in (0, 1].
+    smallest_area: Smallest area of the box, as a share of the image's area, in (0, 1].
 
   Reference:
-    Szegedy et al. (2015), Going Deeper with Convolutions, section 6; the order of draws follows
-    torchvision's RandomResizedCrop.
+    Szegedy et al. (2015), Going Deeper with Convolutions, section 6; the order of random numbers
+    follows torchvision's RandomResizedCrop.
   """
 
   name = 'random_resized_crop'
@@ -129,9 +132,9 @@ class RandomResizedCrop(Augmentation):
     is_inside = ((y >= y0) & (y < y0 + rows))[:, None] & ((x >= x0) & (x < x0 + columns))[None]
 
     def resized(pixels: jax.Array) -> jax.Array:
-      """Returns an array [H, W, ...] in which the drawn box of `pixels` fills the whole image.
+      """Resizes the box to the size of the image, [H, W, ...].
 
-      Pixels outside of the box count as 0.
+      Pixels outside the box count as 0.
       """
       box = jnp.where(is_inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(
@@ -146,10 +149,15 @@ class RandomResizedCrop(Augmentation):
   def box(
     self, key: jax.Array, height: int, width: int
   ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Draws a box in an image of `height` × `width` pixels.
+    """Draws a random box in an image.
+
+    Args:
+      key: Random key.
+      height: Height of the image in pixels.
+      width: Width of the image in pixels.
 
     Returns:
-      Its first row, first column, number of rows, and number of columns: integers as float32
+      (first row, first column, number of rows, number of columns), whole numbers as float32
       scalars.
     """
     key_area, key_ratio, key_top, key_left = jax.random.split(key, 4)
@@ -169,10 +177,12 @@ class RandomResizedCrop(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Repeat(Augmentation):
-  """Repeats the image, [copies, H, W, C]; later augmentations draw independently for each copy.
+  """Repeats the image, so that later augmentations change each copy independently.
+
+  The result is [copies, H, W, C].
 
   Attributes:
-    copies: Images per row, at least 2; the cost of a step is multiplied by it.
+    copies: Number of copies, at least 2. The cost of a step is multiplied by this number.
 
   Reference:
     Hoffer et al. (2020), Augment Your Batch: Improving Generalization Through Instance Repetition.

@@ -43,16 +43,15 @@ negative."""
 
 @dataclasses.dataclass(frozen=True)
 class FogNoise(Augmentation):
-  """Adds Gaussian noise, independent at each frequency and channel, and clips to [0, 1].
+  """Adds Gaussian noise with the frequency spectrum of the corruption fog.
 
-  The noise has the spectrum of the corruption fog: with F the Fourier transform, the mean |F| of
-  the noise at each frequency, before clipping, equals the mean |F| of (foggy image − clean image).
-  It is Σ N(0, σ_ij²)·U_ij over the frequencies (i, j), where U_ij are waves of norm 1, a sine and a
-  cosine for each frequency. Images must have the size of the spectrum.
+  Let F be the Fourier transform. At each frequency, the mean |F| of the noise equals the mean |F|
+  of (foggy image − clean image). The noise is independent at each frequency and in each channel.
+  The noisy image is clipped to [0, 1]. The spectrum must be measured on images of the same size.
 
   Attributes:
     severity: Severity of the fog, 1..5.
-    spectrum: Workdir of the study `corruption_spectrum`, or a file made from one; '' is the
+    spectrum: Workdir of the study `corruption_spectrum`, or a file made from one. '' is the
       spectrum of fog on 5000 training images of CIFAR-10.
 
   Reference:
@@ -71,9 +70,9 @@ class FogNoise(Augmentation):
       magnitude(self.spectrum, self.severity)
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns name and settings as JSON values, which decide whether a training is the same.
+    """Returns name and settings as JSON values, to tell whether two trainings are the same.
 
-    A digest of the spectrum's values takes the place of its path.
+    The path of the spectrum is replaced by a digest of its values.
     """
     if not self.spectrum:
       return super().describe()
@@ -82,9 +81,9 @@ class FogNoise(Augmentation):
     return {**settings, 'spectrum_sha256': digest}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the noise added to its image, [H, W, C].
+    """Returns the example with noise added to its image, [H, W, C].
 
-    The noise is white noise with the Fourier coefficients of each frequency multiplied by its σ.
+    The noise is white noise that is multiplied by a factor at each frequency.
     """
     image = example['image']
     mean = magnitude(self.spectrum or str(STORED), self.severity)
@@ -100,18 +99,20 @@ SECTION = f'{FogNoise.section}.{FogNoise.name}'
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns the factors σ with which white noise has the spectrum of fog, float32 [H, W // 2 + 1].
+  """Returns for each frequency the factor that turns white noise into fog noise.
 
-  They are for the coefficients of `rfft2`, in its order: σ is the mean |F| of the change by fog at
-  a frequency, divided by the mean |F| of white noise of standard deviation 1.
+  A factor is the mean |F| of the change by fog, divided by the mean |F| of white noise of standard
+  deviation 1, where F is the Fourier transform.
 
   Args:
-    mean: the mean |F| of the change by fog, [H, W], with frequency zero in the centre; see
-      `magnitude`.
-    shape: height and width of the images.
+    mean: Mean |F| of the change by fog, [H, W], with frequency zero in the centre; see `magnitude`.
+    shape: Height and width of the images.
+
+  Returns:
+    float32 [H, W // 2 + 1], in the order of `rfft2`.
 
   Raises:
-    InputError: The mean was measured on images of another size.
+    InputError: `mean` was measured on images of another size.
   """
   if mean.shape != tuple(shape):
     raise InputError(
@@ -133,12 +134,16 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 @functools.lru_cache
 def magnitude(source: str, severity: int) -> np.ndarray:
-  """Returns the mean |F| of (foggy image − clean image), [H, W], frequency zero in the centre.
+  """Returns the mean |F| of (foggy image − clean image), [H, W].
 
-  F is the orthonormal Fourier transform. `source` is a workdir or file with this spectrum.
+  F is the orthonormal Fourier transform. Frequency zero is in the centre.
+
+  Args:
+    source: Workdir of the study `corruption_spectrum`, or a file made from one.
+    severity: Severity of the fog, 1..5.
 
   Raises:
-    InputError: the source has no spectrum of fog at the severity.
+    InputError: `source` has no spectrum of fog at this severity.
   """
   arrays = _stored(source)
   severities = arrays['severity'].tolist()
@@ -151,10 +156,10 @@ def magnitude(source: str, severity: int) -> np.ndarray:
 
 
 def _stored(source: str) -> dict[str, np.ndarray]:
-  """Returns the arrays with the spectrum of fog at S severities, from a workdir or a file.
+  """Returns the spectrum of fog at S severities, from a workdir or a file.
 
-  They are `spectrum`, the mean |F| [S, H, W]; `severity`, int [S]; and `provenance`, a text that
-  states what was measured.
+  Returns:
+    {'spectrum': mean |F| [S, H, W], 'severity': int [S], 'provenance': text about the measurement}.
   """
   path = expanded(source)
   if path.is_dir():
@@ -172,10 +177,17 @@ def _stored(source: str) -> dict[str, np.ndarray]:
 
 
 def _from_results(results: Results, source: str) -> dict[str, np.ndarray]:
-  """Returns `spectrum` [S, H, W], `severity` [S] and `provenance` of fog from results of `STUDY`.
+  """Returns the spectrum of fog at S severities, from results of `corruption_spectrum`.
 
-  `source` is the workdir of the results, for messages. The results must have been measured with the
-  orthonormal transform, and as means over the channels ('each') instead of on grey images.
+  The results must have been measured with the orthonormal transform and separate channels ('each'),
+  not on grey images.
+
+  Args:
+    results: Results of the study.
+    source: Their workdir, for messages.
+
+  Returns:
+    {'spectrum': mean |F| [S, H, W], 'severity': int [S], 'provenance': text about the measurement}.
   """
   if results.study != STUDY or FOG not in results.arrays.get('corruption', ()):
     raise InputError(

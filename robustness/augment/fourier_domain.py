@@ -18,21 +18,21 @@ DIRECTIONS = 448
 
 @dataclasses.dataclass(frozen=True)
 class FourierBasis(Augmentation):
-  """Returns clip(x + σ·w, 0, 1) with a random plane wave w and strength σ for each channel.
+  """Adds a random plane wave to each channel of the image.
 
-  A wave w has the root mean square 1/32, and σ is `smallest` plus an exponential variable of mean
-  `mean`. The number of periods of a wave across an image with N pixels on its longer side is
-  uniform on 1, …, N (above N/2 it aliases), and its direction uniform on 448 angles from −π to 0.
+  A channel x becomes clip(x + σ·w, 0, 1). The wave w has the root mean square 1/32. Its strength σ
+  is `smallest` plus a random number from an exponential distribution with the mean `mean`. The wave
+  has 1, …, N periods across an image with N pixels on its longer side, with equal probabilities;
+  more than N/2 periods alias. The direction is one of 448 angles from −π to 0.
 
-  The result is [1 + waves, H, W, C] with the clean image first; the objective `cross_entropy`
-  averages their losses, and `jsd` also penalises differences of their predictions. It is
-  [waves, H, W, C] without `clean`, or [H, W, C] for a single image.
-
-  With `config.training.auxiliary_norms` equal to `waves`, images with waves pass through separate
-  normalisation layers, as in the released training; otherwise all images of a row share them.
+  The result is [1 + waves, H, W, C] with the clean image first. Without `clean` it is [waves, H, W,
+  C], or [H, W, C] for a single image. The objective `cross_entropy` averages the losses of all
+  these images, and `jsd` also penalises differences of their predictions. If
+  `config.training.auxiliary_norms` equals `waves`, images with waves have normalisation layers of
+  their own, as in the released training.
 
   Attributes:
-    smallest: Smallest σ.
+    smallest: Smallest strength σ.
     mean: Mean of the exponential distribution; 10 in the released command for ImageNet.
     waves: Number of images with waves, each with independent random numbers.
     clean: Whether the clean image is included.
@@ -50,9 +50,10 @@ class FourierBasis(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with `image` [1 + waves, H, W, C]: the clean image, then `waves` others.
+    """Returns the example with the clean image and `waves` images with plane waves, [1 + waves, H,
+    W, C].
 
-    Without `clean` it is [waves, H, W, C], or [H, W, C] for a single image.
+    Without `clean` they are [waves, H, W, C], or [H, W, C] for a single image.
     """
     image = example['image']
     height, width, channels = image.shape
@@ -69,15 +70,16 @@ class FourierBasis(Augmentation):
 def with_waves(
   image: jax.Array, frequency: jax.Array, direction: jax.Array, strength: jax.Array
 ) -> jax.Array:
-  """Returns V versions of an image, each with one plane wave added to each channel, [V, H, W, C].
+  """Returns V versions of an image, with one plane wave added to each channel, [V, H, W, C].
 
-  A wave is a sine of the position along its direction, with the root mean square σ / 32.
+  A wave is a sine of the position along its direction. Its root mean square is σ / 32. The result
+  is clipped to [0, 1].
 
   Args:
     image: [H, W, C] in [0, 1].
-    frequency: number of periods across the longer side of the image, [V, C].
-    direction: angle in radians of the direction in which a wave varies, [V, C]; 0 is downwards.
-    strength: strength σ of the waves, [V, C].
+    frequency: Number of periods across the longer side of the image, [V, C].
+    direction: Angle in radians of the direction in which a wave varies, [V, C]; 0 is downwards.
+    strength: Strength σ of the waves, [V, C].
   """
   height, width = image.shape[:2]
   # rows and columns from the centre of the image, and the position along the direction in pixels
@@ -94,24 +96,24 @@ def with_waves(
 
 @dataclasses.dataclass(frozen=True)
 class AmplitudesOfPairs(Augmentation):
-  """Combines the phases of an image with the amplitudes of another image of the batch (APR-P).
+  """Combines the Fourier phases of an image with the amplitudes of another image (APR-P).
 
-  Phases and amplitudes are from the Fourier transform over rows, columns and channels. The
-  target is unchanged, so that a network learns from phases. The other image is the row at the
-  mirrored index of the randomly ordered batch. Values may leave [0, 1], as in the released code:
-  put this augmentation last.
+  The Fourier transform is over rows, columns and channels. The label stays the same, so that the
+  network learns to classify by phases. The other image is a random image of the batch. The
+  combination may leave [0, 1], as in the released code, so put this augmentation last. The result
+  has the clean and the combined image, [2, H, W, C].
 
-  The released code mixes all rows of a batch or none; here each row is mixed with the same
-  probability by itself. The released code adds the losses of the clean and the mixed image; the
-  objective `cross_entropy` takes their mean.
+  Unlike in the released code, each image is combined with the same probability independently of the
+  batch. The released code adds the losses of both images, and the objective `cross_entropy`
+  averages them.
 
   Attributes:
-    probability: Probability of mixing a row; .6 for CIFAR-10, .5 for ImageNet.
-    clean: Whether the clean image is included, [2, H, W, C] with it first.
+    probability: Probability of combining an image; .6 for CIFAR-10, .5 for ImageNet.
+    clean: Whether the clean image is included. Without it, the result is [H, W, C].
 
   Reference:
     Chen et al. (2021), Amplitude-Phase Recombination: Rethinking Robustness of Convolutional Neural
-    Networks in Frequency Domain, section 3.2.
+      Networks in Frequency Domain, section 3.2.
   """
 
   name = 'apr_p'
@@ -122,9 +124,9 @@ class AmplitudesOfPairs(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the clean and the mixed image, [2, H, W, C].
+    """Returns the example with the clean and the combined image, [2, H, W, C].
 
-    Without `clean` it is the mixed image alone, [H, W, C].
+    Without `clean` it is the combined image alone, [H, W, C].
     """
     image = example['image']
     mixed = recombined(example['partner']['image'], image)
@@ -134,18 +136,18 @@ class AmplitudesOfPairs(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class AmplitudesOfOne(Augmentation):
-  """Combines amplitudes and phases of two versions of one image (APR-S).
+  """Combines the Fourier amplitudes and phases of two distorted versions of one image (APR-S).
 
-  The first version is the image after a random operation of AugMix. With `probability`, a second
-  version is made from it by a further operation. The result then has the amplitudes of one version
-  (the first or the second, with probability ½ each) and the phases of the other, truncated to 8-bit
-  levels. Otherwise the result is the first version.
+  The first version is the image after a random operation of AugMix, such as a rotation. With
+  `probability`, a second operation makes a second version from the first. The result then has the
+  amplitudes of one version and the phases of the other, at random which. It is truncated to 8-bit
+  values. Otherwise the result is the first version.
 
   Attributes:
-    severity: Highest level of an operation, see `AugMix`.
+    severity: Highest strength of an operation, see `AugMix`.
     probability: Probability of the second operation.
-    overflow: 'wrap' takes levels outside 0..255 modulo 256, as the released code does; 'clip'
-      clips them.
+    overflow: What happens to values outside 0..255: 'wrap' takes them modulo 256, as the released
+      code does, 'clip' clips them.
 
   Reference:
     See `AmplitudesOfPairs`.
@@ -159,16 +161,19 @@ class AmplitudesOfOne(Augmentation):
 
   @property
   def _augmix(self) -> AugMix:
-    """AugMix with chains of one operation, which draws the operations."""
+    """An AugMix with chains of one operation, used to draw the operations."""
     return AugMix(severity=self.severity, depth=1)
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, such as corruptions, that the operations of `AugMix` are similar to."""
+    """Names of the image transforms, such as 'contrast', that the operations look like."""
     return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the first version or the combination as its image [H, W, C]."""
+    """Returns the example with a distorted version of its image, [H, W, C].
+
+    The version is combined with another one with the class's `probability`.
+    """
     image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
     *chain_keys, key_second, key_amplitudes = jax.random.split(key, 4)
     # two chains of one operation each; () because there is one chain for each key
@@ -176,10 +181,7 @@ class AmplitudesOfOne(Augmentation):
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
-      """Returns the image with the amplitudes of one version and the phases of the other.
-
-      The amplitudes are from either version with probability ½.
-      """
+      """Returns the image with the amplitudes of one version and the phases of the other."""
       twice = operations.in_sequence(once, second)
       amplitudes_from_twice = jax.random.bernoulli(key_amplitudes)
       amplitudes = jnp.where(amplitudes_from_twice, twice, once)
@@ -193,9 +195,11 @@ class AmplitudesOfOne(Augmentation):
 
 
 def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
-  """Returns an image with the Fourier amplitudes of one image and the phases of another one.
+  """Returns an image with the Fourier amplitudes of one image and the phases of another.
 
-  `amplitudes` and `phases` are these two images; all images are float32 [..., H, W, C].
+  Args:
+    amplitudes: The image that provides amplitudes, float32 [..., H, W, C].
+    phases: The image that provides phases, float32 [..., H, W, C].
   """
   amplitude = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
   unit = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))  # complex numbers of modulus 1

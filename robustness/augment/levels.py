@@ -22,17 +22,17 @@ TABULATED = (
 def warp_matrix(
   index: jax.Array, names: tuple[str, ...], magnitude: jax.Array, height: int, width: int
 ) -> jax.Array:
-  """Returns the matrix (a, b, c, d, e, f), float32 [6], of the warp `names[index]`.
+  """Returns the affine matrix (a, b, c, d, e, f) of a rotation, shear or translation, float32 [6].
 
-  Place (x, y) of the result shows place (a x + b y + c, d x + e y + f) of the image, in pixels.
+  Pixel (x, y) of the result shows the input at (a x + b y + c, d x + e y + f).
 
   Args:
-    index: index of the warp in `names`, int32 scalar.
-    names: the warps that can occur.
-    magnitude: pixels that translations move the image to the left or up; degrees that
-      Rotate turns it counterclockwise about its centre; or the slope of a shear.
-    height: height of the image in pixels.
-    width: width of the image in pixels.
+    index: Index of the operation in `names`, int32 scalar; may be traced.
+    names: The operations that can occur, such as 'Rotate' and 'ShearX'.
+    magnitude: Size of the change. Translations move the image to the left or up by this number of
+      pixels. Rotate turns it by degrees counterclockwise about its centre. Shears have the slope.
+    height: Height of the image in pixels.
+    width: Width of the image in pixels.
   """
   angle = -jnp.deg2rad(jnp.float32(magnitude))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
@@ -49,16 +49,16 @@ def warp_matrix(
 
 
 def warp_nearest(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Warps an image with nearest-neighbour interpolation.
+  """Applies an affine map to an 8-bit image with nearest-neighbour interpolation.
 
   Args:
-    levels: uint8 [H, W, C] with C ≤ 4.
-    matrix: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
-      (a x + b y + c, d x + e y + f) of the input.
+    levels: The image, uint8 [H, W, C] with C ≤ 4.
+    matrix: (a, b, c, d, e, f), float32 [6]. Pixel (x, y) of the result shows the input at (a x + b
+      y + c, d x + e y + f).
 
   Returns:
-    The warped levels, 0 at pixels that show a place outside the input; and whether each pixel shows
-    a place inside it, bool [H, W].
+    (image uint8 [H, W, C], mask bool [H, W]). The mask is false at pixels that show no part of the
+    input; the image is 0 there.
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = matrix
@@ -75,19 +75,20 @@ def warp_nearest(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def warp_bilinear(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Warps an image with bilinear interpolation; results are truncated to integers from 0 to 255.
+  """Applies an affine map to an 8-bit image with bilinear interpolation.
 
-  Neighbours just beyond the border repeat the edge pixels. Coordinates are float32 and Pillow's are
-  float64: about one value in a thousand differs by one level.
+  Results are truncated to integers. Beyond its border the image repeats its edge pixels.
+  Coordinates are float32, while Pillow's are float64, so that about one value in a thousand differs
+  by 1 from Pillow's.
 
   Args:
-    levels: uint8 [H, W, C] with C ≤ 4.
-    matrix: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
-      (a x + b y + c, d x + e y + f) of the input, its source point.
+    levels: The image, uint8 [H, W, C] with C ≤ 4.
+    matrix: (a, b, c, d, e, f), float32 [6]. Pixel (x, y) of the result shows the input at (a x + b
+      y + c, d x + e y + f).
 
   Returns:
-    The warped levels, uint8 [H, W, C], 0 at pixels with a source point outside the input; and
-    whether the source point of each pixel is inside the input, bool [H, W].
+    (image uint8 [H, W, C], mask bool [H, W]). The mask is false at pixels that show no part of the
+    input; the image is 0 there.
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = matrix
@@ -100,14 +101,20 @@ def warp_bilinear(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.
   packed = _packed(levels)  # one int32 for each pixel: one gather moves all its channels
 
   def neighbour(down: int, right: int) -> jax.Array:
-    """Returns the values of the pixel `down` rows below and `right` columns to the right."""
+    """Returns one of the four pixels around each source point, float32 [H, W, C].
+
+    `down` and `right` are 0 or 1; (0, 0) is the upper left pixel.
+    """
     i = jnp.clip(y0.astype(jnp.int32) + down, 0, height - 1)
     j = jnp.clip(x0.astype(jnp.int32) + right, 0, width - 1)
     values = packed.at[i * width + j].get(mode='promise_in_bounds')
     return _unpacked(values, channels).astype(jnp.float32)
 
   def interpolated(down: int) -> jax.Array:
-    """Returns the row above (`down` is 0) or below (1), interpolated between its two pixels."""
+    """Returns the values of a row of pixels, interpolated horizontally, float32 [H, W, C].
+
+    `down` is 0 for the row above each source point, and 1 for the row below.
+    """
     first, second = neighbour(down, 0), neighbour(down, 1)  # the left and the right one
     return first + (second - first) * right_share[..., None]
 
@@ -117,12 +124,12 @@ def warp_bilinear(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.
 
 
 def _to_steps(value: jax.Array) -> jax.Array:
-  """Returns a coordinate in pixels as a number of steps of 1 / `STEPS_PER_PIXEL` pixel, int32."""
+  """Converts a coordinate from pixels to 1 / `STEPS_PER_PIXEL` of a pixel, int32."""
   return jnp.floor(value * STEPS_PER_PIXEL + 0.5).astype(jnp.int32)
 
 
 def _packed(levels: jax.Array) -> jax.Array:
-  """Returns the channels of each pixel in the bytes of one int32, [H·W].
+  """Packs the channels of each pixel into the bytes of one int32, [H·W].
 
   One gather then moves all channels of a pixel.
   """
@@ -131,20 +138,20 @@ def _packed(levels: jax.Array) -> jax.Array:
 
 
 def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
-  """Returns the channels, int32 [..., C] in 0..255, of pixels that `_packed` packed."""
+  """Returns the channels of packed pixels, int32 [..., C] in 0..255; the inverse of `_packed`."""
   return (packed[..., None] >> (8 * jnp.arange(channels))[None, None, :]) & 255
 
 
 def level_table(
   index: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns an operation's new level for each level 0..255 and channel, uint8 [256, C].
+  """Returns a table from old to new pixel values for an operation, uint8 [256, C].
 
   Args:
-    index: index of the operation in `names`, int32 scalar.
-    names: the members of `TABULATED` that can occur; only these are compiled.
-    levels: the image [H, W, C], on which the tables of AutoContrast, Equalize and Contrast depend.
-    magnitude: magnitude in the operation's unit.
+    index: Index of the operation in `names`, int32 scalar; may be traced.
+    names: The operations that can occur, from `TABULATED`. Only these are compiled.
+    levels: The image, uint8 [H, W, C], on which AutoContrast, Equalize and Contrast depend.
+    magnitude: Size of the change, in the unit of `operations.UNITS`.
   """
   level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
   tables: dict[str, Callable[[], jax.Array]] = {
@@ -164,7 +171,7 @@ def level_table(
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
-  """Returns an image [H, W, C] with each level replaced by its entry in a table [256, C].
+  """Replaces each value of an 8-bit image [H, W, C] by its entry in a table [256, C].
 
   The result at (y, x, c) is `entries[levels[y, x, c], c]`.
   """
@@ -174,19 +181,22 @@ def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
 
 
 def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> jax.Array:
-  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255, int32.
+  """Returns degenerate + factor·(levels − degenerate), truncated to an integer in 0..255, int32.
 
-  `degenerate`, Pillow's name, is the result for the factor 0: black (0), the mean grey level of an
-  image, or its grey or smooth version. The factor 1 returns `levels`.
+  Args:
+    degenerate: The result for the factor 0, as Pillow calls it: black, the mean grey value of the
+      image, or a grey or smooth version of the image.
+    levels: The image, which is the result for the factor 1.
+    factor: Weight of the image; above 1 it extrapolates.
   """
   mixed = degenerate + factor * (levels.astype(jnp.int32) - degenerate).astype(jnp.float32)
   return jnp.clip(mixed, 0, 255).astype(jnp.int32)
 
 
 def grey(levels: jax.Array) -> jax.Array:
-  """Returns the grey levels of an image as Pillow computes them, int32 [H, W, 1].
+  """Returns the grey version of an 8-bit image as Pillow computes it, int32 [H, W, 1].
 
-  They are .299 R + .587 G + .114 B with weights in 65536ths, rounded.
+  A value is .299 R + .587 G + .114 B with weights in 65536ths, rounded.
   """
   levels = levels.astype(jnp.int32)
   if levels.shape[-1] == 1:
@@ -196,16 +206,20 @@ def grey(levels: jax.Array) -> jax.Array:
 
 
 def _mean_grey(levels: jax.Array) -> jax.Array:
-  """Returns the rounded mean of the grey levels of an image, ⌊sum / pixels + ½⌋, int32 scalar."""
+  """Returns the rounded mean of the grey values of an image, int32 scalar."""
   pixels = levels.shape[0] * levels.shape[1]
   return (2 * grey(levels).sum() + pixels) // (2 * pixels)
 
 
 def _auto_contrast(levels: jax.Array, identity: jax.Array) -> jax.Array:
-  """Returns the table [256, C] that maps each channel's lowest level to 0 and its highest to 255.
+  """Returns the table [256, C] of AutoContrast for each channel of an image.
 
-  `levels` is the image [H, W, C], and `identity` the table [256, C] that changes no level, which
-  channels of a single level get.
+  The table maps the channel's lowest value to 0 and its highest to 255. A channel with a single
+  value is unchanged.
+
+  Args:
+    levels: The image, uint8 [H, W, C].
+    identity: The table that changes nothing, [256, C].
   """
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
   low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)
@@ -214,10 +228,10 @@ def _auto_contrast(levels: jax.Array, identity: jax.Array) -> jax.Array:
 
 
 def equalize(levels: jax.Array) -> jax.Array:
-  """Returns the table [256, C] that equalises each channel's histogram h as Pillow does.
+  """Returns the table [256, C] that equalises each channel's histogram as Pillow does.
 
-  Entry i is ⌊(⌊s/2⌋ + Σ_{j<i} h[j]) / s⌋ with s = ⌊(Σh − h[brightest level present]) / 255⌋, or i
-  where s = 0.
+  With the histogram h, entry i is ⌊(⌊s/2⌋ + Σ_{j<i} h[j]) / s⌋ with s = ⌊(Σh − h[brightest value
+  present]) / 255⌋. If s is 0, entry i is i.
   """
   counts = histogram(levels)  # h, [256, C]
   level = jnp.arange(256)[:, None]
@@ -232,7 +246,8 @@ def equalize(levels: jax.Array) -> jax.Array:
 def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
   """Returns numerator // max(denominator, 1) of integers ≥ 0, for quotients below 2^22.
 
-  CPUs divide floats in vectors but integers one by one. The remainder corrects float rounding.
+  Float division is faster than integer division on CPUs. Rounding errors are corrected by the
+  remainder.
   """
   denominator = jnp.maximum(denominator, 1)
   quotient = (numerator.astype(jnp.float32) / denominator.astype(jnp.float32)).astype(jnp.int32)
@@ -241,7 +256,7 @@ def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
 
 
 def histogram(levels: jax.Array) -> jax.Array:
-  """Returns how many pixels of an image [H, W, C] have each level, per channel, int32 [256, C]."""
+  """Returns the number of pixels with each value 0..255, per channel, int32 [256, C]."""
   channels = levels.shape[-1]
   index = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
   # `index` is the place of a value's count in the flat table: level · C + channel

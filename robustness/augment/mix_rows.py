@@ -11,15 +11,16 @@ from robustness.core.registry import setting
 
 @dataclasses.dataclass(frozen=True)
 class Mixing(Augmentation):
-  """Base class of augmentations that mix a row with its partner, another row of the batch.
+  """Base class of augmentations that mix an example with another example of the batch.
 
-  The partner of row i of a batch of B rows, which are in random order, is row B − 1 − i.
+  The batch of B examples is in random order. Example i is mixed with example B − 1 − i, its
+  partner.
 
   Attributes:
-    alpha: α of Beta(α, α), above 0; 1 makes the share uniform.
-    probability: Probability of mixing a row.
-    within: A column such as 'environment': only rows with equal values in it are mixed, the i-th of
-      these rows with the i-th from the end. '' mixes any two rows.
+    alpha: α of Beta(α, α), the distribution of the mixing weight; 1 is uniform.
+    probability: Probability of mixing an example.
+    within: Name of a column, such as 'environment'. Only examples with equal values in this column
+      are mixed: the i-th of them with the i-th from the end. '' mixes any two.
   """
 
   needs_partner = True
@@ -29,9 +30,11 @@ class Mixing(Augmentation):
   within: str = ''
 
   def share(self, key: jax.Array, key_choice: jax.Array) -> jax.Array:
-    """Draws the weight λ ~ Beta(α, α) of a row in the mixture; 1 for a row that is not mixed.
+    """Draws the weight λ ~ Beta(α, α) of an example in its mixture; 1 if it is not mixed.
 
-    `key` draws λ, and `key_choice` whether the row is mixed.
+    Args:
+      key: Random key of λ.
+      key_choice: Random key of the choice whether to mix.
     """
     share = jax.random.beta(key, self.alpha, self.alpha)
     return jnp.where(jax.random.bernoulli(key_choice, self.probability), share, 1.0)
@@ -39,11 +42,10 @@ class Mixing(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Mixup(Mixing):
-  """Returns λ·x + (1 − λ)·x' for images and for targets of a row x and its partner x'.
+  """Mixes images and targets of two examples with a random weight: λ·x + (1 − λ)·x'.
 
-  `label` is unchanged. λ ~ Beta(α, α) is drawn independently for each row. The released code draws
-  one λ for the whole batch. The expected mixture is the same, and here the result for a row does
-  not depend on the size of the batch.
+  λ ~ Beta(α, α) is drawn for each example. The released code draws one λ for the whole batch.
+  `label` is unchanged.
 
   Reference:
     Zhang et al. (2018), mixup: Beyond Empirical Risk Minimization, equation 1.
@@ -52,7 +54,7 @@ class Mixup(Mixing):
   name = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example, its image and target mixed with the ones of `partner`, another row."""
+    """Returns the mixture of the example with `example['partner']`: of their images and targets."""
     share, partner = self.share(*jax.random.split(key)), example['partner']  # weight of the row
     mixed = {n: share * example[n] + (1 - share) * partner[n] for n in ('image', 'target')}
     return {**example, **mixed}
@@ -60,11 +62,11 @@ class Mixup(Mixing):
 
 @dataclasses.dataclass(frozen=True)
 class Cutmix(Mixing):
-  """Pastes a box of the partner at the same place and mixes the targets by area.
+  """Pastes a random box of another image at the same place and mixes the targets by area.
 
-  The box has sides ⌊H·√(1 − λ)⌋ and ⌊W·√(1 − λ)⌋ and a centre uniform over the pixels; the border
-  may cut it, as in the released code. The row's target has the weight 1 − (area of the cut box) /
-  (H·W); `label` is unchanged.
+  The box has sides ⌊H·√(1 − λ)⌋ and ⌊W·√(1 − λ)⌋, with λ ~ Beta(α, α). Its centre is uniform over
+  the pixels, so that the image border may cut the box, as in the released code. The target of the
+  image outside the box has the weight 1 − (area of the cut box) / (H·W). `label` is unchanged.
 
   Reference:
     Yun et al. (2019), CutMix: Regularization Strategy to Train Strong Classifiers, section 3.1.
@@ -73,7 +75,7 @@ class Cutmix(Mixing):
   name = 'cutmix'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with a box of the image of `partner`, another row, and mixed targets."""
+    """Returns the example with a box of the image of `example['partner']`, and mixed targets."""
     key_share, key_centre, key_choice = jax.random.split(key, 3)
     image, partner = example['image'], example['partner']
     height, width = image.shape[:2]
@@ -92,17 +94,16 @@ class Cutmix(Mixing):
 
 @dataclasses.dataclass(frozen=True)
 class MixupOrCutmix(Mixing):
-  """Applies Mixup or CutMix to each row, drawn independently for each row.
+  """Applies Mixup or CutMix to each example at random.
 
-  This is timm's `Mixup` with mode 'elem'. By default timm draws one method and one λ for a batch;
-  each row then has the same distribution as here, but the rows are not independent. timm smooths
-  labels before it mixes them. Here `CrossEntropy` smooths them after it, with the same result, as
-  smoothing is linear in the target.
+  This is timm's `Mixup` with mode 'elem'. By default, timm instead draws one method and one λ for
+  the whole batch. Label smoothing of `CrossEntropy` comes after mixing here and before mixing in
+  timm, with the same result.
 
   Attributes:
     alpha: α of Mixup's Beta(α, α), above 0.
     cutmix_alpha: α of CutMix's Beta(α, α), above 0.
-    cutmix_share: Probability in [0, 1] of CutMix for a row that is mixed.
+    cutmix_share: Probability of CutMix, in [0, 1], for an example that is mixed.
   """
 
   name = 'mixup_or_cutmix'
@@ -111,7 +112,7 @@ class MixupOrCutmix(Mixing):
   cutmix_share: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example mixed with `partner`, another row, by Mixup or CutMix at random."""
+    """Returns the example mixed with `example['partner']`, by Mixup or CutMix at random."""
     key_method, key = jax.random.split(key)
     is_cutmix = jax.random.bernoulli(key_method, self.cutmix_share)
     cutmix = Cutmix(alpha=self.cutmix_alpha, probability=self.probability)(key, example)
@@ -121,9 +122,14 @@ class MixupOrCutmix(Mixing):
 
 
 def _is_in_box(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
-  """Returns which of `size` pixels of an axis are in a box, bool [size].
+  """Returns which pixels of one image axis are inside a box, bool [size].
 
-  With c = centre and s = ⌊size·share⌋, these are the pixels in [c − ⌊s/2⌋, c + ⌊s/2⌋).
+  The box has the pixels [c − ⌊s/2⌋, c + ⌊s/2⌋) with s = ⌊size·share⌋.
+
+  Args:
+    size: Number of pixels of the axis.
+    centre: c, int32 scalar.
+    share: Length of the box as a share of the axis.
   """
   half = jnp.floor(size * share).astype(jnp.int32) // 2
   pixel = jnp.arange(size)

@@ -60,11 +60,13 @@ Image = tuple[jax.Array, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-  """An operation with its random magnitude and place, or many, along leading axes of each array.
+  """A random operation to apply to an image, or an array of operations.
+
+  For an array, every attribute has the same leading axes.
 
   Attributes:
-    index: Index of the operation in `Operations.names`, int32; −1 is the identity.
-    magnitude: Magnitude in the operation's unit, float32.
+    index: Index of the operation in `Operations.names`, int32; −1 changes nothing.
+    magnitude: Size of the change in the operation's unit, such as degrees, float32.
     centre: Row and column of the centre of Cutout's square, int32 [2].
   """
 
@@ -88,26 +90,29 @@ def apply(
   fill: tuple[int, ...] = (0,),
   centre: tuple[int, int] | None = None,
 ) -> jax.Array:
-  """Returns an image [H, W, C] after one operation that equals Pillow's on 8-bit levels.
+  """Applies an operation of Pillow, such as 'Rotate', to an image [H, W, C].
 
-  The image is rounded to levels 0..255 first, and the result is levels / 255, float32.
+  The image is first rounded to 8-bit values, and operations compute with these as Pillow does. The
+  result is float32 in [0, 1], in multiples of 1/255.
 
-  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of
-  `levels.warp_matrix`, and Rotate is `Image.rotate`. AutoContrast, Equalize, Invert, Posterize and
-  Solarize are in `ImageOps`; Brightness, Color, Contrast and Sharpness are in `ImageEnhance`.
-  SolarizeAdd adds to levels below 128 and clips. Cutout covers a square.
+  ShearX, ShearY, TranslateX and TranslateY are `Image.transform`, and Rotate is `Image.rotate`.
+  AutoContrast, Equalize, Invert, Posterize and Solarize are in `ImageOps`; Brightness, Color,
+  Contrast and Sharpness are in `ImageEnhance`. SolarizeAdd adds to values below 128 and clips.
+  Cutout covers a square.
 
   Args:
     name: One of `NAMES`.
     image: float32 [H, W, C] in [0, 1], C 1 or 3.
-    magnitude: Magnitude in the operation's unit (`UNITS`); may be traced.
-    interpolation: Interpolation of warps, 'nearest' or 'bilinear'.
-    fill: Colour in levels of pixels that a warp vacates or Cutout covers: (grey,) or
-      (red, green, blue).
+    magnitude: Size of the change, such as degrees for Rotate; `UNITS` lists the units. May be
+      traced.
+    interpolation: 'nearest' or 'bilinear', for shears, translations and rotations.
+    fill: Colour of pixels that are left empty or covered by Cutout, in 0..255: (grey,) or (red,
+      green, blue).
     centre: Row and column of the centre of Cutout's square; None takes the centre of the image.
 
   Raises:
-    InputError: The name is unknown, the magnitude outside its range, or fill or image invalid.
+    InputError: The name is unknown, the magnitude is outside its range, or fill or image is
+      invalid.
   """
   choice('name', name, NAMES)
   choice('interpolation', interpolation, INTERPOLATIONS)
@@ -127,15 +132,17 @@ def apply(
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-  """A function that applies one of several operations; only the operations in `names` are compiled.
+  """A function that applies one of several operations of Pillow to an image.
 
   Attributes:
-    names: Members of `NAMES`; an operation is selected by its index.
-    interpolation: Interpolation of warps, a key of `INTERPOLATIONS`.
-    warp_fill: Colour in levels of pixels that a warp vacates: (grey,) or (red, green, blue).
+    names: The operations that can occur, from `NAMES`. Only these are compiled, and an index
+      selects one of them.
+    interpolation: 'nearest' or 'bilinear', for shears, translations and rotations.
+    warp_fill: Colour of pixels that shears, translations and rotations leave empty, in 0..255:
+      (grey,) or (red, green, blue).
     cutout_fill: Colour of pixels that Cutout covers.
-    transparent: Whether vacated and covered pixels move with later warps and are filled at the end;
-      otherwise they become part of the image.
+    transparent: Whether empty and covered pixels are only filled after the last operation.
+      Otherwise they become part of the image at once.
   """
 
   names: tuple[str, ...] = NAMES
@@ -145,10 +152,16 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Returns an image after the operation `names[drawn.index]`; −1 changes nothing.
+    """Returns an image after one operation.
 
-    An image is (levels, mask of pixels that show the original image). If `transparent`, the mask
-    then excludes vacated and covered pixels; otherwise it is unchanged.
+    Args:
+      image: (8-bit values uint8 [H, W, C], mask bool [H, W] of pixels that show the original
+        image).
+      drawn: The operation, with its index in `names`; −1 changes nothing.
+
+    Returns:
+      (8-bit values, mask). If `transparent`, the mask excludes pixels that the operation leaves
+      empty or covers.
     """
     # Color blends the image with its grey levels, Sharpness with the smoothed ones
     blends = [functools.partial(_apply_blend, degenerate) for degenerate in (grey, smoothed)]
@@ -168,13 +181,13 @@ class Operations:
     return jax.lax.switch(branch, branches, drawn_in_branch, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
-    """Returns an image, float32 [H, W, C] in [0, 1], after several operations.
+    """Returns an image after several operations in order, float32 [H, W, C] in [0, 1].
 
     Args:
-      image: float32 [H, W, C] in [0, 1]; it is not rounded to 8-bit levels if all operations are
-        the identity.
-      drawn: the operations in order, arrays [steps, ...].
-      fill: levels of the pixels that operations vacated or covered, if `transparent`.
+      image: float32 [H, W, C] in [0, 1]. It is rounded to 8-bit values, unless all operations are
+        −1 (no change).
+      drawn: The operations in order, arrays [steps, ...].
+      fill: Colour of the pixels that operations leave empty or cover, if `transparent`.
 
     Raises:
       InputError: The image has neither one channel nor three.
@@ -182,7 +195,7 @@ class Operations:
     image = as_images(image, (3,), 'operations')
 
     def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
-      """Returns the image after one operation, in the form of a step of `lax.scan`."""
+      """Returns the image after one operation, for `lax.scan`."""
       return self(state, drawn), None
 
     start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image
@@ -193,9 +206,15 @@ class Operations:
     return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
   def _apply_warp(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Returns the image (levels, mask) after the warp `names[drawn.index]`.
+    """Returns the image after a shear, translation or rotation.
 
-    Pixels that the warp vacates have the colour `warp_fill`.
+    Pixels that are left empty have the colour `warp_fill`.
+
+    Args:
+      names: The operations of this kind that can occur.
+      drawn: The operation, with its index in `names`.
+      image: (8-bit values uint8 [H, W, C], mask bool [H, W] of pixels that show the original
+        image).
     """
     levels, mask = image
     # the six numbers of the affine map; `mask.shape` is the image's height and width
@@ -212,9 +231,13 @@ class Operations:
     return fill_outside_mask(warped[..., :-1], warped_mask, self.warp_fill), warped_mask
 
   def _apply_cutout(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Returns the image (levels, mask) after Cutout, the only operation in `names`.
+    """Returns the image with a square covered by the colour `cutout_fill`.
 
-    A square of side `drawn.magnitude` has the colour `cutout_fill`.
+    Args:
+      names: The only operation, Cutout.
+      drawn: Centre and side (`magnitude`) of the square.
+      image: (8-bit values uint8 [H, W, C], mask bool [H, W] of pixels that show the original
+        image).
     """
     levels, mask = image
     is_free = ~square_mask(mask.shape, drawn.centre, drawn.magnitude)  # outside of the square
@@ -223,20 +246,20 @@ class Operations:
 
 
 def uniform_integer(uniform: jax.Array, count: ArrayLike) -> jax.Array:
-  """Returns ⌊uniform · count⌋, int32: uniform over 0..count − 1 for uniform numbers in [0, 1)."""
+  """Converts uniform numbers in [0, 1) to uniform integers in 0..count − 1, int32."""
   count = jnp.asarray(count)
   return jnp.minimum((uniform * count).astype(jnp.int32), count - 1)  # a product may round to count
 
 
 def square_mask(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
-  """Returns a mask, bool [H, W], which is true at the pixels of a square.
+  """Returns a mask that is true at the pixels of a square, bool [H, W].
 
-  With centre c and side s, these are the pixels in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
+  The square has the rows and columns from c − ⌊s/2⌋ to c − ⌊s/2⌋ + s − 1.
 
   Args:
-    shape: H and W.
-    centre: row and column c of the centre, int32 [2].
-    side: side in pixels, rounded down to s.
+    shape: (H, W).
+    centre: Row and column c of the centre, int32 [2].
+    side: Side s in pixels; rounded down.
   """
   size = jnp.asarray(side).astype(jnp.int32)
   y, x = jnp.arange(shape[0]), jnp.arange(shape[1])
@@ -245,9 +268,12 @@ def square_mask(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> j
 
 
 def _apply_table(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  """Returns the image (levels, mask) after `names[drawn.index]`, an operation of `TABULATED`.
+  """Returns the image after an operation that maps each pixel value to another, such as Invert.
 
-  Its table maps each level 0..255 of a channel to another level. The mask is unchanged.
+  Args:
+    names: The operations of this kind that can occur, from `TABULATED`.
+    drawn: The operation, with its index in `names`.
+    image: (8-bit values uint8 [H, W, C], mask bool [H, W]). The mask is unchanged.
   """
   levels, mask = image
   table = pillow.level_table(drawn.index, names, levels, drawn.magnitude)
@@ -257,19 +283,23 @@ def _apply_table(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
 def _apply_blend(
   degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
 ) -> Image:
-  """Returns a blend of the image and its grey or smooth version, by the magnitude of `drawn`.
+  """Returns a blend of the image with its grey or smooth version, for Color and Sharpness.
 
-  `degenerate`, as Pillow calls it, makes this version. The magnitude 0 is this version, and 1 the
-  image.
+  Args:
+    degenerate: Function from 8-bit values [H, W, C] to the grey or smooth version.
+    names: Not used.
+    drawn: The operation. `magnitude` is the weight of the image: 0 is the other version, 1 the
+      image.
+    image: (8-bit values uint8 [H, W, C], mask bool [H, W]). The mask is unchanged.
   """
   levels, mask = image
   return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), mask
 
 
 def smoothed(levels: jax.Array) -> jax.Array:
-  """Returns levels after Pillow's filter SMOOTH, int32 [H, W, C].
+  """Returns an 8-bit image after Pillow's filter SMOOTH, int32 [H, W, C].
 
-  A pixel becomes 5/13 of itself and 1/13 of each of its eight neighbours, rounded. Border pixels
+  A pixel becomes 5/13 of itself plus 1/13 of each of its eight neighbours, rounded. Border pixels
   are unchanged.
   """
   height, width, channels = levels.shape
@@ -287,7 +317,7 @@ def smoothed(levels: jax.Array) -> jax.Array:
 
 
 def to_levels(image: jax.Array) -> jax.Array:
-  """Returns the nearest 8-bit levels of an image in [0, 1], uint8."""
+  """Rounds an image in [0, 1] to 8-bit values, uint8."""
   return jnp.round(jnp.clip(image, 0, 1) * 255).astype(jnp.uint8)
 
 
@@ -297,15 +327,23 @@ def from_levels(levels: jax.Array) -> jax.Array:
 
 
 def fill_outside_mask(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...]) -> jax.Array:
-  """Returns levels [H, W, C] with the colour `fill` where the mask, bool [H, W], is false."""
+  """Fills the pixels at which the mask is false with a colour.
+
+  Args:
+    levels: Image with 8-bit values, [H, W, C].
+    mask: bool [H, W].
+    fill: (grey,) or (red, green, blue), in 0..255.
+  """
   colour = fill_levels(fill, levels.shape[-1]).astype(levels.dtype)
   return jnp.where(mask[..., None], levels, colour)
 
 
 def fill_levels(fill: tuple[int, ...], channels: int) -> jax.Array:
-  """Returns the levels of a colour, int32 [1, 1, C], from one level or red, green and blue.
+  """Returns a colour as an array with one value per channel, int32 [1, 1, C].
 
-  For one channel it is the mean of the levels.
+  Args:
+    fill: (grey,) or (red, green, blue), in 0..255.
+    channels: Number of channels C; a single channel gets the mean of the colour.
   """
   if channels == 1:
     fill = (round(sum(fill) / len(fill)),)
@@ -323,5 +361,8 @@ def check_colour(colour: tuple[int, ...], key: str) -> None:
 
 
 def resembled_transforms(names: Iterable[str]) -> tuple[str, ...]:
-  """Returns the transforms, such as corruptions, to which a named operation is similar, sorted."""
+  """Returns the names of the image transforms that some operations look like, sorted.
+
+  For instance, 'Sharpness' looks like the family 'blur'.
+  """
   return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

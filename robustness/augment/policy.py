@@ -24,12 +24,19 @@ OCCURRENCE = 'occurrence'
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-  """Augmentations in the order of their application, each at most once."""
+  """A sequence of augmentations that is applied to batches of training examples.
+
+  Attributes:
+    augmentations: The augmentations in order, each at most once.
+  """
 
   augmentations: tuple[Augmentation, ...] = ()
 
   def __post_init__(self) -> None:
-    """Raises InputError for two augmentations of one name, which would draw the same numbers."""
+    """Raises InputError if two augmentations have the same name.
+
+    Both would use the same random numbers.
+    """
     names = [augmentation.name for augmentation in self.augmentations]
     for name in names:
       if names.count(name) > 1:
@@ -38,7 +45,10 @@ class Policy:
 
   @classmethod
   def of(cls, **sections: Mapping[str, object]) -> Policy:
-    """Returns the policy of the named augmentations in order: `Policy.of(crop={'padding': 4})`."""
+    """Returns a policy from names and settings: `Policy.of(crop={'padding': 4})`.
+
+    Augmentations are applied in the order of the arguments.
+    """
     return from_section({'policy': tuple(sections), **sections}, 'policy')
 
   def describe(self) -> list[Facts]:
@@ -47,25 +57,28 @@ class Policy:
 
   @property
   def added_columns(self) -> dict[str, int]:
-    """{name: n} for the columns of integers in [0, n) that the augmentations add to rows."""
+    """The columns that the augmentations add to examples, as {name: n} for integers in [0, n)."""
     return {name: n for part in self.augmentations for name, n in part.added_columns().items()}
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
-    """Returns {name: mean over the rows} that the augmentations log for an augmented batch."""
+    """Returns the metrics to log for an augmented batch, as {name: mean over the batch}."""
     return {name: mean for part in self.augmentations for name, mean in part.metrics(batch).items()}
 
   def __call__(
     self, batch: Example, seed: int | jax.Array, step: jax.Array, parallel: Parallel | None = None
   ) -> Example:
-    """Returns the augmented batch; `image` is [B, V, H, W, C] where an augmentation makes V images.
+    """Returns the augmented batch.
+
+    `image` is [B, H, W, C], or [B, V, H, W, C] after an augmentation that makes V images of one.
 
     Args:
-      batch: Stacked examples (see `Augmentation`) with `image` [B, H, W, C]. Copies of a row draw
-        the same random numbers unless the column `OCCURRENCE` numbers them.
+      batch: Examples as arrays with a leading axis B: `image` [B, H, W, C], `label` and so on (see
+        `Augmentation`). Copies of an example get the same random numbers, unless the column
+        `OCCURRENCE` numbers the copies.
       seed: Seed of the training; may be traced.
-      step: int32 scalar, the number of completed steps.
-      parallel: The devices that share the batch, if called inside a parallel step; None on a single
-        device. Under pmap the batch is the share of one device.
+      step: Number of completed steps, int32 scalar.
+      parallel: The devices that share the batch, if called inside a parallel step; None for a
+        single device. Under pmap the batch is the part of one device.
     """
     for augmentation in self.augmentations:
       name, columns = augmentation.name, augmentation.added_columns()
@@ -87,11 +100,16 @@ class Policy:
 def _augment_batch(
   augmentation: Augmentation, keys: jax.Array, batch: Example, parallel: Parallel | None
 ) -> Example:
-  """Returns the batch after one augmentation, with the random keys [B] of its rows.
+  """Returns the batch after one augmentation.
 
-  An augmentation that is `sequential`, with random choices of different costs, is computed row by
-  row on a CPU. One with `branches` is computed branch by branch. All others are vectorised over the
-  rows; one that `needs_partner` gets another row of the batch in the column 'partner'.
+  An augmentation that is `sequential` processes examples one by one on a CPU. An augmentation with
+  `branches` computes examples with the same random choice together. All others are vectorised.
+
+  Args:
+    augmentation: The augmentation.
+    keys: Random keys [B] of the examples.
+    batch: Examples as arrays with a leading axis B.
+    parallel: The devices that share the batch; None for a single device.
   """
   is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
   if is_sequential or augmentation.branches:
@@ -106,15 +124,19 @@ def _augment_batch(
 
 
 def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation, which is applied to one row after another in a loop.
+  """Returns examples after an augmentation, which processes them one by one in a loop.
 
-  The loop computes only the branch of a random choice that a row needs; `jax.vmap` would compute
-  every branch for every row. `rows` are columns [B, ...], among them the random keys `KEY`, which
-  the result lacks.
+  The loop computes only the random choice of each example, while `jax.vmap` would compute every
+  choice for each.
+
+  Args:
+    augmentation: The augmentation.
+    rows: Examples as arrays [B, ...], with their random keys in the column `KEY`. The result has no
+      such column.
   """
 
   def augment_row(row: Mapping[str, jax.Array], _: None) -> Example:
-    """Returns one row after the augmentation; `_` is the second argument of `map_rows`."""
+    """Returns one example after the augmentation, for `map_rows`."""
     example = dict(row)
     key = example.pop(KEY)
     return _augment(augmentation, key, example, one_by_one=True)
@@ -123,11 +145,14 @@ def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation that draws one of several functions, its branches.
+  """Returns examples after an augmentation that computes equal random choices together.
 
-  The function `by_branch` computes only the branch that an image drew (see `Augmentation`).
-  `rows` are columns [B, ...], among them the random keys `KEY`, which the result lacks; images are
-  [B, H, W, C], or [B, V, H, W, C] if rows have V images.
+  An example is a random corruption, which overrides `Augmentation.branches`.
+
+  Args:
+    augmentation: The augmentation.
+    rows: Examples as arrays [B, ...], with their random keys in the column `KEY`. Images are [B, H,
+      W, C] or [B, V, H, W, C]. The result has no column of keys.
   """
   rows = dict(rows)
   keys, images = rows.pop(KEY), rows.pop('image')
@@ -148,22 +173,27 @@ def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
 def _augment(
   augmentation: Augmentation, key: jax.Array, example: Example, one_by_one: bool = False
 ) -> Example:
-  """Returns a row after an augmentation, which is applied to each image of a row with several.
+  """Returns an example after an augmentation.
 
-  The V images of a row get different random numbers, except in an augmentation that mixes a row
-  with a partner: all V images get the same weight then, because the row has one target.
+  If the example has V images, each is augmented with different random numbers. Only an augmentation
+  that mixes the example with a partner mixes all V images with the same weight, because the example
+  has one target.
 
   Args:
-    augmentation: the augmentation.
-    key: random key of the row.
-    example: the row, with `image` [H, W, C] or [V, H, W, C].
-    one_by_one: whether V images are augmented in a loop instead of together.
+    augmentation: The augmentation.
+    key: Random key of the example.
+    example: The example, with `image` [H, W, C] or [V, H, W, C].
+    one_by_one: Whether V images are augmented in a loop instead of together.
   """
   if example['image'].ndim == 3:
     return _augment_and_check(augmentation, key, example)
 
   def augment_image(number: jax.Array) -> Example:
-    """Returns the row with image `number` alone, augmented; its partner has that image too."""
+    """Returns the example with only one of its images, augmented.
+
+    Args:
+      number: Index of the image.
+    """
     view = {**example, 'image': example['image'][number]}
     if 'partner' in example:
       partner = example['partner']
@@ -184,10 +214,10 @@ def _augment(
 
 
 def _augment_and_check(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
-  """Returns the augmented example, without the column `partner` (another row of the batch).
+  """Returns the augmented example without the entry `partner`, after a check of its form.
 
-  Raises InputError if an augmentation of a user returns an example that lacks a column, or an image
-  that has another height, width or channels or is not of floats.
+  Raises InputError if a user-defined augmentation leaves out an entry of the example, or changes
+  height, width or channels of the image, or returns an image of integers.
   """
   augmented, shape = augmentation(key, example), example['image'].shape
   is_mapping = isinstance(augmented, Mapping)
@@ -209,10 +239,13 @@ def _augment_and_check(augmentation: Augmentation, key: jax.Array, example: Exam
 
 
 def _mirrored_in_groups(groups: jax.Array) -> jax.Array:
-  """Returns the index of each row's partner, int32 [B], from the group of each row, integers [B].
+  """Returns the index of each example's partner within its group, int32 [B].
 
-  The partner of the i-th row of a group is its i-th row from the end: for the groups 7, 3, 7, 7 the
+  The i-th example of a group is paired with the i-th from the end. For the groups 7, 3, 7, 7 the
   indices are 3, 1, 2, 0.
+
+  Args:
+    groups: The group of each example, integers [B].
   """
   order = jnp.argsort(groups, stable=True)  # the rows sorted by group
   place = jnp.argsort(order)  # of each row when sorted
@@ -224,10 +257,16 @@ def _mirrored_in_groups(groups: jax.Array) -> jax.Array:
 
 
 def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) -> jax.Array:
-  """Returns the random keys [B] of the rows for the part `name` of a training.
+  """Returns a random key for each example of a batch, [B].
 
-  They depend on the column `example_id`, the step and, if present, the column `OCCURRENCE`, which
-  numbers the copies of a row in the batch.
+  Keys depend on seed, name, step and the column `example_id`. If the column `OCCURRENCE` numbers
+  copies of an example, they also depend on this number.
+
+  Args:
+    batch: Examples as arrays with a leading axis B.
+    seed: Seed of the training.
+    name: Name of the augmentation or attack that uses the keys.
+    step: Number of completed steps, int32 scalar.
   """
   stream = random_keys.stream(seed, f'training/{name}')
   ids = batch['example_id']
@@ -237,15 +276,16 @@ def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) 
 
 
 def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
-  """Returns the partner of each row: for row i of the B rows of all devices, row B − 1 − i.
+  """Returns the partner of each example, for augmentations that mix two examples.
 
-  With `augmentation.within`, the name of a column, the rows with equal values in that column are a
-  group, and the partner of the i-th row of a group is its i-th row from the end.
+  The partner of example i is example B − 1 − i of the B examples of all devices. With
+  `augmentation.within`, the name of a column, the same holds within each group of examples with
+  equal values in this column.
 
   Args:
-    augmentation: the augmentation that mixes rows with their partners.
-    batch: the rows of this device.
-    axis_name: axis of pmap over the devices; None if `batch` has the rows of all devices.
+    augmentation: The augmentation that mixes examples.
+    batch: The examples of this device.
+    axis_name: Axis of pmap over the devices; None if `batch` has the examples of all devices.
   """
   within = augmentation.within
   if within and (within not in batch or batch[within].ndim > 1):
@@ -269,13 +309,16 @@ def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | N
 
 
 def from_section(section: Mapping[str, object], path: str) -> Policy:
-  """Reads `config.classifier.augment`: `policy`, a tuple of names, and a section for each name.
+  """Reads a policy from the config section `config.classifier.augment`.
 
-  `path` is the section's name in messages.
+  Args:
+    section: `policy`, a tuple of names of augmentations, and a dictionary of settings for each
+      name.
+    path: Name of the section, for messages.
 
   Raises:
-    InputError: An augmentation or key is unknown (the nearest valid one is named), an augmentation
-      is named twice, or `policy` is no tuple of names.
+    InputError: An augmentation or key is unknown, an augmentation is named twice, or `policy` is no
+      tuple of names.
   """
   names = section.get('policy', ())
   if not isinstance(names, tuple | list) or not all(isinstance(n, str) and n for n in names):
