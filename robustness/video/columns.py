@@ -143,16 +143,19 @@ def from_columns(
   order = np.lexsort((distance, group))  # by the last key first
   frame, distance, group = frame[order].astype(np.int32), distance[order], group[order]
   is_anchor = distance == 0
+
+  def in_words(index: int) -> str:
+    """Returns the number of a set, which replaces its name, and one of its rows, which finds it."""
+    return f'set {set_ids[index]} (of row {frame[group == index].min()})'
+
   count = np.bincount(group[is_anchor], minlength=len(set_ids))  # anchors of each set
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
-    raise InputError(f'set {set_ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
+    raise InputError(f'{in_words(bad)} has {count[bad]} anchors (rows with offset 0): give one.')
   is_same_as_next = (np.diff(group) == 0) & (np.diff(distance) == 0)
   if is_same_as_next.any():
     bad = int(np.argmax(is_same_as_next))
-    raise InputError(
-      f'set {set_ids[group[bad]]} has two rows with offset {distance[bad]}: give one.'
-    )
+    raise InputError(f'{in_words(group[bad])} has two rows with offset {distance[bad]}: give one.')
   # the neighbors of all sets are split where each set but the first begins
   starts_of_sets = np.searchsorted(group[~is_anchor], np.arange(1, len(set_ids)))
   types, fps = _types_and_rates(columns)

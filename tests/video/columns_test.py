@@ -67,13 +67,13 @@ def test_columns_may_have_one_axis_and_sets_may_have_names():
 def test_invalid_columns_are_refused():
   bare = {'label': GOOD['label'], 'group_id': GOOD['group_id']}
   refused("no column 'offset'.*'video_neighbors'", from_columns, bare)
-  refused('set 5 has 2 anchors', from_columns, {**GOOD, 'offset': np.zeros(2, int)})
-  refused('set 5 has 0 anchors', from_columns, {**GOOD, 'offset': np.ones(2, int)})
+  refused(r'set 5 \(of row 0\) has 2 anchors', from_columns, {**GOOD, 'offset': np.zeros(2, int)})
+  refused(r'set 5 \(of row 0\) has 0 anchors', from_columns, {**GOOD, 'offset': np.ones(2, int)})
   refused('in no neighbor set', from_columns, {**GOOD, 'group_id': np.array([-1, -1])})
   refused("'offset' has values that are no whole", from_columns, {**GOOD, 'offset': [0, 0.5]})
   refused('shape', from_columns, {**GOOD, 'offset': np.array([[0, 0], [1, 0]])})
   three = {name: np.append(values, values[-1:]) for name, values in GOOD.items()}
-  refused('set 5 has two rows with offset 1', from_columns, three)
+  refused(r'set 5 \(of row 0\) has two rows with offset 1', from_columns, three)
   refused('no whole numbers', from_columns, {**GOOD, 'frame_type': np.array(['i', 'p'])})
   refused('0 to 2 for i, p, b', from_columns, {**GOOD, 'frame_type': np.array([0, 7])})
   refused('fps is -1', from_columns, {**GOOD, 'fps': np.array([25, -1])})
