@@ -213,6 +213,8 @@ class Images:
     """Raises InputError for class names, labels or columns of a wrong type, shape or name."""
     if not all(isinstance(name, str) for name in self.class_names):
       raise InputError(f'class names of {self.title} are {self.class_names}; expected texts.')
+    if self.read and isinstance(self.store, MemoryStore) and self.store.stored.ndim > 1:
+      raise InputError(f'{self.title} stores pixels, and `read` takes bytes: leave `read` out.')
     labels = self.store.labels
     if labels is not None:
       part_size = self.num_examples // self.parts

@@ -92,6 +92,11 @@ def test_arrays_that_are_no_images_with_labels_are_refused(images, labels, messa
   refused(message, array_images, images, labels, ('a', 'b'), 'deep', {})
 
 
+def test_stored_pixels_have_no_function_that_reads_bytes():
+  source = array_images(np.zeros((3, 4, 4, 3), np.float32), np.arange(3), tuple('abc'), 'deep', {})
+  refused('deep stores pixels', dataclasses.replace, source, read=len)
+
+
 def test_the_description_states_source_subset_and_sizes(make_rows):
   sizes = {'image_shape': [8, 12, 3], 'resize': 8, 'crop': 0, 'interpolation': 'bicubic'}
   counts = {'num_examples': 3, 'available_examples': 23, 'num_classes': 5}
