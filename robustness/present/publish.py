@@ -75,7 +75,7 @@ class Presentation:
 
   def displayed_figures(self, results: Results) -> Mapping[str, tuple[Figure, str]]:
     """Returns the figures with captions by name; a notebook displays them as PNG."""
-    figures = self.figures(results)
+    figures = _figures_of(self, results)
     for figure, _ in figures.values():
       # IPython calls `_repr_png_`. Set through __dict__, since Figure declares no such attribute.
       figure.__dict__['_repr_png_'] = functools.partial(style.displayed, figure)
@@ -99,7 +99,7 @@ class Presentation:
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
-    if figures := self.figures(results):
+    if figures := _figures_of(self, results):
       main_figure, _caption = next(iter(figures.values()))
       png, size = style.displayed(main_figure)
       data = base64.b64encode(png).decode()
@@ -109,6 +109,22 @@ class Presentation:
 
 Drawn = Sequence[tuple[pathlib.Path, str]]
 """PNG files of figures, with captions."""
+
+
+def _figures_of(presented: Presented, results: Results) -> Mapping[str, charts.Picture]:
+  """Returns {file name without suffix: (figure, caption)}; InputError if a study returns others."""
+  figures = presented.figures(results)
+  try:
+    pairs = [(figure, caption) for figure, caption in figures.values()]
+    are_drawn = all(isinstance(f, Figure) and isinstance(caption, str) for f, caption in pairs)
+  except (AttributeError, TypeError, ValueError):  # no mapping, or no pairs
+    are_drawn = False
+  if not are_drawn:
+    raise InputError(
+      f'figures of {results.study} returned {figures!r}; it must return {{file name without '
+      'suffix: (figure, caption)}, where a figure is a matplotlib.figure.Figure.'
+    )
+  return figures
 
 
 def with_task_captions(figures: Mapping[str, Drawn]) -> Drawn:
@@ -188,7 +204,7 @@ def illustrate(
 
 def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: bool) -> Drawn:
   """Writes the figures to a folder, and returns the PNG files with captions."""
-  figures = {**presented.figures(results), **failures.draw(results)}
+  figures = {**_figures_of(presented, results), **failures.draw(results)}
   for name, (figure, _) in figures.items():
     style.save(figure, folder / 'figures' / f'{name}.png', pdf)
   captions = {name: caption for name, (_, caption) in figures.items()}

@@ -21,6 +21,7 @@ from robustness.present.style import save
 from robustness.results import Results, Table
 from tests.cases import cases
 from tests.present.made_results import made_results
+from tests.refusals import refused
 
 VOID = {'meta', 'img', 'wbr'}
 SPACE = '\N{NO-BREAK SPACE}'
@@ -294,6 +295,17 @@ def test_figures_are_drawn_again_only_after_a_change(tmp_path, monkeypatch):
 def test_a_figure_that_fails_leaves_the_results(tmp_path):
   with pytest.raises(ZeroDivisionError):
     publish(tmp_path, RESULTS, Presentation('None', figures=lambda _: 1 // 0), MADE_BY, {})
+  pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
+
+
+@pytest.mark.parametrize(
+  'returned', [None, [Figure()], {'error': Figure()}, {'error': (Figure().add_subplot(), 'Axes.')}]
+)
+def test_figures_of_a_wrong_form_are_refused_and_leave_the_results(tmp_path, returned):
+  presentation = Presentation('Mine', figures=lambda _: returned)
+  refused(r'\{file name without suffix: \(figure, caption\)\}', presentation.html, RESULTS)
+  refused('figures of', presentation.displayed_figures, RESULTS)
+  refused('figures of', publish, tmp_path, RESULTS, presentation, MADE_BY, {})
   pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
 
 
