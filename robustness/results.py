@@ -173,6 +173,9 @@ class Presenter(Protocol):
   def latex(self, results: Results, /) -> str:
     """Returns the headlines as a LaTeX table."""
 
+  def text(self, results: Results, /) -> str:
+    """Returns the headlines as lines of text, as a run prints them."""
+
   def html(self, results: Results, /) -> str:
     """Returns title, headlines and main figure as HTML for a notebook."""
 
@@ -219,6 +222,10 @@ class Results:
   def __repr__(self) -> str:
     """Returns the study, the number of estimates and the classifiers in one line."""
     return f'Results({self.study!r}, {len(self.table)} estimates of {", ".join(self.labels)})'
+
+  def __str__(self) -> str:
+    """Returns the line of `repr`, and below it the headlines, unless `Results.read` made these."""
+    return '\n'.join([repr(self), *([self.presentation.text(self)] if self.presentation else [])])
 
   @property
   def presented_by(self) -> Presenter:

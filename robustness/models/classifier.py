@@ -37,7 +37,7 @@ STAGES = 'stages'
 """The name that stands for all layers in `Classifier.stages`."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Classifier:
   """A network with its weights, preprocessing and class names.
 
@@ -64,16 +64,21 @@ class Classifier:
 
   name: str
   forward: Forward
-  variables: PyTree = dataclasses.field(repr=False)
+  variables: PyTree
   input_shape: tuple[int, int, int]
   class_names: tuple[str, ...]
   layers: tuple[str, ...] = (LOGITS,)
   stages: tuple[str, ...] = (LOGITS,)
-  provenance: Facts = dataclasses.field(default_factory=dict, repr=False)
+  provenance: Facts = dataclasses.field(default_factory=dict)
   host_function: CheckedFunction | None = None
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
   calls_host: bool = False
   adaptation: Adaptation | None = None
+
+  def __repr__(self) -> str:
+    """Returns the name, the size of images and the number of classes in one line."""
+    size = ' × '.join(map(str, self.input_shape))
+    return f'Classifier({self.name!r}, images {size}, {self.num_classes} classes)'
 
   def __post_init__(self) -> None:
     check_class_names(self.class_names, f'class_names of {self.name}')

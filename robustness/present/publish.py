@@ -24,6 +24,7 @@ from robustness.estimates.table import FILE_NAME
 from robustness.present import charts, failures, headlines, sentences, side_by_side, style, tables
 from robustness.present.page import ENVIRONMENT, NAME, Context, write_report
 from robustness.present.sentences import Finding
+from robustness.present.text import summary
 from robustness.results import ARRAYS_NAME, JSON_NAME, Results
 
 _CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')
@@ -93,6 +94,10 @@ class Presentation:
   def latex(self, results: Results) -> str:
     """Returns the headlines as a LaTeX table."""
     return tables.to_latex(*side_by_side.arrange(results.by_task))
+
+  def text(self, results: Results) -> str:
+    """Returns the headlines as lines of text, as a run prints them."""
+    return '\n'.join(summary(results))
 
   def html(self, results: Results) -> str:
     """Returns title, headlines and main figure as HTML for a notebook."""
