@@ -34,14 +34,14 @@ BAND_ENERGY = 'band_energy'
 
 
 def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
-  """Returns the energy per frequency in each band, relative to the mean of all frequencies.
+  """Returns the mean energy per frequency in each band, relative to all frequencies.
 
-  The result, [N, bands], is 1 in all bands of an image with equal energy at all frequencies,
-  and NaN for an image without energy.
+  The result, [N, bands], is 1 everywhere for an image with equal energy at all frequencies. It is
+  NaN for an image without energy.
 
   Args:
-    energy: energy of each image in each band, [N, bands].
-    cells: number of frequencies (cells of the heatmap) in each band.
+    energy: Energy of each image in each band, [N, bands].
+    cells: Number of frequencies in each band.
   """
   total = energy.sum(1, keepdims=True)
   share = energy / np.where(total > 0, total, np.nan)
@@ -78,12 +78,11 @@ RANK_CORRELATION = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class FourierPreview(BeginsWithMap):
-  """A study of the loss gradient by frequency; attributes are its settings.
+  """A study that predicts a Fourier heatmap from the gradient of the loss.
 
   Attributes:
-    heat_map: workdir of a finished heat map to compare with. Each classifier is compared with the
-      map of its label; a workdir with a single classifier is compared with all. '' draws the
-      preview alone.
+    heat_map: Folder (workdir) of a finished Fourier heatmap to compare the prediction with.
+      Classifiers are matched by label, unless the heatmap has a single one. '' compares nothing.
   """
 
   title = 'Preview of a Fourier heat map'
@@ -94,11 +93,11 @@ class FourierPreview(BeginsWithMap):
   heat_map: str = ''
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the view of unchanged images, in which sensitivities are measured.
+    """Returns the only view, unchanged images, in which the sensitivity is measured.
 
-    S(f), [H, W // 2 + 1], is the sensitivity of the loss to a wave of frequency f: the root sum
-    over channels of |F(∂loss/∂x)|², with the Fourier transform F. Recorded are its sum over images,
-    and for each image the energy Σ S(f)² in each band of frequencies, [bands].
+    The sensitivity of the loss to a wave of frequency f is S(f) = (Σ_channels |F(∂loss/∂x)(f)|²)^½,
+    with F the Fourier transform. Its sum over images is recorded, [H, W // 2 + 1], and for each
+    image its energy Σ S(f)² in each band of frequencies, [bands].
     """
     if self._map is not None:
       self._map.check_shape(image_shape)
@@ -118,19 +117,16 @@ class FourierPreview(BeginsWithMap):
     )
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows with several labels each: the gradient is of the loss of one
-    label.
-    """
+    """Raises InputError if images have several labels, since the gradient needs one."""
     require_single_labels(rows, 'the preview')
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the mean sensitivity S(f) by frequency and by band, and how well it fits a heatmap.
+    """Returns the sensitivity of the loss by frequency and by band, and its fit to a heatmap.
 
-    S(f) is the change of the loss, to first order and in root mean square, by a wave of norm 1.
-    `sensitivity_per_cell` of a band is a mean over images: for each image, the mean of S(f)² over
-    the cells of the band is divided by the mean over all cells. It is 1 if a band is as sensitive
-    as the whole heatmap. A frequency and its mirror image are one row. With a measured
-    heatmap, Spearman's ρ between sensitivity and error is computed over the distinct frequencies.
+    The sensitivity S(f) is the root mean square change of the loss, to first order, by a wave of
+    norm 1 and frequency f. `sensitivity_per_cell` of a band is 1 if the band is as sensitive as the
+    mean frequency. It averages over images the mean of S(f)² in the band divided by the mean over
+    all frequencies. With a measured heatmap, Spearman's ρ between sensitivity and error is added.
     It has no interval, because neighbouring frequencies are not independent.
     """
     recorded = Recorded(evaluations)
@@ -156,23 +152,23 @@ class FourierPreview(BeginsWithMap):
   def _sensitivity_estimates(
     self, label: str, sensitivity: np.ndarray, n: int
   ) -> list[pd.DataFrame]:
-    """Returns one table of estimates, or three if the study has the heatmap of an earlier run.
+    """Returns a table of sensitivity by frequency, and a comparison with a heatmap if there is one.
 
-    The first has a classifier's sensitivity at each frequency. The others have the errors in the
-    heatmap, and the rank correlation of these errors with the sensitivities at the same
-    frequencies.
+    The comparison has two tables: the errors of the heatmap, and their rank correlation with the
+    sensitivity.
 
     Args:
-      label: label of the classifier.
-      sensitivity: sensitivity of the loss to a wave at each frequency, averaged over images,
-        [H, W], with the zero frequency in the centre.
-      n: number of images.
+      label: Name of the classifier.
+      sensitivity: Mean sensitivity of the loss to a wave of each frequency, [H, W], with zero
+        frequency in the centre.
+      n: Number of images.
     """
 
     def sensitivity_in(window: int) -> tuple[Frequencies, np.ndarray]:
       """Returns F distinct frequencies, and the sensitivity of the loss at each, [F].
 
-      `window` is the side of the centred square that they are from; 0 takes all frequencies.
+      Args:
+        window: Side of the centred square of frequencies; 0 takes all.
       """
       height, width = sensitivity.shape
       f = distinct_frequencies(height, width, window)
@@ -194,10 +190,15 @@ class FourierPreview(BeginsWithMap):
 
 
 def _squared_sensitivity(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
-  """Returns S(f)² = Σ_channels |F(∂loss/∂x)|² at an image x, [H, W // 2 + 1].
+  """Returns the power spectrum of the loss gradient at an image x, [H, W // 2 + 1].
 
-  F is the Fourier transform, and `logits` the function from images [1, H, W, C] to logits. Both the
-  sum over images and the energies by band need S(f)²; XLA computes it once per step.
+  It is S(f)² = Σ_channels |F(∂loss/∂x)|², with F the Fourier transform.
+
+  Args:
+    row: The label, `row['label']`.
+    image: The image x, [H, W, C].
+    view: Not used.
+    logits: Function from images [1, H, W, C] to logits.
   """
   gradient = jax.grad(lambda x: cross_entropy(logits(x[None]), row['label'][None])[0])(image)
   return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

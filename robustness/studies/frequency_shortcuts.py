@@ -50,23 +50,21 @@ MIN_PROBABILITY = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class FrequencyShortcuts(Study):
-  """A study of sets of frequencies that classes are recognised by.
+  """A study of frequency shortcuts: small sets of frequencies that suffice to recognise a class.
 
-  Images are shown through many random sets of frequencies. For a random set, each grid divides the
-  plane of frequencies into grid × grid patches and keeps each patch with the probability `kept`. A
-  frequency is in the set if all grids keep it, and its mirror −f is in the set with it.
+  Images are filtered with many random sets of frequencies. The set of a class is the one with the
+  smallest cross-entropy on half of the class's images. Accuracy with it is measured on the other
+  half. How often other classes are taken for the class is also measured, since a set that makes
+  every image look like one class says nothing.
 
-  The set of a class is the random set with the smallest mean −log p of the true class over half of
-  the class's images. Accuracy through it is measured on the other half, and on other classes too,
-  because a set through which all images are taken for one class says nothing about the class.
-
-  The paper searches from coarse grids to fine ones, with new candidates inside the best one. Here
-  all sets are drawn before the run, and each is a view.
+  A random set is the intersection of several grids. Each grid divides the plane of frequencies into
+  grid × grid patches and keeps each with probability `kept`. With f a set also has −f. The paper
+  instead refines sets from coarse grids to fine ones.
 
   Attributes:
-    sets: number of random sets.
-    grids: numbers of patches along a side; 4, 8 and 16 suit images of 32 pixels.
-    kept: mean share of its patches that a grid keeps.
+    sets: Number of random sets.
+    grids: Numbers of patches along a side; 4, 8 and 16 suit images of 32 pixels.
+    kept: Probability with which a grid keeps a patch.
 
   Reference:
     Wang et al. (2023), What Do Neural Networks Learn in Image Classification? A Frequency Shortcut
@@ -86,9 +84,9 @@ class FrequencyShortcuts(Study):
   kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows with several labels, a single class, or a class with one image.
+    """Raises InputError unless images have one label each and two images for each class.
 
-    Corrupted versions of an image count as one image.
+    There must be at least two classes. Corrupted versions of an image count as one image.
     """
     super().check(rows, recipes)
     columns = rows.without_images()
@@ -108,9 +106,9 @@ class FrequencyShortcuts(Study):
       )
 
   def masks(self, height: int, width: int) -> np.ndarray:
-    """Returns the random sets of frequencies as masks, bool [sets, H, W // 2 + 1], as in `rfft2`.
+    """Draws the random sets of frequencies, as masks, bool [sets, H, W // 2 + 1].
 
-    See `FrequencyShortcuts` for how a set is drawn.
+    Frequencies are in the order of `rfft2`. See `FrequencyShortcuts` for how a set is drawn.
     """
     masks = np.ones((self.sets, height, width), bool)  # zero frequency in the centre
     for number, mask in enumerate(masks):
@@ -123,7 +121,7 @@ class FrequencyShortcuts(Study):
     ordered = np.fft.ifftshift(masks, (1, 2))  # zero frequency first
 
     def mirrored(table: np.ndarray) -> np.ndarray:
-      """Returns the `table` [..., H, W] with the values of the frequencies f and −f exchanged.
+      """Exchanges the values of the frequencies f and −f in a table [..., H, W].
 
       Frequency 0 is at index 0, as in `fft2`.
       """
@@ -137,7 +135,10 @@ class FrequencyShortcuts(Study):
     return np.where(is_first, ordered, mirrored(ordered))[:, :, : width // 2 + 1]
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the view of unchanged images (id 0), then a view for each set."""
+    """Returns the clean view (id 0), then a view for each random set of frequencies.
+
+    A view is one way to perturb each image, here to filter it.
+    """
     height, width, _ = image_shape
     side = min(height, width)
     valid = f'at most {side}, the shorter side of the images'
@@ -148,18 +149,20 @@ class FrequencyShortcuts(Study):
     return Views(_show, ids=numbers, parameters={'set': numbers, 'kept': masks})
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, 'clean', 'set 1', 'set 2', …, and the group 'all sets'."""
+    """Returns the names of the views: 'clean', 'set 1', 'set 2' and so on.
+
+    The latter are grouped as 'all sets'.
+    """
     sets = range(1, self.sets + 1)
     groups = {'clean': [0], 'all sets': list(sets)}
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns estimates by class, and the set of frequencies of each of C classes.
+    """Returns accuracy by class through its set of frequencies, and the set of each class.
 
-    The estimates are the accuracy on images through the set of their class, the accuracy on whole
-    images, and the share of images of other classes that are taken for the class through its set.
-    The sets of a classifier are the array `sets/<label>`, bool [C, H, W // 2 + 1], true at the
-    frequencies in the set.
+    Images through a set have only its frequencies. The estimates are accuracy through the set,
+    accuracy on whole images, and the share of images of other classes that are taken for the class.
+    The array `sets/<label>`, bool [C, H, W // 2 + 1], has the set of each class for a classifier.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     classes = _classes(evaluations[0])
@@ -175,11 +178,14 @@ class FrequencyShortcuts(Study):
     return Findings(estimates=list(self._by_class(recorded, best_sets)), arrays=arrays)
 
   def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
-    """Returns {class index: index of the set of frequencies that suits the class best}.
+    """Selects a set of frequencies for each class: {class index: index of the set}.
 
-    It is the set with the smallest mean of −log p, where p is the probability of the true class,
-    over half of the images of the class, see `_chooses_set`. `labels` has the class of each row,
-    [N].
+    It is the set with the smallest mean cross-entropy on half of the images of the class; see
+    `_chooses_set`.
+
+    Args:
+      evaluation: Recorded predictions of a classifier.
+      labels: Class of each image, [N].
     """
     probabilities = evaluation.records.table('probability')[:, 1:]  # view 0 shows whole images
     losses = -np.log(np.maximum(probabilities, MIN_PROBABILITY))
@@ -193,15 +199,15 @@ class FrequencyShortcuts(Study):
   def _by_class(
     self, recorded: Recorded, best_sets: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields three estimates for each class and its set of frequencies.
+    """Yields accuracy and confusion by class, on images filtered to the class's frequencies.
 
-    They are the accuracy on images of the class through the set, that is, with only its
-    frequencies; the accuracy on the whole images; and the share of images of other classes that are
-    taken for the class through its set. The images by which sets were chosen are left out.
+    There are three tables for each class: accuracy on its filtered images, accuracy on its whole
+    images, and the share of filtered images of other classes that are taken for it. Images that
+    selected the frequencies are left out.
 
     Args:
-      recorded: the records of all classifiers.
-      best_sets: {classifier: {class index: index of the set of the class}}.
+      recorded: Recorded predictions of all classifiers.
+      best_sets: {classifier: {class index: index of the set of frequencies of the class}}.
     """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
@@ -227,9 +233,9 @@ class FrequencyShortcuts(Study):
       yield self.means(TAKEN, taken.of_rows(in_others), facets=facets, test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and a figure of the set of frequencies of each class.
+    """Returns the default figures, and a figure of the frequencies selected for each class.
 
-    The zero frequency is in the centre.
+    Zero frequency is in the centre.
     """
     rows = {}
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
@@ -243,7 +249,7 @@ class FrequencyShortcuts(Study):
 
 
 def _classes(evaluation: Evaluation) -> dict[str, int]:
-  """Returns {class name: index in the classifier's outputs} of the classes that rows have as label.
+  """Returns {name: index} for the classes that occur among the labels.
 
   A class without a name is named by its index, such as '7'.
   """
@@ -253,7 +259,7 @@ def _classes(evaluation: Evaluation) -> dict[str, int]:
 
 
 def _one_class() -> InputError:
-  """Returns the error for images of a single class."""
+  """Returns the InputError that is raised for images of a single class."""
   return InputError(
     'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
     f'give images of two ({KEYS.data}).'
@@ -261,10 +267,13 @@ def _one_class() -> InputError:
 
 
 def _chooses_set(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
-  """Returns which rows choose the set of frequencies of their class, bool [N].
+  """Returns which images select the frequencies of their class, bool [N].
 
-  They are every second image of each class, with all its corrupted versions. The set is measured on
-  the other images. `labels` has the class of each row, [N].
+  They are every second image of a class, with all corrupted versions. The others are measured.
+
+  Args:
+    labels: Class of each image, [N].
+    records: Recorded predictions, which say which images are versions of each other.
   """
   image = image_numbers(records)
   chooses_set = np.zeros(len(labels), bool)
@@ -276,10 +285,13 @@ def _chooses_set(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-  """Returns the image of a row, [H, W, C], with the frequencies of a view alone.
+  """Filters an image to a set of frequencies and returns it, [H, W, C].
 
-  `view` has the number `set` of the set of frequencies and its mask `kept`, bool [H, W // 2 + 1].
-  Set 0 is the clean view, in which the image is unchanged.
+  Args:
+    key: Not used.
+    row: The image, `row['image']`.
+    view: `kept`, the mask of the frequencies, bool [H, W // 2 + 1], and `set`, their number. Set 0
+      leaves the image unchanged.
   """
   del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])

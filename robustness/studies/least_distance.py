@@ -33,19 +33,19 @@ BEST, UNCHANGED = 'nearest of all', 'none'
 
 
 def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-  """Returns values of each image, [N, A + 2]; their means are areas under curves of accuracy by ε.
+  """Returns each image's contribution to areas under robust accuracy curves, [N, A + 2].
 
-  An image is right for all ε below its distance, so that it adds this distance to the area. Curves
-  end at the largest finite value of `nearest`. Columns are:
+  A curve is accuracy against the radius ε. An image is right for all ε below its distance, so it
+  adds this distance to the area. Means over images are the areas. Curves end at the largest finite
+  value of `nearest`. The columns are:
 
-  * 0, ..., A − 1: one attack each;
-  * A: all attacks together, by the nearest wrong image of any;
-  * A + 1: no attack. The curve stays at the clean accuracy, so that its area is the largest
-    possible: an image that is right at ε = 0 adds the whole length of the curve.
+  * 0, ..., A − 1: each attack alone.
+  * A: all attacks together, with the nearest adversarial image of any.
+  * A + 1: no attack, where an image that is right adds the whole length of the curve.
 
   Args:
-    distances: [N, A], distance to the nearest wrong image of N images by A attacks.
-    nearest: [N, 1], the least of these distances of each image.
+    distances: [N, A], distance of N images to the nearest adversarial image, by A attacks.
+    nearest: [N, 1], the minimum over attacks.
   """
   end = np.max(nearest, where=np.isfinite(nearest), initial=0)
   # Column A + 1: a wrong image has the distance 0.
@@ -54,11 +54,14 @@ def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
 
 
 def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
-  """Returns the optimality (U − A) / (U − A*) of each area A, [..., n + 2]; NaN if U = A*.
+  """Returns the optimality of attacks: their effect as a fraction of all attacks' effect.
 
-  `areas` [..., n + 2] are areas under the accuracy by ε: n entries of one attack each, then A*, of
-  the nearest wrong image of all attacks, and U, of no attack at all; see `_areas`. The second
-  argument, the areas of the baseline classifier, is not used.
+  It is (U − A) / (U − A*) for an area A under the robust accuracy curve, with A* the area for all
+  attacks together and U the area without attack. It is NaN if U = A*.
+
+  Args:
+    areas: [..., n + 2], the areas of n attacks, then A* and U; see `_areas`.
+    _: Not used.
   """
   best, unchanged = areas[..., -2:-1], areas[..., -1:]  # A* and U
   with np.errstate(invalid='ignore', divide='ignore'):
@@ -88,16 +91,17 @@ OPTIMALITY = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class LeastDistance(AttackStudy):
-  """A study of least distances to a misclassified image; attributes are its settings.
+  """A study of the distance from each image to the nearest misclassified image.
 
   Attributes:
-    attacks: names of attacks: 'fmn', 'ddn' (ℓ2) or `FILE.py:NAME`, a subclass of `NearestAttack`;
-      LABEL=NAME repeats an attack with other settings.
-    attack: the settings of each attack in a section of its name or label, such as
-      `config.study.attack.fmn.steps`.
-    norm: the norm of distances: 'linf', 'l2' or 'l1'.
-    epsilons: the radii ε at which accuracy is reported. Records do not depend on them, so that the
-      same command with other radii runs no attack again.
+    attacks: Names of attacks: 'fmn', 'ddn' (ℓ2) or `FILE.py:NAME`, a subclass of `NearestAttack`.
+      LABEL=NAME adds an attack under another label, so that it can run twice with different
+      settings.
+    attack: {label of an attack: its settings}, for instance {'fmn': {'steps': 100}}. It is the
+      section `config.study.attack`.
+    norm: Norm of distances: 'linf', 'l2' or 'l1'.
+    epsilons: Radii ε at which accuracy is reported. They can be changed later without running the
+      attacks again.
   """
 
   title = 'Least distance to a wrong image'
@@ -120,48 +124,63 @@ class LeastDistance(AttackStudy):
 
   @property
   def common_settings(self) -> Facts:
-    """The norm, which all attacks have in common."""
+    """Settings that all attacks share: the norm."""
     return {'norm': self.norm}
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns why bfloat16 is refused: it rounds small changes away, and distances may be small.
+    """Returns an error message for bfloat16, which is too coarse for small distances.
 
-    The shape of the images makes no difference.
+    Args:
+      image_shape: Not used.
     """
     return 'least distances may be below 2**-8 a value'
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities; the words of the median state the norm, for example ℓ∞."""
+    """The reported quantities; the description of the median distance states the norm."""
     words = f'median {self.ball} distance to the nearest wrong image'
     return dataclasses.replace(MEDIAN, words=words), ACCURACY, OPTIMALITY
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, which are the names of the attacks."""
+    """Returns the names of the views, which are the names of the attacks.
+
+    A view is one way to perturb each image.
+    """
     return ViewTable.of([value_text(ATTACK, label) for label in self.runs])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table with the attack of each view, by its label."""
+    """Returns a table with the label of the attack of each view, in the column `attack`."""
     return pd.DataFrame({'attack': list(self.runs)})
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attacks with settings, for the report's table `which numbers these are`."""
+    """Describes the attacks and their settings for a report, under the key 'attacks'."""
     attacks = [f'{value_text(ATTACK, x)} ({attack.words})' for x, attack in self.runs.items()]
     return {'attacks': f'{", ".join(attacks)} in {self.ball}; true distances may be less'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each attack, which shows the nearest misclassified image that it finds."""
+    """Returns a view for each attack, with the nearest misclassified image that it finds."""
     attacks = [attack for attack in self.runs.values() if isinstance(attack, NearestAttack)]
     ids = [id_of(f'{label} {self.norm}') for label in self.runs]
 
     def show(keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
-      """Returns the nearest wrong images [B, H, W, C], and {'distance': their distances [B]}."""
+      """Attacks a batch and returns the nearest misclassified images, and their distances.
+
+      Args:
+        keys: Random keys, [B].
+        rows: The clean images, `rows['image']` [B, H, W, C], and labels.
+        view: Index of the attack, `view['attack']`.
+        logits: Function from images to logits.
+
+      Returns:
+        Images [B, H, W, C], and {'distance': [B]}.
+      """
 
       def nearest(attack: NearestAttack, _: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns the distances to the nearest images that `attack` finds, and these images.
+        """Runs an attack; returns the distances and the nearest misclassified images.
 
-        The second argument is not used; `jax.lax.switch` needs an operand to pass to its branches.
+        The second argument is the operand that `jax.lax.switch` passes to its branches; it is not
+        used.
         """
         return attack.nearest(keys, logits, rows['image'], rows['label'])
 
@@ -173,11 +192,11 @@ class LeastDistance(AttackStudy):
     return Views(show, np.array(ids, np.int32), parameters, uses_classifier=True, together=True)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields median distances and accuracies by radius, of all attacks together and by attack.
+    """Yields median distance and accuracy by radius, for all attacks together and each alone.
 
-    Each attack lowers the curve of accuracy over the radius, and the area under it. With several
-    attacks the optimality of each is added: the area that it removes, as a share of the area that
-    all attacks together remove.
+    With several attacks, the optimality of each is added. It is the area that an attack removes
+    under the curve of accuracy against radius, divided by the area that all attacks remove
+    together.
     """
     distances = recorded.outcomes(MEDIAN)  # [N, attacks] of each classifier
     nearest = distances.combined((), lambda values: values.min(1))  # [N, 1], over all attacks
@@ -191,11 +210,11 @@ class LeastDistance(AttackStudy):
       yield shares[shares.attack.isin(list(self.runs))]  # without `BEST` and `UNCHANGED`
 
   def _medians_and_curves(self, distances: Outcomes, by: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yields median distances, and the curve of accuracy over the radii `epsilons`.
+    """Yields median distances, and accuracy at each radius of the setting `epsilons`.
 
     Args:
-      distances: least distances of each image, [N, A], in A views.
-      by: facets of the views; () if there is one.
+      distances: Distance of each image to the nearest misclassified one, [N, A], by A attacks.
+      by: Columns that the results are split by: ('attack',), or () for a single one.
     """
     yield medians(MEDIAN, distances, by, confidence=self.confidence)
     radii = np.array(self.epsilons)

@@ -64,20 +64,23 @@ Values = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Workdirs(WorkdirPredictions):
-  """The top level of a config that compares finished workdirs of this study.
+  """Folders (workdirs) of finished runs that out-of-distribution detection is computed from.
+
+  Each run has recorded the logits and features of one set of images.
 
   Attributes:
-    predictions: the workdir of the test images; `task` names one task of all workdirs, if they hold
-      batteries.
-    out_of_distribution: workdirs of images of no known class.
-    near: further workdirs of images of no known class, from sets that resemble the known classes,
-      as OpenOOD 1.5 groups them. Several sets get a mean over the group.
-    far: the same, from sets that do not resemble them.
-    shifted: workdirs of corrupted or otherwise shifted images of the known classes. Estimates are
-      then made for test images, and for test and shifted images together (full-spectrum).
-    bank: the workdir of training images that scores are fitted to.
-    held_out: the workdir of other images of the known classes, which OpenOOD 1.5 fits 'react' and
-      'klm' to; '' uses the bank.
+    predictions: The run on in-distribution test images. `task` selects a study if the runs have
+      several.
+    out_of_distribution: Runs on out-of-distribution images.
+    near: Further runs on out-of-distribution images that resemble the known classes, as in OpenOOD
+      1.5. Several sets also get a mean.
+    far: Further runs on out-of-distribution images that do not resemble the known classes. Several
+      sets also get a mean.
+    shifted: Runs on shifted, for instance corrupted, images of the known classes. Results are then
+      for test images alone, and for test and shifted images together (full-spectrum).
+    bank: The run on training images, which scores are fitted to.
+    held_out: The run on other images of the known classes, which 'react' and 'klm' are fitted to,
+      as in OpenOOD 1.5; '' uses the bank.
   """
 
   out_of_distribution: tuple[str, ...] = ()
@@ -89,27 +92,28 @@ class Workdirs(WorkdirPredictions):
 
   @property
   def unknown(self) -> tuple[str, ...]:
-    """All workdirs of images of no known class: out_of_distribution, near and far."""
+    """All runs on out-of-distribution images: `out_of_distribution`, `near` and `far`."""
     return (*self.out_of_distribution, *self.near, *self.far)
 
 
 @dataclasses.dataclass(frozen=True)
 class OodScores(ScoresPredictions):
-  """A study of scores for images of no known class; attributes are its settings.
+  """A study of scores that detect out-of-distribution images, of no known class.
 
   Attributes:
-    scores: names of scores: 'msp', 'max_logit', 'energy', 'gen', 'knn', 'mds', 'rmds', 'vim',
-      'react', 'ash', 'klm' (formulas in `robustness.estimates.out_of_distribution`), or
-      `FILE.py:NAME` for an `OodScore` of `robustness.estimates.fitted_scores`.
-    positives: the images that AUPR and FPR95 count as positive: 'ood', images of no known class, as
-      in OpenOOD 1.5, or 'id', images of known classes.
+    scores: Names of scores: 'msp', 'max_logit', 'energy', 'gen', 'knn', 'mds', 'rmds', 'vim',
+      'react', 'ash', 'klm' (see `robustness.estimates.out_of_distribution`), or `FILE.py:NAME` for
+      an `OodScore` of `robustness.estimates.fitted_scores`.
+    positives: Which images are positives in AUPR and FPR95: 'ood' (out-of-distribution images, as
+      in OpenOOD 1.5) or 'id' (in-distribution images).
     neighbours: K of 'knn', which scores by the distance to the K-th nearest training feature.
-    directions: D of 'vim', the number of principal directions of the features, below the number of
+    directions: D of 'vim', the number of principal directions of the features. It must be below the
+      number of features.
+    percentile: A percentile in (0, 100). 'react' clips features at this percentile of the held-out
+      images' features. 'ash' keeps the features of an image above this percentile of the image's
       features.
-    percentile: in (0, 100). 'react' clips features at this percentile of all features of the
-      held-out images; 'ash' keeps the features of an image above this percentile of its own.
     exponent: γ of 'gen', the power in the generalised entropy.
-    largest: M of 'gen', how many of the largest probabilities it sums over.
+    largest: M of 'gen', the number of largest probabilities in the entropy.
   """
 
   title = 'Images of no known class'
@@ -134,10 +138,10 @@ class OodScores(ScoresPredictions):
   largest: int = setting(100, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid.
+    """Raises InputError for an invalid setting.
 
-    This includes a setting that is not at its default and only concerns scores that `scores` does
-    not list, such as `neighbours` without 'knn'.
+    A setting that only concerns scores that are not selected must keep its default, such as
+    `neighbours` without 'knn'.
     """
     super().__post_init__()
     self.choose('scores', (*SCORES, *filter(is_reference, self.scores)))
@@ -149,31 +153,37 @@ class OodScores(ScoresPredictions):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The scores in files of the user, `FILE.py:NAME`; see `Part`."""
+    """Names of the scores; a user's score has the form `FILE.py:NAME`."""
     return self.scores
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The name and the recorded outputs; all scores are computed from the same records."""
+    """The settings on which recorded outputs depend: none but the name of the study.
+
+    All scores are computed from the same recorded outputs.
+    """
     return {'name': self.name, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean confidence, and the accuracy on images of known classes."""
+    """Yields mean confidence, and for images of known classes also accuracy."""
     data = recorded.evaluations[0].records.identity['data']
     if data.get('labels') != UNKNOWN_CLASSES:
       yield self.means(ACCURACY, recorded)
     yield self.means(CONFIDENCE, recorded)
 
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
-    """Returns AUROC, AUPR and FPR95 of each score from the records of finished workdirs.
+    """Computes AUROC, AUPR and FPR95 of each score from the outputs of finished runs.
 
-    They measure how well a score separates the test images from images of no known class. The
-    scores with `is_fitted` are fitted to the bank, a run on training images; 'react' and 'klm' are
-    fitted to held-out images instead, if there are any. `folder` is unused, because no records are
-    written.
+    They measure how well a score separates test images from out-of-distribution images. Scores with
+    `is_fitted` are fitted to training images (the bank). 'react' and 'klm' are fitted to held-out
+    images instead, if there are any.
+
+    Args:
+      workdirs: Folders of the finished runs.
+      folder: Not used.
 
     Raises:
-      InputError: there are no images of no known class, a bank is missing or unused, or workdirs
+      InputError: Out-of-distribution images are missing, a bank is missing or unused, or runs
         cannot be combined.
     """
     if not workdirs.unknown:
@@ -215,15 +225,15 @@ class OodScores(ScoresPredictions):
   def _separations(
     self, label: str, workdirs: Workdirs, known_runs: Runs, unknown: Runs, banks: Runs
   ) -> Iterator[Row]:
-    """Yields how well each score of a classifier separates images of known and of no known class.
+    """Yields AUROC, AUPR and FPR95 of each score of a classifier.
 
     Args:
-      label: label of the classifier.
-      workdirs: the settings.
-      known_runs: {path: run} on images of known classes: test images first, then shifted ones.
-      unknown: {path: run} on images of no known class, in the order of `workdirs.unknown`.
-      banks: {path: run} on the images that scores are fitted to: training images and then held-out
-        images, training images for both, or none.
+      label: Name of the classifier.
+      workdirs: Folders of the finished runs.
+      known_runs: {path: run} on in-distribution images: test images first, then shifted ones.
+      unknown: {path: run} on out-of-distribution images, in the order of `workdirs.unknown`.
+      banks: {path: run} on images that scores are fitted to: training images, then held-out images.
+        It may have training images only, or be empty.
     """
     runs = list(known_runs.values())
     # Without a bank, the test images stand in for it, and none of the scores is fitted to it. A
@@ -233,7 +243,7 @@ class OodScores(ScoresPredictions):
 
     @functools.cache
     def last_layer() -> LastLayer:
-      """Returns the last layer of the network, which only 'vim', 'react' and 'ash' need."""
+      """Solves for the network's last layer, which only 'vim', 'react' and 'ash' need."""
       return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown.values()]))
 
     data = FitData(bank, held_out, last_layer)
@@ -258,15 +268,15 @@ class OodScores(ScoresPredictions):
     facets: Mapping[str, str],
     note: str = '',
   ) -> Iterator[Row]:
-    """Yields AUROC, AUPR and FPR95 of each score for each set of images of no known class.
+    """Yields AUROC, AUPR and FPR95 of each score against each out-of-distribution set.
 
     Args:
-      label: label of the classifier.
-      workdirs: the settings; several sets in `near`, or in `far`, get a mean.
-      by_run: values of the scores on images of known classes, from one or several runs.
-      by_set: {name of a set of images of no known class: values of the scores}.
-      facets: further facets of the rows.
-      note: note on all rows; '' for none.
+      label: Name of the classifier.
+      workdirs: Folders of the finished runs. Several sets in `near`, or in `far`, get a mean.
+      by_run: Scores of in-distribution images, for one or several runs.
+      by_set: {name of an out-of-distribution set: scores of its images}.
+      facets: Further columns of the results, such as {'id_set': 'test images'}.
+      note: Note on all results; '' for none.
     """
     names = dict(zip(workdirs.unknown, by_set, strict=True))  # {path: name of the set}
     means = {  # {name of a mean: the sets that it is over}
@@ -290,10 +300,13 @@ class OodScores(ScoresPredictions):
 
 
 def _recording(task: FinishedStudy, label: str) -> Recording:
-  """Returns the logits, features and class indices of all images that a run recorded.
+  """Returns the logits, features and labels that a run has recorded for a classifier.
 
-  Logits are of the classes that the classifier can predict; the others are −∞. `label` is the
-  label of the classifier.
+  Columns of classes that the classifier cannot predict are left out of the logits.
+
+  Args:
+    task: The finished run.
+    label: Name of the classifier.
   """
   column = _evaluation(task, label).records.column
   logits = column('output/logits')
@@ -302,9 +315,14 @@ def _recording(task: FinishedStudy, label: str) -> Recording:
 
 
 def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> Values:
-  """Returns {name of a score: its values [N]} of a classifier on the N images of a run.
+  """Computes scores on the N images of a run: {name of a score: values [N]}.
 
-  The key `ID` has the number of each image, [N]; versions of one image have the same number.
+  The key `ID` has an identifier of each image, [N], equal for versions of one image.
+
+  Args:
+    task: The finished run.
+    label: Name of the classifier.
+    scores: {name: function from recorded outputs to values [N]}.
   """
   records, recording = _evaluation(task, label).records, _recording(task, label)
   images = versions(records)  # None if no two rows are versions of one image
@@ -313,9 +331,13 @@ def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> Val
 
 
 def _with_ids_apart(tasks: Sequence[FinishedStudy], by_run: Sequence[Values]) -> list[Values]:
-  """Returns the values of each run with ids that differ between images of different data sets.
+  """Makes image identifiers of different data sets distinct, in scores of several runs.
 
-  Equal ids are one image only within one data set.
+  Equal identifiers in different data sets are not the same image.
+
+  Args:
+    tasks: The runs.
+    by_run: Scores of each run; the key `ID` has the identifiers.
   """
   data_sets = list(dict.fromkeys(map(_data_set, tasks)))
   # Ids are below 2⁴⁰, so that adding multiples of it keeps the ids of data sets apart.
@@ -327,12 +349,15 @@ def _with_ids_apart(tasks: Sequence[FinishedStudy], by_run: Sequence[Values]) ->
 
 
 def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> FinishedStudy:
-  """Returns the study of a finished workdir, or of its task `task_name` if that is not ''.
+  """Reads the results of this study from the folder of a finished run.
 
-  `first` is the study of another workdir that must have the same classifiers, or None.
+  Args:
+    path: The folder.
+    task_name: Name of the study, if the run has several; else ''.
+    first: A run that must have the same classifiers; None for no check.
 
   Raises:
-    InputError: the workdir is of another study, or has other classifiers than `first`.
+    InputError: The folder has another study, or other classifiers than `first`.
   """
   task = read_task(path, task_name)
   if not isinstance(task.study, OodScores):
@@ -355,10 +380,13 @@ def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> Fini
 
 
 def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError for a workdir that is listed twice, or has the wrong kind of images.
+  """Raises InputError if a folder is listed twice or has the wrong kind of images.
 
-  Runs of `workdirs.unknown` must be on images of no known class, all others on images of known
-  classes. `tasks` are the studies of all workdirs by path.
+  Runs in `workdirs.unknown` must be on out-of-distribution images, all others on known classes.
+
+  Args:
+    workdirs: Folders of the finished runs.
+    tasks: {path: run} for all folders.
   """
   paths = [workdirs.predictions, *workdirs.shifted, *workdirs.unknown]
   paths += [path for path in (workdirs.bank, workdirs.held_out) if path]
@@ -377,10 +405,15 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
 
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError if more than 2 % of a run's images (`MAX_SHARED`) are in a bank.
+  """Raises InputError if over 2 % (`MAX_SHARED`) of a run's images are in the bank.
 
-  The feature in the bank that is nearest to such an image would be its own. `bank` is the run with
-  the workdir `path` that scores are fitted to, and `tasks` are {path: scored run}.
+  The bank has the images that scores are fitted to. An image in it would be its own nearest
+  neighbour.
+
+  Args:
+    path: Folder of the bank.
+    bank: The run on the bank.
+    tasks: {path: run} for all runs to be scored.
   """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
   for other, task in tasks.items():
@@ -394,7 +427,11 @@ def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedS
 
 
 def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
-  """Returns the records of a classifier in a run; raises InputError if the run does not have it."""
+  """Returns the recorded predictions of a classifier in a run.
+
+  Raises:
+    InputError: The run does not have the classifier.
+  """
   for evaluation in task.evaluations:
     if evaluation.label == label:
       return evaluation
@@ -403,9 +440,9 @@ def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
 
 
 def _data_set(task: FinishedStudy) -> tuple[object, str]:
-  """Returns what identifies the data set of a run: its source, and its name, file or folder.
+  """Returns an identifier of a run's data set: its source, and its name, file or folder.
 
-  Equal example ids are the same image only within a data set.
+  Image identifiers are only comparable within a data set.
   """
   data = task.evaluations[0].records.identity['data']
   # The name without a TFDS config, which follows a slash.
@@ -415,6 +452,6 @@ def _data_set(task: FinishedStudy) -> tuple[object, str]:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-  """Returns the last parts of folder paths, or the paths unchanged if two last parts are equal."""
+  """Returns short names for folders: their last parts, or full paths if these repeat."""
   names = [expanded(path).resolve().name for path in paths]
   return names if len(set(names)) == len(names) else list(paths)

@@ -51,14 +51,14 @@ NUM_IMAGES = {'imagenet_p': 50_000, 'cifar10_p': 10_000}
 
 
 def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
-  """Returns T5D of pairs of frames, [...], from 0 to 15.
+  """Returns the top-5 distance of pairs of predictions, [...], from 0 to 15.
 
-  It is Σ_i |i - min(position in `best` of the i-th class of `reference`, 5)|, with i and positions
-  from 0. A class that is not in `best` has the position 5.
+  It is Σ_i |i − p(i)| over i = 0..4, where p(i) is the position in `best` of the class at position
+  i of `reference`. p(i) is 5 if the class is not in `best`.
 
   Args:
-    reference: int [..., 5], the five best classes of the reference frame, the best first.
-    best: int [..., 5], the five best classes of the later frame.
+    reference: int [..., 5], the five best classes of the reference frame, in order.
+    best: int [..., 5], the five best classes of the later frame, in order.
   """
   is_same = reference[..., :, None] == best[..., None, :]
   place = np.where(is_same.any(-1), is_same.argmax(-1), 5)
@@ -81,15 +81,14 @@ MT5D = _distances(
 
 @dataclasses.dataclass(frozen=True)
 class PerturbationStability(Study):
-  """A study of predictions along sequences of perturbed images; attributes are its settings.
+  """A study of how stable predictions are along sequences of perturbed images.
 
   Attributes:
-    perturbations: names of perturbations, or of the sets 'imagenet_p' and 'cifar10_p', which have
-      the ten perturbations that published means are over.
-    baseline: mFR and mT5D divide the flip probabilities and top-5 distances of a classifier by
-      the values of the baseline: 'first' is the first classifier of the config, 'alexnet' the
-      values published for AlexNet on ImageNet-P.
-    confidence: confidence of intervals, in (0, 1).
+    perturbations: Names of perturbations, or of the sets 'imagenet_p' and 'cifar10_p' with the ten
+      perturbations of published means.
+    baseline: mFR and mT5D divide by the values of the baseline: 'first' is the first classifier of
+      the config, 'alexnet' the published values of AlexNet on ImageNet-P.
+    confidence: Confidence level of intervals, in (0, 1).
   """
 
   title = 'How often predictions change along sequences of perturbed images'
@@ -105,8 +104,7 @@ class PerturbationStability(Study):
   def __post_init__(self) -> None:
     """Raises InputError for an unknown perturbation.
 
-    With AlexNet as the baseline it is also raised unless the perturbations are those for which its
-    values were published.
+    If the baseline is AlexNet, the perturbations must be exactly those with published values.
     """
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
@@ -115,25 +113,24 @@ class PerturbationStability(Study):
     self.require(has_baseline, 'perturbations', valid)
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns the five best classes, the best first, int32 [..., 5].
+    """Reduces logits to the five best classes, in order, int32 [..., 5].
 
-    Of two equal logits the class with the lower index is first. With fewer than five classes all
-    are returned.
+    Ties are resolved to the lower index. With fewer than five classes all are returned.
     """
     _, best = jax.lax.top_k(output, min(5, output.shape[-1]))
     return best.astype(jnp.int32)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The perturbations of the settings, each once, in a fixed order.
+    """The selected perturbations without repetition, in a fixed order.
 
-    Sets such as 'imagenet_p' are replaced by their members.
+    A set such as 'imagenet_p' is replaced by its members.
     """
     names = set[str]().union(*(PERTURBATION_SETS.get(name, (name,)) for name in self.perturbations))
     return tuple(name for name in PERTURBATIONS if name in names)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the rows with the perturbations of the settings."""
+    """Selects the images with the perturbations of the settings."""
     numbers = [PERTURBATIONS[name] for name in self.names]
     is_wanted = np.isin(rows.without_images()['perturbation'], numbers)
     if is_wanted.all():
@@ -141,7 +138,7 @@ class PerturbationStability(Study):
     return with_facts(rows.at(np.flatnonzero(is_wanted)), {'perturbations': list(self.names)})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows that are no sequences, or that lack one of the perturbations."""
+    """Raises InputError if the data are not sequences or lack a selected perturbation."""
     super().check(rows, recipes)
     stored = rows.description.get('perturbations')
     if not stored:
@@ -156,10 +153,9 @@ class PerturbationStability(Study):
       )
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns how the data differ from the released sets of ten perturbations, as phrases.
+    """Returns deviations of the data from the released sets, such as fewer images.
 
-    A difference is another source, another number of images, or other perturbations than all ten;
-    [] if there is none.
+    The source and the perturbations are also compared.
     """
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:
@@ -173,20 +169,16 @@ class PerturbationStability(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The source of the sequences and the baseline in words, two lines of a table in the report.
-
-    The table is titled `which numbers these are`.
-    """
+    """Describes the source of the sequences and the baseline, for a report."""
     is_alexnet = self.baseline == ALEXNET
     baseline = 'AlexNet on ImageNet-P (published)' if is_alexnet else 'the first classifier'
     return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': baseline}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields flip probability and top-5 distance, and their means relative to the baseline.
+    """Yields flip probability and top-5 distance, and their ratios to the baseline.
 
     The first two are over all perturbations, by perturbation, and by perturbation and frame. The
-    means relative to the baseline are mFR and mT5D. A classifier with fewer than five classes has
-    no top-5 distance. If the baseline is such a classifier, there is no mT5D.
+    ratios are mFR and mT5D. A classifier with fewer than five classes has no top-5 distance.
     """
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
@@ -225,17 +217,18 @@ class PerturbationStability(Study):
 
 
 def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns the row numbers of a perturbation's frame pairs, int64 [2, sequences, frames − 1].
+  """Finds the pairs of frames to compare, as row numbers, int64 [2, sequences, frames − 1].
 
-  Entry 0 has the row of each pair's reference frame and entry 1 the row of the later frame. The
-  reference is the first frame of the sequence for noise, and the frame before for others.
+  Entry 0 has the reference frames and entry 1 the later frames. For noise the reference is always
+  the first frame of the sequence. For other perturbations it is the frame before.
 
   Args:
-    records: records with the columns `perturbation`, `base_id`, the image, and `frame`, a number.
-    name: name of the perturbation.
+    records: Recorded predictions with the columns `perturbation`, `base_id` (the image) and
+      `frame`.
+    name: Name of the perturbation.
 
   Raises:
-    InputError: a sequence lacks a frame that another sequence has, or has a frame twice.
+    InputError: A sequence has a frame twice, or lacks a frame that another one has.
   """
   perturbation, base_id, frame = (records.column(column) for column in COLUMNS)
   rows = np.flatnonzero(perturbation == PERTURBATIONS[name])

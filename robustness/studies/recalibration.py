@@ -98,24 +98,23 @@ Fields = Mapping[str, Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Recalibration(StoredOrMade):
-  """A study of rescaled confidence and prediction sets; attributes are its settings.
-
-  They are in addition to the settings of `StoredOrMade`.
+  """A study of recalibrated confidence and conformal prediction sets, under corruption.
 
   Attributes:
-    held_out: share of the images, drawn at random, that are fitted on and not measured: half of
-      them for the scalings, half for the thresholds of prediction sets.
-    scalings: names of scalings: 'temperature', 'vector' and 'matrix'.
-    penalty: λ of vector and matrix scaling; 0 chooses it by cross-validation.
-    scores: scores of prediction sets, which hold the classes with a score up to a threshold: 'lac'
-      is 1 − p of a class; 'aps' sums the probabilities of all classes at least as probable; 'raps'
-      is 'aps' with a penalty. p is after temperature scaling, if `scalings` has it.
-    alpha: α. Prediction sets hold the true class with probability 1 − α, for images that are drawn
-      like the held-out ones.
+    held_out: Random fraction of the images to fit on, which are not measured. Half of them fit the
+      scalings, half the thresholds of prediction sets.
+    scalings: Names of scalings of the logits: 'temperature', 'vector' and 'matrix'.
+    penalty: λ of vector and matrix scaling; 0 selects it by cross-validation.
+    scores: Scores of prediction sets, which have all classes with a score up to a threshold. 'lac'
+      is 1 − p of a class. 'aps' sums the probabilities of all classes that are at least as
+      probable. 'raps' is 'aps' with a penalty. p is after temperature scaling, if `scalings` has
+      it.
+    alpha: α. Prediction sets have the true class with probability 1 − α, for images drawn like the
+      held-out ones.
     raps_penalty: λ of 'raps', the penalty on each class beyond `raps_rank`.
-    raps_rank: k of 'raps', the largest rank of a class without a penalty.
-    bins: number M of bins of confidence.
-    resamples: bootstrap samples of the images, for calibration errors.
+    raps_rank: k of 'raps', the largest rank of a class without penalty.
+    bins: Number of confidence bins of calibration errors.
+    resamples: Number of bootstrap samples for calibration errors.
   """
 
   title = 'Rescaled confidence and prediction sets'
@@ -141,10 +140,10 @@ class Recalibration(StoredOrMade):
     self.require(bool(self.scalings or self.scores), 'scalings', 'not empty without scores')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if the rows do not suit the study.
+    """Raises InputError unless there are enough images to fit on and to measure.
 
-    There must be enough images to fit on and to measure, with one label each, and no two images
-    that are versions of one image unless they are a stored set.
+    Images must have one label each. They may be versions of one image only in a stored set of
+    corruptions.
     """
     super().check(rows, recipes)
     columns = rows.without_images()
@@ -157,24 +156,21 @@ class Recalibration(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities of the study; the coverage is called by its promise 1 − α, such as '90 %'."""
+    """The reported quantities; the description of coverage states 1 − α, such as '90 %'."""
     promised = f'{100 * (1 - self.alpha):g} %'
     covered = dataclasses.replace(COVERED, words=COVERED.words.format(promised=promised))
     return (ECE, covered, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
 
   @property
   def recording(self) -> dict[str, Any]:
-    """{setting: value} of everything that decides the records: the views, and the recorded logits.
-
-    Studies of one run with equal `recording` are measured once and share the records.
-    """
+    """The settings on which recorded logits depend; equal settings share recorded logits."""
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields every quantity on the images that are not held out.
+    """Yields all results, measured on the images that are not held out.
 
-    Estimates are of all corrupted views together, by severity, by corruption, and by both. Scalings
-    and thresholds of prediction sets are first fitted on the images held out.
+    Scalings and thresholds of prediction sets are first fitted on the held-out images. Results are
+    over all corruptions, by severity, by corruption, and by both.
     """
     recorded.require_distinct()
     # The facets by which `GROUPS` averages views: the clean view gets severity 0 and view 'clean'.
@@ -212,14 +208,14 @@ class Recalibration(StoredOrMade):
   def _likelihoods(
     self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields negative log-likelihoods and accuracies with one scaling.
+    """Yields negative log-likelihood and accuracy with one scaling of the logits.
 
-    They are of all corrupted views together, by severity, by corruption, and by both.
+    Results are over all corruptions, by severity, by corruption, and by both.
 
     Args:
-      name: name of the scaling.
-      fields: {classifier: {'nll' or 'right': values [N, V]}}.
-      views: facets of the views.
+      name: Name of the scaling, such as 'temperature'.
+      fields: {classifier: {'nll' or 'right': values [N, V]}} for N images in V views.
+      views: Table with the corruption and severity of each view.
       notes: {classifier: note on its likelihoods}.
     """
     losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
@@ -233,15 +229,16 @@ class Recalibration(StoredOrMade):
   def _coverage_gaps(
     self, fields: Fields, labels: Mapping[str, np.ndarray], views: pd.DataFrame
   ) -> Iterator[pd.DataFrame]:
-    """Yields gaps of coverage: the largest over strata of set size, and the mean over classes.
+    """Yields two gaps of coverage: the largest by set size, and the mean over classes.
 
-    Coverage is the share of prediction sets that have the true class. A gap is its distance from
-    1 − `alpha`.
+    Coverage is the share of prediction sets that have the true class. A gap is its distance from 1
+    − `alpha`.
 
     Args:
-      fields: {classifier: {'covered' or 'size': values [N, V]}} at the threshold of a score.
+      fields: {classifier: {'covered' or 'size': values [N, V]}} for N images in V views, for the
+        prediction sets of one score.
       labels: {classifier: classes of the images, [N]}.
-      views: facets of the views, and the score.
+      views: Table with the corruption and severity of each view, and the score.
     """
     for label, at_threshold in fields.items():
       is_covered, sizes = at_threshold['covered'] > 0, at_threshold['size']
@@ -253,18 +250,18 @@ class Recalibration(StoredOrMade):
   def _coverage_and_size(
     self, score: str, fields_at_ends: Sequence[Fields], views: pd.DataFrame, is_in_set: np.ndarray
   ) -> Iterator[pd.DataFrame]:
-    """Yields coverage and size of the prediction sets of a score.
+    """Yields coverage and size of the prediction sets of one score.
 
-    Estimates are of all corrupted views together, by severity, by corruption, and by both.
-    Intervals include the random choice of the held-out images that decide the threshold q.
+    Results are over all corruptions, by severity, by corruption, and by both. Intervals include the
+    random choice of the held-out images that determine the threshold q.
 
     Args:
-      score: name of the score.
-      fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at the threshold q, and at
-        the low and high end of its interval.
-      views: facets of the views.
-      is_in_set: float [M, n], for M classifiers, 1 if the true class of a held-out image is in its
-        prediction set, else 0, for the n images that decide q.
+      score: Name of the score, such as 'aps'.
+      fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at three thresholds: q, and
+        the low and the high end of its interval.
+      views: Table with the corruption and severity of each of V views.
+      is_in_set: float [M, n], whether the true class is in the prediction set (1 or 0), for M
+        classifiers and the n images that determine q.
     """
     # With the first classifier, which the intervals of differences from it need.
     correlations = [_correlation(is_in_set[0], of_classifier) for of_classifier in is_in_set]
@@ -279,9 +276,9 @@ class Recalibration(StoredOrMade):
         yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures. Captions of figures of coverage state 1 − α.
+    """Returns the default figures, with the stated coverage 1 − α in captions.
 
-    The figure of coverage over severities has a line at 1 − α.
+    The figure of coverage against severity also has a line at 1 − α.
     """
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
     for name, (figure, caption) in figures.items():
@@ -292,9 +289,9 @@ class Recalibration(StoredOrMade):
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
-    """The F values measured for every image and view, as (field, name of scaling or score).
+    """The F values that are measured for every image and view, as pairs (value, method).
 
-    An example is ('nll', 'temperature'). `_Fitted.measured` returns them in this order.
+    The method is a scaling or a score, for instance ('nll', 'temperature').
     """
     set_fields = [field + end for end in ENDS for field in SET_FIELDS]
     fields = [(field, name) for name in (scaling.NONE, *self.scalings) for field in SCALING_FIELDS]
@@ -303,15 +300,15 @@ class Recalibration(StoredOrMade):
   def _select_fields(
     self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
   ) -> dict[str, dict[str, np.ndarray]]:
-    """Selects the values of one scaling or score, {classifier: {field: values [N, V]}}.
+    """Selects the values of one scaling or score: {classifier: {field: values [N, V]}}.
 
     Args:
-      measured: {classifier: values [N, V, F] in the order of `_fields`}.
-      name: name of the scaling or score.
-      fields: names of the fields: 'nll', 'confidence' and 'right' of a scaling, or 'covered' and
-        'size' of a score.
-      end: for a score, '' selects values at the threshold, '_low' or '_high' at an end of the
-        interval of the threshold.
+      measured: {classifier: values [N, V, F]} in the order of `_fields`.
+      name: Name of the scaling or score.
+      fields: Names of values: 'nll', 'confidence' and 'right' of a scaling, or 'covered' and 'size'
+        of a score.
+      end: For a score, the threshold: '' is the fitted one, '_low' and '_high' are the ends of its
+        interval.
     """
     indices = {field: self._fields.index((field + end, name)) for field in fields}
     return {
@@ -320,10 +317,14 @@ class Recalibration(StoredOrMade):
     }
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns three ascending arrays of image indices, which together have each image once.
+    """Splits images at random into three parts; returns the indices of each, ascending.
 
-    Scalings are fitted to the first images, the second decide the thresholds of prediction sets,
-    and the third are measured. The first two are the images held out, half each.
+    Args:
+      num_images: Number of images.
+
+    Returns:
+      The images that scalings are fitted to, the images that determine the thresholds of prediction
+      sets, and the images to measure. The first two are the held-out images, half each.
     """
     num_held_out = round(self.held_out * num_images)
     if min(num_held_out, num_images - num_held_out) < FEWEST:
@@ -349,17 +350,15 @@ class Recalibration(StoredOrMade):
     return np.sort(fitting), np.sort(deciding), np.sort(measured)
 
   def _fit(self, evaluation: Evaluation, fitting: np.ndarray, deciding: np.ndarray) -> _Fitted:
-    """Returns a classifier's scalings of logits, and the thresholds of its prediction sets.
-
-    Both are fitted to clean images.
+    """Fits scalings of the logits and thresholds of prediction sets to clean images.
 
     Args:
-      evaluation: the records of the classifier.
-      fitting: indices of the images that scalings are fitted to.
-      deciding: indices of the images whose scores determine the thresholds.
+      evaluation: Recorded logits of a classifier.
+      fitting: Indices of the images that scalings are fitted to.
+      deciding: Indices of the images that determine the thresholds.
 
     Raises:
-      InputError: the classifier cannot predict the class of some images.
+      InputError: The classifier cannot predict the class of some images.
     """
     records = evaluation.records
     logits, labels = records.column(LOGITS, CLEAN), _single_labels(records.column('label'))
@@ -391,16 +390,16 @@ class Recalibration(StoredOrMade):
   def _calibration(
     self, name: str, fields: Fields, views: pd.DataFrame, resamples: Draws
   ) -> pd.DataFrame:
-    """Returns expected calibration errors with one scaling, and differences between classifiers.
+    """Returns expected calibration errors with one scaling of the logits.
 
-    They are of all corrupted views together, by severity, by corruption, and by both. Differences
-    are from the first classifier.
+    Results are over all corruptions, by severity, by corruption, and by both. The table also has
+    differences from the first classifier.
 
     Args:
-      name: name of the scaling.
-      fields: {classifier: {'confidence' or 'right': values [N, V]}}.
-      views: facets of the views.
-      resamples: bootstrap samples of the images.
+      name: Name of the scaling, such as 'temperature'.
+      fields: {classifier: {'confidence' or 'right': values [N, V]}} for N images in V views.
+      views: Table with the corruption and severity of each view.
+      resamples: Bootstrap samples of the images.
     """
     rows: list[Row] = []
     right = Outcomes.from_fields(RIGHT, fields, views)
@@ -429,21 +428,18 @@ class Recalibration(StoredOrMade):
 
 @dataclasses.dataclass(frozen=True)
 class _Fitted:
-  """Scalings and thresholds of one classifier, fitted to held-out images.
-
-  N is the number of all images. Some are held out: scalings are fitted to one half of these, and
-  the other half, n images, decide the thresholds. The rest is measured.
+  """Scalings and thresholds of prediction sets of one classifier, fitted to held-out images.
 
   Attributes:
-    study: the study with its settings.
-    scalings: the scalings by name.
+    study: The study with its settings.
+    scalings: {name: scaling of the logits}.
     can_predict: bool [K], whether the classifier can predict each class.
-    absent: number of classes that can be predicted and have no image that scalings are fitted to.
-    uniform: the random number in [0, 1) of every image, for randomised scores, [N].
+    absent: Number of these classes without an image to fit scalings to.
+    uniform: Random numbers in [0, 1) for randomised scores, one per image, [N].
     labels: int [N], classes of all images.
-    thresholds: {score: its threshold q}; the prediction set has the classes that score at most q.
-    is_in_set: {score: bool [n]}, whether the prediction set has the true class, for the images that
-      decide thresholds.
+    thresholds: {score: threshold q}. Prediction sets have the classes that score at most q.
+    is_in_set: {score: bool [n]}, whether the prediction set has the true class, for the n images
+      that determine q.
   """
 
   study: Recalibration
@@ -456,28 +452,36 @@ class _Fitted:
   is_in_set: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
-    """Returns a note if the scaling `name` has parameters that no image was fitted to, else ''.
+    """Returns a note if a scaling has parameters of classes without an image to fit, else ''.
 
-    'vector' and 'matrix' have parameters for each class, and some classes may have no image.
+    Only 'vector' and 'matrix' scaling have parameters of single classes.
+
+    Args:
+      name: Name of the scaling.
     """
     has_unfitted = self.absent and name in (scaling.VECTOR, scaling.MATRIX)
     return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
-    """Returns rescaled logits [..., K], −∞ for classes that the classifier cannot predict."""
+    """Rescales logits [..., K]; classes that the classifier cannot predict get −∞.
+
+    Args:
+      name: Name of the scaling, such as 'temperature'.
+      logits: [..., K].
+    """
     scaled = np.full(logits.shape, -np.inf)
     scaled[..., self.can_predict] = self.scalings[name](logits[..., self.can_predict].astype(float))
     return scaled
 
   def prediction_set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns {kind of score: [..., K], the score of each class for prediction sets}.
+    """Computes the scores of classes for prediction sets: {kind of score: [..., K]}.
 
-    A prediction set holds the classes with a score of at most a threshold. Scores are computed from
-    probabilities after temperature scaling, if it is fitted.
+    A prediction set has the classes with a score up to a threshold. Scores are computed from
+    probabilities, after temperature scaling if it is fitted.
 
     Args:
       logits: [..., K].
-      uniform: random numbers in [0, 1), [...], of the randomised scores 'aps' and 'raps'.
+      uniform: Random numbers in [0, 1), [...], for the randomised scores 'aps' and 'raps'.
     """
     name = scaling.TEMPERATURE if scaling.TEMPERATURE in self.scalings else scaling.NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
@@ -488,11 +492,14 @@ class _Fitted:
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
-    """Returns F values of n images in v views of a shard, float32 [n, v, F].
+    """Measures n images in v views and returns F values for each, float32 [n, v, F].
 
-    They are −log p, the confidence and the correctness with each scaling, then whether the
-    prediction set holds the true class, and its size, for each score: at the threshold, and at both
-    ends of its interval.
+    With each scaling these are −log p, the confidence, and whether the prediction is right. For
+    each score they are whether the prediction set has the true class, and its size. Sets are
+    measured at the threshold and at both ends of its interval.
+
+    Args:
+      shard: Recorded logits of some of the images.
     """
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
@@ -515,7 +522,7 @@ class _Fitted:
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-  """Returns Pearson's correlation; 0 if either array is constant."""
+  """Returns Pearson's correlation of two arrays, or 0 if either is constant."""
   first, second = first - first.mean(), second - second.mean()
   scale = np.sqrt((first**2).sum() * (second**2).sum())
   return float((first * second).sum() / scale) if scale else 0.0
@@ -524,7 +531,8 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 def _single_labels(labels: np.ndarray) -> np.ndarray:
   """Returns the class of each image, [N], from labels [N] or [N, L] padded with −1.
 
-  Raises InputError if an image has several labels, for which likelihoods are not defined.
+  Raises:
+    InputError: An image has several labels.
   """
   columns = labels.reshape(len(labels), -1)
   if (columns[:, 1:] >= 0).any():

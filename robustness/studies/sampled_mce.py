@@ -42,14 +42,12 @@ ERRORS = dataclasses.replace(ERROR, reference='')
 
 @dataclasses.dataclass(frozen=True)
 class SampledMCE(CorruptionViews):
-  """A study of mCE from one view per image; attributes are its settings.
-
-  They are in addition to the settings of `CorruptionViews`.
+  """A study that estimates mCE (mean corruption error) from one random corruption per image.
 
   Attributes:
-    baseline: the published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
-    mce_half_width: h; a number of images is refused if, for some errors, the interval of mCE would
-      be wider than ± h.
+    baseline: The published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
+    mce_half_width: Precision. The run is refused if it has too few images for a confidence interval
+      of mCE of at most ± this wide, whatever the errors are.
   """
 
   title = 'mCE from one corruption an image'
@@ -61,7 +59,7 @@ class SampledMCE(CorruptionViews):
   mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
 
   def __post_init__(self) -> None:
-    """Raises InputError unless corruptions and severities are exactly the ones in mCE."""
+    """Raises InputError unless the study has the corruptions and severities of mCE."""
     super().__post_init__()
     valid = "('official',), for which errors are published"
     self.require({*self.names} == {*self.published.corrupted}, 'corruptions', valid)
@@ -69,25 +67,29 @@ class SampledMCE(CorruptionViews):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings of the views, and the name, because no other study has one view per image."""
+    """The settings on which recorded predictions depend, with the name of the study.
+
+    The name makes sure that no predictions are shared with studies that show every corruption.
+    """
     return {**super().recording, 'name': self.name}
 
   @property
   def published(self) -> PublishedErrors:
-    """The published errors that mCE divides by."""
+    """The published errors that mCE (mean corruption error) divides by."""
     return BASELINES[self.baseline]
 
   @property
   def weights(self) -> np.ndarray:
-    """The weights of the errors of all views in mCE, [V]; 0 for the clean view.
+    """The weights of views in mCE, [V], where a view is a corruption at one severity.
 
-    Other weights are 1 / (number of views × published mean error under the view's corruption).
+    The weight is 1 / (number of views × published mean error under the corruption). It is 0 for the
+    clean view.
     """
     names = [name for name in self.names for _ in self.severities]  # the corruption of each view
     return np.array([0.0, *[1 / (len(names) * self.published.corrupted[name]) for name in names]])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for under `num_needed` images, and for rows that share an image."""
+    """Raises InputError for too few images, or for images that are versions of one image."""
     refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:
@@ -100,14 +102,17 @@ class SampledMCE(CorruptionViews):
 
   @property
   def num_needed(self) -> int:
-    """Least number of images for an mCE interval of at most ± `mce_half_width`, for any errors."""
+    """Smallest number of images for an mCE interval of at most ± `mce_half_width`.
+
+    It holds for any errors.
+    """
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the only view, in which different rows are corrupted differently.
+    """Returns a single view in which each image has its own random corruption.
 
-    Each row has one of the 75 corruptions and severities of mCE, which is drawn for it. The column
-    `drawn_view` of the rows has the index of its view among the clean view and these 75.
+    The corruption is one of the 75 corruptions and severities of mCE. The column `drawn_view` of
+    the data has its index, from 1.
     """
     published = self.published
     if min(image_shape[:2]) != published.side:
@@ -119,7 +124,7 @@ class SampledMCE(CorruptionViews):
     all_views = super().views(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image [H, W, C] of a row with the corruption and severity drawn for it."""
+      """Returns an image [H, W, C] with the corruption and severity that were drawn for it."""
       del view  # the only view has no parameters
       drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)
@@ -139,17 +144,14 @@ class SampledMCE(CorruptionViews):
     return ViewTable.of(['one corruption an image, as often as it weighs in mCE'])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table with one row, for the only view, and no columns.
-
-    The corruption is no facet of the view, because each image has another one.
-    """
+    """Returns a table with one row and no columns, since images share no corruption."""
     return ONE_VIEW
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns mCE, errors, and the table `passes` with one row of four numbers.
+    """Returns mCE, errors by corruption and severity, and a table of the number of passes.
 
-    They are the forward passes of a classifier in this run, one per image; the passes if each image
-    were shown in all corrupted views; the setting `mce_half_width`; and the images that it needs.
+    The table `passes` has the forward passes of this run, the passes if each image had all
+    corruptions, the precision `mce_half_width`, and the number of images that it needs.
     """
     count = evaluations[0].records.layout.num_rows
     num_corrupted_views = len(self.weights) - 1
@@ -159,10 +161,10 @@ class SampledMCE(CorruptionViews):
     return Findings(tables={'passes': Table(columns, [line])}, estimates=estimates)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields mCE, errors over all views, by corruption and by severity, and paired differences.
+    """Yields mCE and mean errors: over all corruptions, by corruption and by severity.
 
-    The views are strata of the images: each view has the images for which it was drawn. An estimate
-    is a weighted sum of the errors of all views.
+    Errors are first averaged over the images of each corruption and severity, then summed with
+    weights. The table also has paired differences between classifiers.
     """
     recorded.require_distinct()
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
@@ -188,9 +190,9 @@ class SampledMCE(CorruptionViews):
     yield table_of_rows(rows)
 
   def _weighted_sums(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
-    """Yields the quantity, the facets and the weights of all views, [V], of each estimate.
+    """Yields what to estimate: quantity, columns that describe it, and weights of views, [V].
 
-    The estimate is the sum of the errors of all views, each times its weight.
+    The estimate is the weighted sum of the errors in V views (corruptions and severities).
     """
     all_views = super().facets((0, 0, 0))  # the same for images of any shape
     yield MCE, {}, self.weights
@@ -202,31 +204,30 @@ class SampledMCE(CorruptionViews):
         yield ERRORS, {facet: value}, is_in_group / is_in_group.sum()
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    """Returns {difference from the released set in words: whether it applies}.
+    """Returns {deviation from the released data set: whether it applies}.
 
-    One difference is added to the differences of `CorruptionViews`: each image has one corruption.
+    For instance, images have one corruption each in this study.
     """
     differing = super().settings_differ(released, image_shape)
     return differing | {'one corruption an image, not all': True}
 
 
 def _cut_interval(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
-  """Returns an estimate with its interval cut to the range `valid`."""
+  """Clips the confidence interval of an estimate to a valid range."""
   low, high = valid
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
 
 
 def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
-  """Returns rows with two further columns that state the view drawn for each row.
+  """Adds two columns that say which corruption is drawn for each image.
 
-  The column `DRAWN` ('drawn_view') has the index of the view. The clean view, with the index 0 and
-  the weight 0, is never drawn. The column `DRAWS` of the evaluator has the id of the same view,
-  from which the random numbers of a row are made.
+  The column `DRAWN` ('drawn_view') has the index of the corruption and severity (the view), from 1.
+  The column `DRAWS` has the view's id, which determines the random numbers.
 
   Args:
-    rows: the rows.
-    study: the study with the weights of the views.
-    ids: the ids of all views, [V].
+    rows: The data.
+    study: The study, with the weights of views. Views with larger weights get more images.
+    ids: The ids of all views, [V].
   """
   example_ids = rows.without_images()['example_id']
   num_images = stratified.allocated(study.weights, len(example_ids))  # of each view
@@ -237,7 +238,7 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   sorted_ids, sorted_views = example_ids[order], views[order]
 
   def view_of(batch: Batch) -> np.ndarray:
-    """Returns the index of the view drawn for each row of a batch, int32 [B]."""
+    """Returns the index of the view drawn for each image of a batch, int32 [B]."""
     # Padding may have an id that no row has; the clip keeps its index in range.
     index = np.searchsorted(sorted_ids, batch['example_id']).clip(0, len(sorted_ids) - 1)
     return np.asarray(sorted_views[index])

@@ -37,8 +37,9 @@ PICTURES = 1200
 def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
   """Returns the shape bias S / (S + T), [...].
 
-  `shares` [..., 2] has the share S of answers by shape, and the share T by texture. `baseline`, the
-  shares of the first classifier, is not used.
+  Args:
+    shares: [..., 2], the share S of answers by shape and the share T of answers by texture.
+    baseline: Not used.
   """
   with np.errstate(invalid='ignore'):
     return np.asarray(shares[..., 0] / shares.sum(-1))
@@ -52,10 +53,10 @@ DECIDED = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class ShapeBias(Study):
-  """A study of shape bias, with the settings of `Study`.
+  """A study of shape bias on images with conflicting shape and texture (Geirhos et al. 2019).
 
-  Rows have the class of the shape as label, and the name of the texture's class in the column
-  `texture`.
+  The label of an image is the class of its shape. The column `texture` has the class name of its
+  texture.
   """
 
   title = 'Shape or texture'
@@ -64,7 +65,7 @@ class ShapeBias(Study):
   quantities = (BIAS, DECIDED)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError unless the rows' textures are classes, and one conflicts with the shape."""
+    """Raises InputError unless textures are classes and at least one differs from its shape."""
     super().check(rows, recipes)
     values = rows.without_images()
     textures, shapes = values.get(TEXTURE), values['label']
@@ -82,14 +83,18 @@ class ShapeBias(Study):
       raise InputError('no picture has the texture of another class than its shape has.')
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns shape bias and decided answers, over all images and by the class of the shape."""
+    """Returns shape bias and share of decided answers, over all images and by class of shape.
+
+    An answer is decided if it is the class of the shape or of the texture. Published values are
+    added.
+    """
     return Findings(estimates=[*self._estimates_of_run(evaluations), *self._published_rows()])
 
   def _estimates_of_run(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields the share of answers that name the shape or texture, and the bias towards shape.
+    """Yields the share of decided answers and the shape bias of this run's classifiers.
 
-    They are computed from images with a shape and a texture of different classes: from all such
-    images, and from the images with the shape of each class.
+    An answer is decided if it is the class of the shape or of the texture. Only images with
+    conflicting classes count. There are values over all images and by class of shape.
     """
     # {label: whether each image is answered by its shape, and whether by its texture, bool [N, 2]}.
     answered = dict[str, np.ndarray]()
@@ -118,9 +123,9 @@ class ShapeBias(Study):
     answers that name the shape.
 
     Args:
-      answered: {label: whether each image is answered by its shape, and by its texture, [N, 2]}.
-      mask: bool [N], the images.
-      facets: facets of the estimates.
+      answered: {classifier: whether it names the shape, and the texture, bool [N, 2]}.
+      mask: bool [N], the images to use.
+      facets: Columns that describe the images in the results, such as {'class': 'cat'}.
     """
     by_shape = {label: answers[:, :1] for label, answers in answered.items()}
     decided = {label: answers.any(1, keepdims=True) for label, answers in answered.items()}
@@ -137,9 +142,9 @@ class ShapeBias(Study):
     yield biases[biases.versus != '']
 
   def _published_rows(self) -> Iterator[pd.DataFrame]:
-    """Yields the published shape biases and shares of decided answers, which have no intervals.
+    """Yields published shape biases and shares of decided answers, without intervals.
 
-    They are of networks over all images, and of humans by class.
+    Values of networks are over all images, values of humans by class.
     """
     rows = []
     for quantity in self.quantities:
@@ -152,13 +157,13 @@ class ShapeBias(Study):
 
 
 def _class_names_of(textures: np.ndarray, classes: np.ndarray) -> np.ndarray:
-  """Returns the names that a classifier has for the classes of textures, [N].
+  """Translates texture names of the data to the classifier's class names, [N].
 
-  The data may have other names: the WordNet identifier of a class, or accents spelt otherwise.
+  The data may have WordNet identifiers, or accents in another Unicode form.
 
   Args:
-    textures: names of the textures' classes in the data, [N].
-    classes: names of the classifier's classes, [classes].
+    textures: Class names of the textures in the data, [N].
+    classes: All class names of the classifier.
   """
   index_of_name = label_space.index_by_name(classes.tolist())
   index_of = {composed_unicode(name): index for name, index in index_of_name.items()}

@@ -80,24 +80,24 @@ Y = Facet('y', 'vertical place', 'share of the height from the top', ordered=Tru
 
 @dataclasses.dataclass(frozen=True)
 class SiScore(Study):
-  """A study of composed scenes; attributes are its settings.
+  """A study of accuracy by size, location and rotation of an object on a background (SI-Score).
+
+  Scenes are composed from cutouts and backgrounds, or read from a stored set.
 
   Attributes:
-    factor: what differs between the levels: 'size', 'location' or 'rotation' of the object as
-      published; 'grid' for the centres of cells × cells squares as locations; 'cross' for all
-      combinations of the values below.
-    areas: for 'cross' and, with one area, for 'grid': areas of the object as fractions of the
-      image's area.
-    angles: for 'cross': angles of the object in degrees, counter-clockwise.
-    xs: for 'cross': places of the object's centre, as fractions of the width from the left.
-    ys: for 'cross': places of the object's centre, as fractions of the height from the top.
-    cells: for 'grid': number of locations along a side.
-    measure: whether areas are measured on the object's 'rectangle', as published, or its 'mask'.
-    min_inside: a scene counts if at least this share of the object's rectangle is inside the image.
-      -1 takes the published value, .95 for objects in the centre; for other locations it takes .5,
-      which selects the published number of scenes. Stored scenes in the centre all count. Accuracy
-      by location is also estimated from all scenes.
-    stored: whether rows are scenes already (`config.data.source='si_score'`).
+    factor: What varies between scenes. 'size', 'location' and 'rotation' are as published. 'grid'
+      places the object at the centres of cells × cells squares. 'cross' has all combinations of the
+      values below.
+    areas: Areas of the object as fractions of the image. For 'cross', and a single one for 'grid'.
+    angles: Angles of the object in degrees, counter-clockwise. For 'cross'.
+    xs: Horizontal centres of the object, from 0 (left edge) to 1 (right edge). For 'cross'.
+    ys: Vertical centres of the object, from 0 (top edge) to 1 (bottom edge). For 'cross'.
+    cells: Number of locations along a side. For 'grid'.
+    measure: What counts as the object's area: its 'rectangle', as published, or its 'mask'.
+    min_inside: Scenes with a smaller fraction of the object's rectangle in the image are left out.
+      -1 takes .95 for objects in the centre, as published, and otherwise .5, which selects the
+      published number of scenes. Stored scenes in the centre all count.
+    stored: Whether the data are finished scenes (`config.data.source='si_score'`).
   """
 
   title = 'Accuracy by the size, place and angle of an object'
@@ -122,9 +122,9 @@ class SiScore(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid, or one that the factor does not use.
+    """Raises InputError for an invalid setting, or one that `factor` does not use.
 
-    A setting that is not used must have its default.
+    Unused settings must keep their defaults.
     """
     super().__post_init__()
     is_grid, is_cross = self.factor == GRID, self.factor == CROSS
@@ -146,9 +146,9 @@ class SiScore(Study):
 
   @property
   def design(self) -> designs.Design:
-    """The levels (areas, angles and places), and the share of an object that must be visible.
+    """The areas, angles and positions of the object, and the minimum visible fraction.
 
-    Scenes with less of the object's rectangle inside the image do not count in estimates.
+    Scenes with less of the object's rectangle inside the image are left out of the results.
     """
     if self.factor == GRID:
       design = designs.grid(self.cells, self.areas[0])
@@ -164,14 +164,17 @@ class SiScore(Study):
 
   @property
   def canvas(self) -> int:
-    """Side in pixels of the square scenes that are composed; 0 for stored scenes.
+    """Side in pixels of the composed square scenes; 0 for stored scenes.
 
-    The data source that pastes objects on backgrounds uses it if its config does not set the side.
+    The data source uses it if its config does not set the side.
     """
     return 0 if self.stored else self.design.side
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each level, in the order of the design; no view is random."""
+    """Returns a view for each combination of area, angle and position, in order.
+
+    A view is one way to show each pair of object and background.
+    """
     if self.stored:
       return dataclasses.replace(stored_view(), image_shape=image_shape)
     design = self.design
@@ -193,10 +196,10 @@ class SiScore(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The origin and the levels of the scenes in words, lines of a table of the report.
+    """Describes the origin of the scenes and their areas, angles and positions, for a report.
 
-    An example is {'scenes': 'composed here, by size; scenes with 0.95 of the object inside count',
-    'areas': '0.1, 0.2'}. The table is titled `which numbers these are`.
+    For instance, {'scenes': 'composed here, by size; scenes with 0.95 of the object inside count',
+    'areas': '0.1, 0.2'}.
     """
     origin = 'as stored' if self.stored else 'composed here'
     min_inside = self.design.min_inside
@@ -211,10 +214,9 @@ class SiScore(Study):
     return {'scenes': f'{origin}, by {self.factor}; {criterion}', **levels}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns why accuracies are not comparable with published ones, as a list of phrases.
+    """Returns deviations of the scenes from the published ones.
 
-    Scenes that are composed here have other objects and backgrounds than the published ones. Stored
-    scenes are taken for the published ones if their number is a published number of scenes.
+    Composed scenes always have other objects and backgrounds. Stored scenes are compared by number.
     """
     if not self.stored:
       return ['scenes are composed here of other objects and backgrounds']
@@ -225,7 +227,10 @@ class SiScore(Study):
     return [f'{count} of {expected} scenes' if published else f'scenes by {self.factor}']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the levels as names of the views; stored scenes have a single view."""
+    """Returns the names of the views, one per combination of area, angle and position.
+
+    Stored scenes have a single view.
+    """
     if self.stored:
       return super().view_table(image_shape)
     return ViewTable.of(_level_names(self.design))
@@ -233,7 +238,8 @@ class SiScore(Study):
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, which scenes count, and the object of each row.
 
-    Scenes with the same object are one unit of resampling.
+    A row is a pair of object and background, or a stored scene. Scenes with the same object are
+    resampled together.
     """
     if not self.stored:
       return self._pairs(records, image_shape[0]).table
@@ -243,11 +249,14 @@ class SiScore(Study):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records in which a row is an image to resample by, and their table of views.
+    """Returns recorded predictions arranged by pair and level, and the table of levels.
 
-    The image is a pair of object and background, and the views show the pair at every level, an
-    area, angle and position of the object. For stored scenes, the table has one group of all
-    levels, 'as stored'.
+    A pair is an object and a background. A level is a combination of area, angle and position at
+    which all pairs are shown.
+
+    Args:
+      records: Predictions, for stored scenes with a row for each.
+      image_shape: Height, width and channels of the images.
     """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
@@ -255,10 +264,14 @@ class SiScore(Study):
     return pairs.records, dataclasses.replace(pairs.table, groups=groups)
 
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
-    """Returns the records with a row per pair of object and background, and a view per level.
+    """Arranges predictions in a table with a row per pair and a column per level.
 
-    Stored scenes, which have a row each, are rearranged. `side` is the side of composed scenes in
-    pixels.
+    A pair is an object and a background. A level is a combination of area, angle and position.
+    Predictions on stored scenes have a row for each scene before.
+
+    Args:
+      records: The recorded predictions.
+      side: Side of composed scenes in pixels.
     """
     by_pair: RecordsReader = records
     if self.stored:
@@ -276,18 +289,20 @@ class SiScore(Study):
     return Pairs(by_pair, design, table, is_visible=fraction > 0)
 
   def _are_counted(self, fraction: np.ndarray) -> np.ndarray:
-    """Returns whether scenes count in estimates, bool [...], given how much of objects is inside.
+    """Returns whether scenes count, bool [...], because enough of the object is visible.
 
-    A scene counts if `fraction` [...], the share of its object inside the image, is at least
-    `design.min_inside`. Both are compared in single precision, in which shares are stored.
+    The limit is `design.min_inside`. The comparison is in float32, as fractions are stored.
+
+    Args:
+      fraction: Fraction of the object's rectangle inside the image, [...].
     """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if no scene counts, or if stored scenes do not describe their levels.
+    """Raises InputError if no scene counts, or if stored scenes lack their description.
 
-    A scene counts if enough of its object is inside the image (`min_inside`); one such scene is
-    enough. Stored scenes need the columns of the levels and several values of the study's factor.
+    A scene counts if at least `min_inside` of its object is in the image. Stored scenes need
+    columns such as the area, and must vary in the study's factor.
     """
     if self.stored:
       self._check_stored(rows)
@@ -304,10 +319,10 @@ class SiScore(Study):
     raise self._no_scene()
 
   def _check_stored(self, rows: Rows) -> None:
-    """Raises InputError unless rows have the columns of stored scenes, and the factor varies.
+    """Raises InputError unless the data are stored scenes in which the factor varies.
 
-    500 of the rows are read. If the setting `factor` is 'size', 'location' or 'rotation', and any
-    of the three varies among these rows, then the factor of the setting must vary.
+    500 scenes are read. An error is raised if one of size, location and rotation varies among them,
+    but not the setting `factor`.
     """
     sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
     columns = rows.at(sample).without_images()
@@ -325,17 +340,20 @@ class SiScore(Study):
       raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varying))}.')
 
   def _no_scene(self) -> InputError:
-    """Returns the error that says that no scene counts."""
+    """Returns the InputError that says that no scene counts."""
     return InputError(
       f'no scene has {self.design.min_inside:g} of its object inside: lower '
       f'{KEYS.study.min_inside}, or change the levels.'
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns scenes of the first three pairs of object and background at up to six levels.
+    """Returns scenes for a figure: the first three pairs of object and background.
 
-    The arrays are `gallery`, [pairs, levels, 160, 160, 3], and `gallery_level`, the names of the
-    levels. Stored scenes have no gallery.
+    They are shown at up to six combinations of area, angle and position. Stored scenes have no
+    figure.
+
+    Returns:
+      `gallery`, [pairs, levels, 160, 160, 3], and `gallery_level`, the names of the combinations.
     """
     if self.stored:
       return {}
@@ -352,7 +370,10 @@ class SiScore(Study):
 
     @jax.jit
     def pictures_at(level: Arrays) -> jax.Array:
-      """Returns the scenes of the rows at a level, [rows, side, side, 3] in [0, 1]."""
+      """Returns the scenes of all pairs at one level, [rows, side, side, 3] in [0, 1].
+
+      A level is a combination of area, angle and position.
+      """
       scenes = map_rows(lambda row, level: views.show(key, row, level), columns, level)
       shape = (len(scenes), GALLERY_SIDE, GALLERY_SIDE, 3)
       return jnp.clip(jax.image.resize(scenes, shape, 'linear'), 0, 1)
@@ -363,13 +384,13 @@ class SiScore(Study):
     return {'gallery': np.asarray(pictures).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracy over all scenes, by class, by level and by factor, with paired differences.
+    """Returns accuracy over all scenes, by class, by level and by factor.
 
-    Accuracy by one factor pools the levels that differ only in other factors. Objects are the units
-    of resampling. A scene counts if enough of its object is inside the image. For each factor,
-    accuracy is also estimated from a balanced mix: the pairs of object and background that count at
-    every level of the factor. Accuracy by location is also estimated from all scenes with any of
-    the object inside, if these are more.
+    A level is a combination of area, angle and position. Accuracy by one factor averages over the
+    others. It is estimated twice: on all scenes with enough of the object visible, and on a
+    balanced mix with the same pairs of object and background at all levels. Accuracy by location is
+    also estimated from all scenes with any part of the object. Objects are resampled for intervals,
+    and classifiers are compared by paired differences.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
@@ -396,13 +417,12 @@ class SiScore(Study):
     return Findings(estimates=estimates)
 
   def _estimates_by_class(self, right: Outcomes, records: RecordsReader) -> Iterator[pd.DataFrame]:
-    """Yields the accuracy on the scenes of each class of objects.
-
-    Classes are ImageNet's, with SI-Score's names where it has some; stored scenes may have others.
+    """Yields accuracy on the scenes of each class of objects.
 
     Args:
-      right: whether each classifier is right, for P pairs of object and background at L levels.
-      records: records with a row for each pair.
+      right: Whether each classifier is right, for P pairs of object and background at L
+        combinations of area, angle and position.
+      records: Recorded predictions with a row for each pair.
     """
     names = {**dict(enumerate(NAMES)), **CLASS_NAMES}
     stored_names = records.identity.get('classes', ()) if self.stored else ()
@@ -414,14 +434,14 @@ class SiScore(Study):
       yield self.means(SCENE_ACCURACY, right.of_rows(classes == index), facets=facets)
 
   def _estimates(self, right: Outcomes) -> Iterator[pd.DataFrame]:
-    """Yields accuracies over all scenes that count, by level and by factor.
+    """Yields accuracy over all scenes, by level and by factor, and on a balanced mix.
 
-    Each is also yielded for a balanced mix, in which the same pairs of object and background count
-    at every level. Normalised accuracies are shares of the largest accuracy of a factor.
+    A level is a combination of area, angle and position. The balanced mix has the same pairs of
+    object and background at all levels. Normalised accuracies are divided by the largest accuracy
+    of the factor.
 
     Args:
-      right: whether each classifier is right, for P pairs of object and background at L levels,
-        and which scenes count.
+      right: Whether each classifier is right, for P pairs at L levels, and which scenes count.
     """
     # {factor: its facets}, such as location: (y, x)
     factors = designs.varying_factors(right.views)
@@ -448,17 +468,16 @@ class SiScore(Study):
         yield self.means(NORMALISED_ACCURACY, right, keys, where=is_normalised, by_group=True)
 
   def _balanced_outcomes(self, right: Outcomes, factor: str = '') -> Outcomes:
-    """Returns the outcomes in which only the scenes of a balanced mix count.
+    """Restricts outcomes to a balanced mix: the same pairs at every value of a factor.
 
-    The mix has the same pairs of object and background at every value of a factor. Levels that
-    differ only in other factors are pooled: at each value of the other factors a pair counts at all
-    values of the factor, or at none. A pair that is too large to be rotated at one size can thus
-    still count at other sizes.
+    A pair is an object and a background. Pairs are selected separately for each combination of the
+    other factors. Thus a pair that is too large to be rotated at one size can still count at other
+    sizes.
 
     Args:
-      right: the outcomes of P pairs at L levels.
-      factor: 'size', 'location' or 'rotation'; '' takes 'rotation' if angles vary, and otherwise
-        all factors, so that the mix has the same pairs at every level.
+      right: Outcomes of P pairs at L levels (combinations of area, angle and position).
+      factor: 'size', 'location' or 'rotation'. '' takes 'rotation' if angles vary, otherwise all
+        factors.
     """
     levels, counted = right.views, _counted_scenes(right)
     factors = designs.varying_factors(levels)
@@ -477,17 +496,20 @@ class SiScore(Study):
     return dataclasses.replace(right, counted=dict.fromkeys(right.labels, is_balanced))
 
   def _visible_fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
-    """Returns the share of each object inside the image at every level, float32 [P, L].
+    """Returns the fraction of each object inside the image at each level, float32 [P, L].
 
-    `column` returns a column of the rows by its name; `side` is the side of composed scenes in
-    pixels.
+    A level is a combination of area, angle and position.
+
+    Args:
+      column: Function from the name of a column to its values, [P, ...].
+      side: Side of composed scenes in pixels.
     """
     size = np.asarray(column('foreground_size'))
     pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
     return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and one of scenes."""
+    """Returns the default figures, and a figure of some scenes."""
     figures = super().figures(results)
     if 'gallery' in results.arrays:
       levels = results.arrays['gallery_level'].tolist()
@@ -500,12 +522,14 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """The records of P pairs of object and background at L levels, such as sizes of the object.
+  """Predictions for P pairs of object and background at L levels.
+
+  A level is a combination of area, angle and position of the object.
 
   Attributes:
-    records: records with a row for each pair and a view for each level.
-    design: the levels.
-    table: the views; its `counted`, bool [P, L], says which scenes count in estimates.
+    records: Recorded predictions with a row for each pair and a view for each level.
+    design: The levels.
+    table: Names of the views, and `counted`, bool [P, L], which says which scenes count.
     is_visible: bool [P, L], whether any part of the object is inside the image.
   """
 
@@ -516,17 +540,24 @@ class Pairs(NamedTuple):
 
 
 def _counted_scenes(outcomes: Outcomes) -> np.ndarray:
-  """Returns which scenes count, bool [P, L]; they are the same for all classifiers."""
+  """Returns which scenes count, bool [P, L], for P pairs at L levels.
+
+  All classifiers have the same.
+  """
   assert outcomes.counted is not None
   return outcomes.counted[outcomes.labels[0]]
 
 
 def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
-  """Returns for each level whether at least 90 % of the scenes in its group count, bool [L].
+  """Returns the levels at which at least 90 % of the scenes count, bool [L].
 
-  Levels with equal values of `keys`, such as x and y, are one group. A scene counts if enough of
-  its object is inside the image. Otherwise a corner that few objects reach could have the largest
+  Levels (combinations of area, angle and position) with equal values of `keys`, such as x and y,
+  are taken together. Without this limit, a corner that few objects reach could have the largest
   accuracy by chance.
+
+  Args:
+    outcomes: Outcomes of P pairs of object and background at L levels.
+    keys: Names of factors.
   """
   group = designs.group_levels(outcomes.views, keys)  # of each level
   counted = _counted_scenes(outcomes)
@@ -537,26 +568,29 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
 
 
 def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
-  """Returns a row of results: accuracy on all scenes minus accuracy on a balanced mix of scenes.
+  """Returns the accuracy on all scenes minus the accuracy on a balanced mix.
 
-  The difference is averaged over levels. Its interval is a bootstrap over objects.
+  The difference is averaged over levels (combinations of area, angle and position). Its interval is
+  a bootstrap over objects.
 
   Args:
-    right: whether classifiers are right in each scene, with all scenes that count.
-    balanced: the same, with only the scenes of pairs that count at every level; see
-      `_balanced_outcomes`.
-    label: label of the classifier that the row is of.
-    confidence: confidence of the interval, in (0, 1).
+    right: Whether classifiers are right, with all scenes that count.
+    balanced: Whether classifiers are right, with only the pairs of object and background that count
+      at every level; see `_balanced_outcomes`.
+    label: Name of the classifier.
+    confidence: Confidence level of the interval, in (0, 1).
   """
   levels = list(right.groups(designs.LEVEL))  # each level is a group of one view
   units = units_of_classifier(right, label, levels)
   balanced_units = units_of_classifier(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    """Returns accuracy on all scenes minus that on the balanced mix, in each of B samples, [B].
+    """Returns accuracy on all scenes minus accuracy on the balanced mix, [B].
 
-    It is averaged over the levels at which both are defined. `weights` [B, K] says how often a
-    bootstrap sample has each of the K objects.
+    The difference is averaged over the levels at which both are defined.
+
+    Args:
+      weights: [B, K], how often each of B bootstrap samples has each of K objects.
     """
     return known_mean(units.means(weights) - balanced_units.means(weights))
 
@@ -569,7 +603,7 @@ def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float)
 
 
 def _level_names(design: designs.Design) -> list[str]:
-  """Returns names of the levels, such as 'area 0.2, 90°, at 0.5, 0.5'."""
+  """Names the levels, such as 'area 0.2, 90°, at 0.5, 0.5'."""
   return [
     f'area {area:.4g}, {angle:g}°, at {x:.4g}, {y:.4g}'
     for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
@@ -577,18 +611,17 @@ def _level_names(design: designs.Design) -> list[str]:
 
 
 def _span_words(values: np.ndarray) -> str:
-  """Returns distinct numbers in words: '0, 90', or '0.01 to 1, 100 values' for ten or more."""
+  """Lists distinct numbers as text: '0, 90', or '0.01 to 1, 100 values' for ten or more."""
   texts = [f'{value:.3g}' for value in np.unique(values)]
   many = f'{texts[0]} to {texts[-1]}, {len(texts)} values'
   return many if len(texts) >= 10 else ', '.join(texts)
 
 
 def _check_reach(design: designs.Design) -> None:
-  """Raises InputError if a design shows no part of an object at any level.
+  """Raises InputError if no part of the object is visible anywhere in the design.
 
-  The reach is an upper estimate of how far an object extends from its centre along an axis, as a
-  fraction of the image's side. It is twice the reach of a square of the same area and angle,
-  because an elongated object reaches farther than a square.
+  An upper bound of the object's extent is used: twice the extent of a square with its area and
+  angle, since elongated objects extend further.
   """
   angle = np.radians(design.angle)
   # A square with the side s, rotated by the angle a, reaches s/2 (|cos a| + |sin a|).

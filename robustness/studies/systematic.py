@@ -76,29 +76,28 @@ indices of columns of `EnvironmentShares`.
 
 @dataclasses.dataclass(frozen=True)
 class Systematic(Study):
-  """A study of robustness to environments that only some classes were trained in.
+  """A study of systematic robustness (Omran and Schiele 2022).
 
-  ρ is the robustness that carries over: the gain in accuracy on unseen pairs of class and
-  environment, relative to the gain on pairs seen in training. Classes are divided into one group
-  for each environment.
+  Classes are divided into groups, and training shows each environment, for instance snow, for one
+  group only. The robustness ρ is the gain in accuracy over a baseline on unseen pairs of class and
+  environment, divided by the gain on seen pairs.
 
   Attributes:
-    source: 'generated' makes the `environments` from the images; 'stored' uses images that are
-      stored in environments; their names then replace the setting `environments`.
-    environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'. Training shows
-      T_k only on the classes of group k.
-    severities: severities of corruptions, over which accuracy is averaged.
-    angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
-    baseline: label of the baseline, with the accuracy b that is subtracted in ρ; '' for b = 0.
-    baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
-    formula: with the gains d on seen and g ≥ 0 on unseen pairs, 'clipped' is ρ = min(1, g/d), for
-      d ≤ 0 it is 1 if g > 0, else NaN; 'printed' is g / min(1, d), at most 1, negative for d < 0.
-    degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
-      them as 1 as the paper does.
-    balance: with 'class' all classes have equal weights, with 'image' all images.
-    samples: number of random draws for an interval of ρ, at least 100.
-    near_duplicates: a test and a training image count as near-duplicates if their perceptual
-      hashes differ in at most this number of bits, of 64; -1 does not look for any.
+    source: 'generated' makes the environments from clean images. 'stored' reads images of several
+      environments, such as paintings; `environments` is then not used.
+    environments: Names of corruptions, `FILE.py:NAME` or 'rotation', one per class group.
+    severities: Severities of corruptions, over which accuracy is averaged.
+    angles: Angles of a rotation (90, 180, 270), over which accuracy is averaged.
+    baseline: Name of the classifier with the accuracy b that ρ subtracts; '' subtracts nothing.
+    baseline_by_cell: Whether b is computed separately for the seen and for the unseen classes.
+    formula: With gain d on seen and g ≥ 0 on unseen pairs, 'clipped' is ρ = min(1, g/d); for d ≤ 0
+      it is 1 if g > 0, else NaN. 'printed' is g / min(1, d), at most 1, and negative for d < 0.
+    degenerate: Whether means of ρ leave out terms that are 1 by definition ('left_out'), or count
+      them as the paper does ('one').
+    balance: 'class' weights all classes equally, 'image' all images.
+    samples: Number of random draws for an interval of ρ, at least 100.
+    near_duplicates: Test images are compared with training images by 64-bit perceptual hashes.
+      Those that differ in at most this number of bits count as near-duplicates; -1 compares none.
   """
 
   title = 'Robustness to environments that some classes were trained in'
@@ -131,11 +130,10 @@ class Systematic(Study):
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if ρ cannot be computed from the rows and trainings.
+    """Raises InputError if systematic robustness cannot be computed from data and trainings.
 
-    ρ is the gain in accuracy on unseen classes relative to the gain on seen classes.
-    The rows need one class group for each environment. Every training that shows environments must
-    have the same environments and class groups as the evaluation.
+    The data need one class group for each environment. Trainings on environments must have the same
+    environments and class groups as the evaluation.
     """
     self.choose('baseline', ('', *recipes))
     groups = rows.description.get('class_groups')
@@ -157,7 +155,10 @@ class Systematic(Study):
       self._check_groups(label, recipe, rows.description)
 
   def _check_environments(self, label: str, recipe: Facts) -> None:
-    """Raises InputError if a classifier is trained on other environments than are generated."""
+    """Raises InputError if a classifier is trained on other environments than are evaluated.
+
+    An environment is, for instance, a corruption such as snow.
+    """
     trained_on = tuple(_environment_settings(recipe).get('transforms', ()))
     if trained_on and self.source == GENERATED and trained_on != self.environments:
       raise InputError(
@@ -168,14 +169,14 @@ class Systematic(Study):
       )
 
   def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
-    """Raises InputError if a class is in another class group in training than in the evaluation.
+    """Raises InputError if a class is in different class groups in training and evaluation.
 
-    Classifiers that are not trained on the environments pass.
+    Classifiers that were not trained on the environments are not checked.
 
     Args:
-      label: label of the classifier.
-      classifier: what its records or recipe state about its training.
-      data: the description of the evaluated rows.
+      label: Name of the classifier.
+      classifier: Facts about the classifier's training.
+      data: Description of the evaluated data.
     """
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
       return
@@ -191,9 +192,10 @@ class Systematic(Study):
           )
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns a table and a figure of the class groups that training shows in each environment.
+    """Returns a table and a figure of which class groups are trained in which environments.
 
-    The preview is empty if no classifier is trained on the environments.
+    They are shown before training. Both are left out if no classifier is trained on the
+    environments.
     """
     names = self._names(rows.description)
     trained = [label for label, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
@@ -209,14 +211,17 @@ class Systematic(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the environments; `FILE.py:NAME` is an environment of a user's code."""
+    """Names of the environments; a user's environment has the form `FILE.py:NAME`."""
     return self.environments
 
   def _names(self, data: Facts) -> tuple[str, ...]:
     """Returns the names of the M environments without the clean one, for example 'snow'.
 
-    For stored images they are read from `data`, the description of the rows. InputError is raised
-    if the description has none.
+    Args:
+      data: Description of the data, which names stored environments.
+
+    Raises:
+      InputError: The data have no stored environments.
     """
     if self.source == GENERATED:
       return tuple(map(part_name, self.environments))
@@ -231,8 +236,10 @@ class Systematic(Study):
   def _environments(self, data: Facts) -> list[str]:
     """Returns the names of all M + 1 environments, for example ['clean', 'snow'].
 
-    The first environment is the clean one. For stored images its stored name is added, as in
-    'clean (photo)'. `data` is the description of the rows.
+    For stored images the clean one has its stored name too, as in 'clean (photo)'.
+
+    Args:
+      data: Description of the data, which names stored environments.
     """
     if self.source == GENERATED:
       return [transforms.CLEAN, *self._names(data)]
@@ -240,12 +247,12 @@ class Systematic(Study):
 
   @property
   def _transforms(self) -> list[transforms.Transform]:
-    """The M functions that make the environments E_1, ..., E_M from clean images."""
+    """The M transforms that make the environments E_1, ..., E_M from clean images."""
     return [transforms.get(name) for name in self.environments]
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
-    """The environment k in 1..M and the level (severity, or degrees) of each view but the clean."""
+    """Pairs (environment 1..M, severity or angle), one for each view except the clean one."""
     return [
       (k, level)
       for k, transform in enumerate(self._transforms, 1)
@@ -253,12 +260,11 @@ class Systematic(Study):
     ]
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, then each environment at each level.
+    """Returns the clean view, then each environment at each severity or angle.
 
-    The id of a view decides its random numbers. It is 0 for the clean view, else `view_base` of the
-    environment + level: 5 n + severity for the corruption with number n, as in the studies of
-    corruptions, and 1000 + angle for rotations. Stored images have one view, which shows them
-    unchanged.
+    A view is one way to perturb each image. Its id determines the random numbers. The id is 0 for
+    the clean view, 5 n + severity for corruption n as in other studies of corruptions, and 1000 +
+    angle for rotations. Stored images have a single view, which leaves them unchanged.
     """
     if self.source == STORED:
       return stored_view()
@@ -266,7 +272,13 @@ class Systematic(Study):
       transform.check_shape(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image [H, W, C] of a row in the environment and at the level of a view."""
+      """Shows an image in an environment, at one severity or angle; returns [H, W, C].
+
+      Args:
+        key: Random key.
+        row: The clean image, `row['image']`.
+        view: Index of the environment (0 is clean) and `level`, its severity or angle.
+      """
       refuse_stored(row)
       environment, level = view[ENVIRONMENT], view['level']
       return transforms.transform(key, row['image'], environment, level, self.environments)
@@ -288,7 +300,7 @@ class Systematic(Study):
     return ViewTable.of(['clean', *names])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, and for stored images also the environment of each row."""
+    """Returns the names of the views, and the environment of each stored image."""
     if self.source == GENERATED:
       return super().by_row(records, image_shape)
     names = self._environments(records.identity['data'])
@@ -297,10 +309,9 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The environments and the settings of ρ in words: {title of a line: text}.
+    """Describes the environments and the settings of ρ for a report: {title: text}.
 
-    The text of 'rho' is, for example, 'clipped, class balance'. They are lines of the report's
-    table `which numbers these are`.
+    The text of 'rho' is, for example, 'clipped, class balance'.
     """
     # Means of ρ leave out environments in which it is 1 by definition, or count them as 1.
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
@@ -315,16 +326,15 @@ class Systematic(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities that are estimated; their words name the baseline by its label.
+    """The reported quantities; their descriptions have the name of the baseline.
 
-    ρ by the formula 'clipped' is in [0, 1], and its kind is 'ratio'. By the formula 'printed' it
-    may be negative, and its kind is 'amount'.
+    With `formula` 'printed', ρ may be negative and is not declared as a ratio.
     """
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
     rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]
 
     def with_label(quantity: Quantity) -> Quantity:
-      """Returns a quantity with the baseline's label in its words."""
+      """Puts the name of the baseline into the description of a quantity."""
       words = quantity.words.replace('the baseline', self.baseline or 'the baseline')
       return dataclasses.replace(quantity, words=words)
 
@@ -332,10 +342,10 @@ class Systematic(Study):
     return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the results, with the table `initial_weights` if any classifier began with weights.
+    """Returns the results, and a table of initial weights if classifiers started from some.
 
-    A row states a classifier's initial weights, the augmentations that they were trained with, the
-    environments that these augmentations may have shown, and the baseline with the same weights.
+    The table `initial_weights` has a row for each such classifier: its initial weights, their
+    augmentations, the environments that these may have shown, and the baseline.
     """
     findings = super().reduce(evaluations, image_shape)
     rows = []
@@ -356,16 +366,15 @@ class Systematic(Study):
     return findings
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies, and ρ for classifiers that were trained on the environments.
+    """Yields accuracies, and the robustness ρ of classifiers trained on the environments.
 
-    ρ is the gain in accuracy on unseen classes relative to the gain on seen classes.
-
-    Accuracies are clean, by environment, by environment and class group (a cell), and by
-    environment and class. The note of a cell says whether training showed it.
-
-    ρ comes with the accuracies that it is computed from, by environment, by severity or angle, and
-    averaged over environments. `rho` is computed from the mean accuracy over all levels; `mean_rho`
-    is the mean of ρ over the levels, the other reading of the paper's "over the severity levels".
+    * Accuracies are on clean images, by environment, by environment and class group, and by
+      environment and class. A note says which pairs of environment and class group were seen in
+      training.
+    * ρ is the gain in accuracy on unseen classes divided by the gain on seen classes. It is by
+      environment, by severity or angle, and averaged over environments.
+    * `rho` is computed from accuracy averaged over severities or angles. `mean_rho` is the mean of
+      ρ over them, another reading of the paper.
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
@@ -401,10 +410,13 @@ class Systematic(Study):
       yield table_of_rows(rows)
 
   def _each_level(self, names: Sequence[str]) -> Averages:
-    """Returns the facets and the column of every level of every environment, for single levels.
+    """Lists each severity or angle of each environment, with its column in the accuracies.
 
-    An entry is, for example, ({'environment': 'fog', 'severity': 1}, [0]): the level is column 0 of
-    shares by level, see `_shares`. `names` are the M environments without the clean one.
+    An entry is, for example, ({'environment': 'fog', 'severity': 1}, [0]) for column 0; see
+    `_shares`.
+
+    Args:
+      names: Names of the M environments without the clean one.
     """
     return [
       ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
@@ -414,13 +426,13 @@ class Systematic(Study):
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
   ) -> Iterator[Measured]:
-    """Yields clean accuracy, and accuracies by environment, alone and by class group or class.
+    """Yields clean accuracy, and accuracies by environment, class group and class.
 
     Args:
-      shares: the right answers of a classifier.
-      facts: the identity of its records: what they state of data, classes and classifier.
-      is_trained: whether the classifier was trained on the environments. Notes then name the pairs
-        of environment and class group that training showed.
+      shares: Whether a classifier is right, by image and environment.
+      facts: Facts about the data, classes and classifier.
+      is_trained: Whether the classifier was trained on the environments. Notes then say which pairs
+        of environment and class group were seen in training.
     """
     environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, shares.accuracy([0])  # environment 0 is the clean one
@@ -447,19 +459,18 @@ class Systematic(Study):
     notes: Mapping[str, str],
     num_classes: int,
   ) -> Iterator[Measured]:
-    """Yields ρ, the accuracies on seen and unseen classes, and the comparison with the baseline.
+    """Yields the robustness ρ, and the accuracies on seen and unseen classes that it is from.
 
-    ρ is the gain in accuracy over the baseline on unseen classes, relative to the gain on seen
-    classes. Its note warns that it says little if the accuracy on seen classes is not above chance:
-    if the interval of this accuracy reaches down to 1/`num_classes`.
+    ρ is the gain in accuracy over the baseline on unseen classes divided by the gain on seen
+    classes. A note says that ρ means little if accuracy on seen classes is not significantly above
+    chance.
 
     Args:
-      shares: the right answers of the classifier, by image and environment (or level).
-      baseline: the right answers of the baseline classifier; None if ρ subtracts no accuracy.
-      averages: the facets of each estimate, and the columns of `shares` that it averages over.
-      notes: {environment: further note of ρ in it}, see `_notes`; the key '' has the note of the
-        mean over all environments.
-      num_classes: number of classes.
+      shares: Whether the classifier is right, by image and environment, or severity.
+      baseline: Whether the baseline classifier is right; None subtracts nothing.
+      averages: Pairs of columns that describe an estimate and the indices in `shares` to average.
+      notes: {environment: note on its ρ}; the key '' is for the mean over environments.
+      num_classes: Number of classes, for chance accuracy.
     """
     for facets, columns in averages:
       rho = self._rho(shares, columns, baseline)
@@ -479,12 +490,12 @@ class Systematic(Study):
   def _mean_rho(
     self, shares: EnvironmentShares, baseline: EnvironmentShares | None, averages: Averages
   ) -> Iterator[Measured]:
-    """Yields means of ρ over all levels of one or several environments.
+    """Yields means of ρ over the severities or angles of one or several environments.
 
     Args:
-      shares: shares of right answers of the classifier, with a column for each level.
-      baseline: the same shares of the baseline; None if ρ subtracts no accuracy.
-      averages: the facets of each mean, and the numbers k of its environments.
+      shares: Whether the classifier is right, by image and severity or angle.
+      baseline: Whether the baseline classifier is right; None subtracts nothing.
+      averages: Pairs of columns that describe a mean and the numbers k of its environments.
     """
     for facets, environments in averages:
       columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
@@ -493,31 +504,30 @@ class Systematic(Study):
   def _rho(
     self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
   ) -> Estimate:
-    """Returns ρ, the robustness that carries over to unseen classes, with its interval.
+    """Computes ρ, the systematic robustness to environments, with its interval.
 
     Args:
-      shares: shares of right answers of the classifier, by image, and by environment or level.
-      columns: indices of the environments, or levels, that ρ is averaged over.
-      baseline: the same shares of the baseline; ρ subtracts its accuracy, or 0 for None.
+      shares: Whether the classifier is right, by image and environment, or severity.
+      columns: Indices of the environments, or severities, to average over.
+      baseline: Whether the baseline classifier is right; None subtracts nothing.
     """
     return shares.rho(
       columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the classifier that ρ of `label` is measured against, or ''.
+    """Returns the name of the classifier to subtract in ρ, or '' for none.
 
-    It is the study's `baseline`, if it is set. For the baseline itself it is ''.
+    The baseline itself has no baseline.
     """
     return self.baseline if self.baseline != label else ''
 
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
-    """Returns the names of environments that a classifier may have seen before its training.
+    """Returns the environments that a classifier's initial weights may have been trained in.
 
-    They are environments that the training of its initial weights may have shown, because they
-    resemble one of its augmentations; all environments if these augmentations are not recorded or
-    images are stored in environments; and () if the classifier's training began with random
-    weights.
+    These are the environments that resemble an augmentation of that training. All are returned if
+    the augmentations are not recorded or the environments are stored. None is returned if training
+    started from random weights.
     """
     identity = evaluation.records.identity
     classifier, names = identity['classifier'], self._names(identity['data'])
@@ -532,12 +542,11 @@ class Systematic(Study):
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns {environment: note} for environments in which training may have shown unseen classes.
+    """Returns {environment: note} where training may have shown unseen classes.
 
-    This can be if the training was allowed augmentations like the environment (`allow_leaks`), or
-    if the initial weights were trained with such augmentations. Initial weights matter less if the
-    baseline began with the same ones, because the robustness ρ is relative to its accuracy; the
-    note says so. The key '' has the note of the mean over all environments.
+    This happens with `allow_leaks`, or if the initial weights were trained with similar
+    augmentations. The note also says whether the baseline started from the same weights, which
+    compensates. The key '' has the note for the mean over environments.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment_settings(facts[evaluation.label]).get('allow_leaks'):
@@ -559,10 +568,13 @@ class Systematic(Study):
     return dict.fromkeys(['', *environments], note)
 
   def _shares(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
-    """Returns the shares of right answers of each image by environment, the clean one first.
+    """Returns the share of right answers for each image in each environment, clean first.
 
-    A share is the mean over the levels of the environment. With `by_level`, there is a column for
-    each level instead, without the clean images.
+    The share is a mean over severities or angles.
+
+    Args:
+      evaluation: Recorded predictions of a classifier.
+      by_level: Whether each severity or angle has a column, without clean images.
     """
     records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
@@ -592,15 +604,15 @@ class Systematic(Study):
 
   @property
   def compares_training_rows(self) -> bool:
-    """Whether the study looks for near-duplicates of test images in training images."""
+    """Whether to look for near-duplicates of test images among the training images."""
     return self.near_duplicates != near_duplicates.OFF
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns the share of test images with a near-duplicate in training, and a table of the pairs.
+    """Returns the share of test images with a near-duplicate in training, and their table.
 
     Args:
-      rows: the evaluated rows.
-      training: the rows of each training, by label of the classifier.
+      rows: The test data.
+      training: {classifier: its training data}.
     """
     # Classifiers that are trained on the same rows share their hashes.
     distinct = {id(trained_on): trained_on for trained_on in training.values()}
@@ -616,11 +628,10 @@ class Systematic(Study):
     return Findings(tables={'near_duplicates': table}, estimates=[table_of_rows(estimates)])
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with a figure of the cells that training showed.
+    """Returns the default figures, and a grid of what training showed.
 
-    The accuracies by cell, a pair of environment and class group, are first. The figure of cells
-    seen is left out if no classifier was trained on the environments. Captions of figures by class
-    group name the classes of each group.
+    The grid has a cell for each pair of environment and class group. It is left out if no
+    classifier was trained on the environments. Captions of figures by class group list its classes.
     """
     default = super().figures(results)
     environments, titles, is_seen = self._cells_seen(results.data)
@@ -644,11 +655,15 @@ class Systematic(Study):
     return figures
 
   def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns the names of E environments, the titles of G class groups, and an array bool [G, E].
+    """Returns which class groups are trained in which environments.
 
-    The array says which groups the training images show in which environments. A title is, for
-    example, 'C1: cat, dog', or 'C1 (12 classes)' if the names would be too long. Groups without
-    classes are left out. `data` is the description of the rows.
+    Args:
+      data: Description of the data, with its class groups.
+
+    Returns:
+      The names of E environments, the titles of G class groups, and an array bool [G, E]. A title
+      is, for example, 'C1: cat, dog', or 'C1 (12 classes)' if it would be long. Empty groups are
+      left out.
     """
     environments = self._environments(data)
     titles, is_seen = [], []
@@ -663,25 +678,25 @@ class Systematic(Study):
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
-  """Returns the titles of class groups by number; number 0 is the group of classes left over."""
+  """Sorts the titles of class groups by number; group 0 has the classes left over."""
   return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
 
 
 def _is_seen(group: int, environment: int) -> bool:
   """Returns whether training shows an environment to a class group, both by number.
 
-  It shows clean images, environment 0, to all groups and environment k to group k.
+  Environment 0 (clean) is shown to all groups, environment k to group k.
   """
   return environment == 0 or group == environment
 
 
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
-  """Returns whether a classifier was trained in exactly these environments, in this order.
+  """Returns whether a classifier was trained in exactly the environments of the study.
 
   Args:
-    classifier: the facts about the training of the classifier.
-    study: the study, which says whether environments are stored, and else which ones they are.
-    names: names of the stored environments E_1 to E_M, without the clean one.
+    classifier: Facts about the classifier's training.
+    study: The study.
+    names: Names of stored environments in order, without the clean one.
   """
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one
@@ -691,18 +706,18 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
 
 
 def _environment_settings(classifier: Facts) -> Facts:
-  """Returns the settings of the augmentation that makes environments; {} if training has none."""
+  """Returns the settings of the augmentation `environment` of a training, or {}."""
   parts = classifier.get('augment') or ()
   return next((part for part in parts if part['name'] == ENVIRONMENT), {})
 
 
 @style.in_style
 def _draw_cells(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
-  """Draws a grid of the cells, pairs of class group and environment; seen cells are filled.
+  """Draws a grid of class groups × environments; cells seen in training are filled.
 
   Args:
-    environments: names of the E columns.
-    groups: titles of the G lines.
+    environments: Names of the E columns.
+    groups: Titles of the G lines.
     seen: bool [G, E], whether training shows a cell.
   """
   titles_width, cell_width, axis_height, cell_height = 1.6, 0.75, 0.9, 0.28  # inches
