@@ -44,13 +44,11 @@ _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
 
 
 def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Joins several tables of estimates into one.
+  """Joins tables of estimates into one table, with equal columns in all rows.
 
-  Their columns are `SUBJECT` (classifier, versus, quantity), facets such as `corruption`, and
-  `ESTIMATE` (value, low, high and further ones).
-
-  The facets of the tables may differ. They keep the order in which they first occur, and are
-  missing in rows of tables that lack them. For the types of columns see `with_column_types`.
+  The columns are `SUBJECT` (classifier, versus, quantity), facets such as `corruption`, and
+  `ESTIMATE` (value, low, high, n and so on). A facet that one of the tables lacks is missing in its
+  rows. Facets are in the order in which they first occur.
 
   Args:
     parts: the tables.
@@ -75,10 +73,10 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def with_column_types(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table in which each column has its type, so that equal tables compare as equal.
+  """Returns a table of results with a fixed type for each column.
 
-  Numbers are float64, counts Int64 and words str. A facet has strings, integers or floats, and
-  any of them may be missing.
+  Equal tables then compare as equal. Numbers are float64, counts Int64 and texts str. A facet (a
+  column such as `corruption`) has strings, integers or floats, and its values may be missing.
   """
   typed = {}
   for name in table.columns:
@@ -137,18 +135,21 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
 
 
 def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
-  """Returns a table with the facet `name` before its other facets and one value in all rows."""
+  """Returns a table of results with a further column that has the same value in all rows.
+
+  The column is a facet, such as `task`, and comes before the other facets.
+  """
   wider = table.copy()
   wider.insert(len(SUBJECT), name, value)
   return wider
 
 
 def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
-  """Returns the estimates at one value of a facet, without the column of this facet.
+  """Selects the estimates at one value of a facet, and removes the column of this facet.
 
-  Other facets that have no value in any of these rows are removed too. A table that lacks the facet
-  has only estimates over all its values: it is returned unchanged if `value` is None, and without
-  rows otherwise.
+  A facet is a column such as `corruption`. Other facets without a value in the selected rows are
+  removed too. A table that lacks the facet has only estimates over all its values. It is returned
+  unchanged if `value` is None, and without rows otherwise.
 
   Args:
     table: table of results.
@@ -164,11 +165,12 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
 
 
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
-  """Returns {name: value} for logs, from the estimates by at most one facet.
+  """Returns {name: value} for logs, from a table of results.
 
-  For example, the error under fog of the classifier 'gaussian' minus the error of 'natural' has the
-  name 'results/gaussian minus natural/error/corruption=fog'. If estimates also have the facets
-  `task` and `seed`, their values are part of the name.
+  For example, 'results/gaussian minus natural/error/corruption=fog' is the error of the classifier
+  'gaussian' under fog minus the error of 'natural'. Estimates by two or more facets, such as
+  corruption and severity, are left out. The facets `task` and `seed` do not count here, and are
+  part of the name.
 
   Args:
     table: table of results.
@@ -194,7 +196,7 @@ def to_csv(table: pd.DataFrame) -> bytes:
 
 
 def facet_types(table: pd.DataFrame) -> dict[str, str]:
-  """Returns the type of each facet, {facet: 'text' or 'number'}.
+  """Returns whether each facet holds text or numbers, {facet: 'text' or 'number'}.
 
   CSV does not record whether a value such as 007 is text.
   """
@@ -203,7 +205,7 @@ def facet_types(table: pd.DataFrame) -> dict[str, str]:
 
 
 def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
-  """Returns the table that `to_csv` wrote to a file.
+  """Reads a table of results that `to_csv` wrote to a file.
 
   Args:
     path: the file.
@@ -253,10 +255,10 @@ _VALID: Mapping[str, tuple[float, float]] = {
 
 
 def _check_values(table: pd.DataFrame) -> None:
-  """Raises ValueError for impossible values.
+  """Raises ValueError if a table of results has an impossible value.
 
-  These are a number outside the range of its column in `_VALID`, an interval with low > high, and
-  text that is too long.
+  Such a value is a number outside the range of its column in `_VALID`, an interval with low > high,
+  or text that is too long.
   """
   for name, (low, high) in _VALID.items():
     is_outside = ((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)
@@ -275,18 +277,18 @@ def _check_values(table: pd.DataFrame) -> None:
 def select(
   table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: object
 ) -> pd.DataFrame:
-  """Returns the estimates of a quantity by exactly the facets that are named.
+  """Returns the estimates of a quantity by exactly the given facets.
 
-  `select(table, 'error', corruption='fog')` is the error under fog over all severities: facets that
-  are not named have no value in the rows returned. The result has no rows if the table lacks a
-  named facet.
+  `select(table, 'error', corruption='fog')` returns the error under fog over all severities. Facets
+  (columns such as `severity`) that are not given have no value in the result. The result has no
+  rows if the table lacks a given facet.
 
   Args:
     table: table of results.
     quantity: name of the quantity.
     versus: '' selects values of classifiers; a label selects the paired differences from the
       classifier with this label; None selects values and all differences.
-    **facets: {facet: value}; the value `...` (Ellipsis) selects all rows with a value of the facet.
+    **facets: {facet: value}. The value `...` (Ellipsis) selects all rows with a value of the facet.
   """
   is_selected = table.quantity == quantity
   if versus is not None:
@@ -304,10 +306,12 @@ def select(
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (facets, rows) for each set of facets; the rows have values of exactly these facets.
+  """Groups the rows of a table of results by the facets in which they have a value.
 
-  The sets are in the order in which they first occur in the table, and the facets of a set in the
-  order of the columns.
+  For example, errors by corruption are one group, and errors by corruption and severity another.
+
+  Yields:
+    (names of the facets, rows) of each group, in the order of the first rows.
   """
   names = facets_of(table)
   has_value = table[names].notna().to_numpy()  # [rows, facets]
@@ -325,6 +329,9 @@ def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.D
 
   Args:
     table: estimates of one quantity.
+
+  Yields:
+    (names of the facets, rows) of each group.
   """
   groups = list(by_facets(table))
   contents = [_content(facets, rows) for facets, rows in groups]
@@ -337,13 +344,14 @@ def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.D
 
 
 def _content(facets: Sequence[str], rows: pd.DataFrame) -> tuple[object, ...]:
-  """Returns the names of the facets that vary, and all values by these facets, in any order.
+  """Returns what two groups of estimates share if one repeats the other.
 
-  Groups of estimates with equal contents repeat each other.
+  It has the facets with different values in the group, and the set of all estimates by these
+  facets.
 
   Args:
     facets: names of the facets of a group from `by_facets`.
-    rows: its rows.
+    rows: the estimates of the group.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   texts = rows[['classifier', 'versus', *varying]].astype(str)

@@ -48,13 +48,14 @@ QUANTITIES = (*_SINGLE_VALUES, LINE)
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-  """Lines of the change of accuracy against the share of high-frequency energy, by least squares.
+  """Least-squares lines y = slope · x + intercept, each through one point per corruption.
 
-  A change is the accuracy of a classifier minus the baseline's. Arrays have any shape [...].
+  x is the share of high-frequency energy in the change that a corruption makes. y is the accuracy
+  of a classifier under the corruption minus the baseline's. Arrays have any shape [...].
 
   Attributes:
-    slope: slope of the lines; 1 if the change rises by 1 while the share rises from 0 to 1.
-    intercept: change of accuracy at share 0.
+    slope: slope of the lines; 1 if y rises by 1 while x rises from 0 to 1.
+    intercept: y at x = 0.
     residual: root mean square distance of the points from the line, in the unit of accuracy.
   """
 
@@ -63,12 +64,18 @@ class Lines:
   residual: np.ndarray
 
   def at(self, share: ArrayLike) -> np.ndarray:
-    """Returns the changes of accuracy on the lines at shares [G], as an array [..., G]."""
+    """Returns the heights of the lines at G values of x, [..., G].
+
+    Args:
+      share: x, shares of high-frequency energy, [G].
+    """
     return np.asarray(self.intercept[..., None] + self.slope[..., None] * np.asarray(share, float))
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the least-squares lines, each through K ≥ 3 points; NaN if all have the same share.
+  """Returns least-squares lines, each through K ≥ 3 points.
+
+  A line is NaN if all its points have the same share.
 
   Args:
     share: shares of high-frequency energy of the points, in [0, 1], [..., K].
@@ -97,19 +104,18 @@ def trade_off(
   error: ArrayLike,
   confidence: float = 0.95,
 ) -> pd.DataFrame:
-  """Returns rows with the line through mean changes of accuracy against mean shares of energy.
+  """Returns a table with the line of changes of accuracy against shares of high frequency.
 
   The line is fitted by least squares to K points, one per corruption. A change is the accuracy of
-  the classifier minus the accuracy of the baseline. There are rows for
+  the classifier minus the accuracy of the baseline, averaged over N images. There are rows for
 
   * the slope, the intercept, and the height of the line at 25 shares (the facet
     `high_frequency_share`) between the smallest and the largest share. Their intervals are from a
-    bootstrap over images: an image's shares and errors, under all corruptions and of both
-    classifiers, are resampled together.
+    bootstrap over images, with all corruptions and both classifiers together.
   * the residual r, the root mean square distance of the changes from the line. Its interval is from
     the same bootstrap, see `_with_basic_interval_of_square`.
-  * the slope again, with Student's interval for K − 2 degrees of freedom, which treats the
-    corruptions as a random sample with independent residuals.
+  * the slope again, with Student's interval for K − 2 degrees of freedom. It treats the corruptions
+    as a random sample with independent residuals.
 
   Corruptions that change no image are left out, with a note. If fewer than three corruptions
   remain, or all have the same mean share, all values are NaN.
@@ -117,10 +123,10 @@ def trade_off(
   Args:
     label: label of the classifier.
     versus: label of the baseline.
-    share: [N, K], the share of high-frequency energy of each image under each corruption, in [0,
-      1]; NaN if the corruption changes nothing.
-    baseline_error: [N, K], the share of severities at which the baseline is wrong.
-    error: [N, K], the share of severities at which the classifier is wrong.
+    share: the share of high-frequency energy in the change of each image under each corruption, [N,
+      K], in [0, 1]; NaN if the corruption changes nothing.
+    baseline_error: the share of severities at which the baseline is wrong, [N, K].
+    error: the share of severities at which the classifier is wrong, [N, K].
     confidence: confidence of all intervals, in (0, 1).
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
@@ -158,15 +164,18 @@ def trade_off(
 def _bootstrapped_line(
   shares: np.ndarray, changes: np.ndarray, confidence: float
 ) -> tuple[Estimate, Estimate, Estimate, dict[float, Estimate]]:
-  """Returns slope, intercept, residual and {share: height of the line at 25 shares}.
+  """Returns the line of changes of accuracy against shares, with bootstrap intervals.
 
   Intervals are percentiles of a bootstrap over images.
 
   Args:
-    shares: [N, K], the share of high-frequency energy of each image under each corruption; NaN if
-      the corruption does not change the image, which then does not count in the mean share.
-    changes: [N, K], changes of accuracy.
+    shares: the share of high-frequency energy of each image under each corruption, [N, K]. It is
+      NaN, and not in the mean share, if the corruption does not change the image.
+    changes: changes of accuracy, [N, K].
     confidence: confidence of the intervals, in (0, 1).
+
+  Returns:
+    Slope, intercept, residual and {share: height of the line at this share} for 25 shares.
   """
   is_changed = ~np.isnan(shares)
   # Columns: the share under each corruption, then the change under each corruption.
@@ -177,9 +186,11 @@ def _bootstrapped_line(
   grid = np.linspace(mean_shares.min(), mean_shares.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns slope, intercept, residual and the line at 25 shares, in B bootstrap samples.
+    """Returns slope, intercept, residual and 25 heights of the line in B bootstrap samples, [B,
+    28].
 
-    The result is [B, 28] for weights [B, N] of the images.
+    Args:
+      weights: weights of the images, [B, N].
     """
     lines = fit_lines(*np.split(units.means(weights), 2, -1))
     fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
@@ -190,12 +201,12 @@ def _bootstrapped_line(
 
 
 def _with_basic_interval_of_square(residual: Estimate) -> Estimate:
-  """Returns a residual r with a basic bootstrap interval in place of its percentile interval.
+  """Replaces the percentile interval of a residual r by a basic bootstrap interval.
 
-  The sampling variance of means increases r², once in the data and again in each bootstrap sample.
-  The basic interval of r² corrects for this: it mirrors the percentile interval [low², high²] at
-  r². The ends of the interval of r are the square roots, √(2 r² − high²), or 0 if high² is larger,
-  and √(2 r² − low²), extended to include r.
+  Sampling errors of means increase r² in the data, and again in each bootstrap sample. The basic
+  interval corrects for this: it mirrors the percentile interval [low², high²] of r² at r². The new
+  ends of r are √(2 r² − high²), or 0 if high² is larger, and √(2 r² − low²). They are extended to
+  include r.
 
   Args:
     residual: r with its percentile interval, which may be NaN.
@@ -222,16 +233,17 @@ class LinearFit(NamedTuple):
 
 
 def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> LinearFit:
-  """Returns the line through M points by least squares, such as perturbed against clean accuracy.
+  """Returns the least-squares line through M points, with Student's intervals.
 
-  Intervals are Student's for a regression with M − 2 degrees of freedom: the points (models) are
-  treated as a random sample with independent residuals. A bootstrap of few points would have too
-  narrow intervals: most samples of three points repeat a point, and two points have no residual.
+  Used, for example, for perturbed against clean accuracy of M models. The models are treated as a
+  random sample with independent residuals and M − 2 degrees of freedom. A bootstrap of few points
+  would have too narrow intervals: most samples of three points repeat a point, and two points have
+  no residual.
 
   Args:
-    x: [M], abscissas of M ≥ 3 points, not all equal.
-    y: [M], ordinates of the points.
-    grid: [G], the abscissas at which the line and its interval are computed.
+    x: abscissas of M ≥ 3 points, [M], not all equal.
+    y: ordinates of the points, [M].
+    grid: the abscissas at which the line and its interval are computed, [G].
     confidence: confidence of the intervals, in (0, 1).
   """
   abscissas, ordinates, grid = (np.asarray(values, float) for values in (x, y, grid))
@@ -241,7 +253,7 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   half_of_slope = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 
   def half_width(at: np.ndarray) -> np.ndarray:
-    """Returns half the width of the line's interval at abscissas, in an array of their shape."""
+    """Returns half the width of the line's interval at each abscissa, in the shape of `at`."""
     return np.asarray(half_of_slope * np.sqrt(abscissas.var() + (at - abscissas.mean()) ** 2))
 
   def estimate(value: float, half: float) -> Estimate:

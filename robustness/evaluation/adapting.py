@@ -46,17 +46,19 @@ CLASSES = 1
 
 @dataclasses.dataclass(frozen=True)
 class AdaptingEvaluator(Evaluator):
-  """An `Evaluator` for a classifier that adapts to the images that it is shown at test time.
+  """Computes records of a classifier that adapts to the test images it is shown.
+
+  The sequence of images that it adapts to is called a stream. Unless the adaptation is continual,
+  the classifier starts each stream with its trained weights.
 
   Attributes:
-    stream_rows: number of rows in a stream, the sequence of images after which an adaptation that
-      is not continual starts again with the trained weights.
+    stream_rows: number of images in a stream.
   """
 
   stream_rows: int = 0
 
   def __post_init__(self) -> None:
-    """Uses only the first device, because a batch needs the state after the previous batch."""
+    """Restricts the evaluation to the first device: each batch needs the state after the last."""
     first_device = self.parallel.devices[:1]
     object.__setattr__(self, 'parallel', type(self.parallel)(first_device))
 
@@ -68,26 +70,34 @@ class AdaptingEvaluator(Evaluator):
     return adaptation
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns the layout with a shard for each stream, `stream_rows` rows in one view.
+    """Returns how the records are cut into files: one for each stream of images.
 
-    `batch_size` and `views_per_step` are ignored, because a shard must be a whole stream.
+    A stream is `stream_rows` images in one view (one way of perturbing images). A file must hold a
+    whole stream; `batch_size` and `views_per_step` are therefore ignored.
     """
     del batch_size, views_per_step
     return Layout(num_rows, len(self.views), block_rows=self.stream_rows, chunk_views=1)
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the number of rows in a batch: the adaptation's batch size, or a shorter stream."""
+    """Returns the number of images in a batch: the adaptation's, or fewer in a short stream."""
     return min(self._adaptation.batch_size, layout.block_rows)
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Computes the shards in `table`; yields (number of the row block, of the view chunk, shard).
+    """Computes missing shards (files) of the records, one after another.
 
-    `table` is {number of the block: numbers of its chunks}; None yields all shards. If the
-    classifier is never reset between streams, its state depends on all earlier streams. All shards
-    are then computed in order, up to the last one of the table, and only the shards of the table
-    are yielded.
+    A continual adaptation is never reset, so that its state depends on all earlier streams. In this
+    case all shards up to the last missing one are computed, in order. Only the missing ones are
+    yielded.
+
+    Args:
+      rows: the images.
+      layout: how the records are cut into shards.
+      table: {number of a block of images: numbers of its missing chunks of views}; None for all.
+
+    Yields:
+      (number of the block, number of the chunk, shard).
     """
     if not table or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
@@ -101,10 +111,12 @@ class AdaptingEvaluator(Evaluator):
         break
 
   def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
-    """Traces how one batch of the adaptation's batch size is predicted and adapted to, for `check`.
+    """Traces the prediction and adaptation of one batch without computing, to check the code.
 
-    For the arguments see `Evaluator.trace`. Only names, shapes and types of `batch` are used. Zeros
-    stand for the weights of a classifier that is still to be trained.
+    Args:
+      variables: the classifier's weights, or their shapes if it is still to be trained.
+      batch: columns of some images; only names, shapes and types are used.
+      view: id and parameters of a view.
     """
     network, adaptation = self._network, self._adaptation
     num_rows = self.step_rows(self.layout(self.stream_rows))
@@ -115,7 +127,7 @@ class AdaptingEvaluator(Evaluator):
     state = adaptation.begin(weights, network.linen_layers(), network.num_classes)
 
     def adapt(variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
-      """Returns the recorded fields of the batch, and the adaptation's state after it."""
+      """Returns the recorded fields of a batch, and the state of the adaptation after the batch."""
       if adaptation.num_clean_images:
         state = self._observe_stored(variables, state, batch, chunk)
       return self._adapt(variables, state, batch, chunk)
@@ -126,20 +138,21 @@ class AdaptingEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Predicts the batches of a stream in one view, and adapts to each batch in turn.
+    """Predicts the batches of a stream of images, and adapts the classifier after each batch.
 
-    The adaptation starts again from its initial state, with the trained weights, at every batch if
-    it is episodic, at every stream if it is not continual, and otherwise only once.
+    The adaptation starts from its initial state, with the trained weights, at every batch if it is
+    episodic. If it is continual it does so only once, and otherwise at every stream.
 
     Args:
       variables: the classifier's weights on the devices.
-      step_batches: the batches of the stream, preceded by any warm-up batches (`_step_batches`).
-      views: id and parameters of the view, with an axis of length 1.
-      state: (initial state, state after the previous stream); None before the first stream.
+      step_batches: the batches of the stream. Warm-up batches of clean images may precede them, see
+        `_step_batches`.
+      views: id and parameters of a single view, with a first axis of length 1.
+      state: the second result for the previous stream; None for the first stream.
 
     Returns:
-      The recorded fields of each batch of the stream, {field: [rows, 1, ...]}; and (initial state,
-      state after this stream), to be passed as `state` for the next stream.
+      The recorded fields of each batch, {field: [rows, 1, ...]}, and the pair of the initial state
+        and the state after the stream.
     """
     views = self.parallel.replicate(views)
     # there are no more warm-up batches than batches in the stream, thus at most half of all batches
@@ -156,15 +169,15 @@ class AdaptingEvaluator(Evaluator):
     return outputs, (initial, state)
 
   def _initial(self, variables: PyTree, batches: Sequence[Arrays], views: PyTree) -> PyTree:
-    """Returns the state of the adaptation before it adapts to the first batch, on the device.
+    """Returns the initial state of the adaptation, before the first batch, on the device.
 
-    An adaptation with `num_clean_images`, such as EATA, first observes about this number of images
-    without predicting them: one batch after another until it has seen that number.
+    Some adaptations, such as EATA, first observe clean images without predicting them. Batches are
+    observed until there are `num_clean_images` images or no more batches.
 
     Args:
       variables: the classifier's trained weights.
-      batches: batches of stored images of all classes; fewer than needed are all observed.
-      views: id and parameters of the only view, with a first axis of length 1.
+      batches: batches of stored images of all classes.
+      views: id and parameters of a single view, with a first axis of length 1.
     """
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
@@ -180,18 +193,19 @@ class AdaptingEvaluator(Evaluator):
   def observation(self) -> Compiled:
     """The compiled `_observe_stored`, which shows clean images to the adaptation.
 
-    It is (variables, state, batch, chunk of one view) -> state.
+    It maps (variables, state, batch, a single view) to the new state.
     """
     return self.parallel.compile(self._observe_stored, _PLACEMENT, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
-    """Returns the state of the adaptation after `Adaptation.observe` saw a batch of stored images.
+    """Returns the state of the adaptation after it has observed a batch of stored images.
 
     Args:
       variables: the classifier's weights.
-      state: the adaptation's state before.
-      batch: columns of the rows, with the stored images.
-      chunk: id and parameters of the only view, with a first axis of length 1.
+      state: the state before the batch.
+      batch: columns of the images, among them the stored images.
+      chunk: id and parameters of a single view, with a first axis of length 1. They are part of the
+        random keys.
     """
     batch = with_scaled_image(batch)
     images = resize_to_input(batch['image'], self._network.input_shape)
@@ -203,39 +217,39 @@ class AdaptingEvaluator(Evaluator):
     return self._network.apply(variables, images, self.outputs)
 
   def _image_batch(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
-    """Returns the input of the adaptation: images, their mask, and a random key for each row.
+    """Returns the input of the adaptation: images, their mask, and a random key for each image.
 
     Args:
-      images: [rows, H, W, C], stored or shown in the view, in the classifier's input size.
-      batch: columns of the rows.
-      chunk: id and parameters of the only view, with a first axis of length 1.
+      images: images in the classifier's input size, [rows, H, W, C], perturbed or not.
+      batch: columns of the images.
+      chunk: id and parameters of a single view, with a first axis of length 1.
     """
     view_id, parameters = view_at(chunk, 0)
 
     def key_of_row(row: Arrays) -> jax.Array:
-      """Returns a key for the adaptation, independent of the key that shows the row in the view."""
+      """Returns an image's random key for the adaptation, not the key that perturbs it."""
       return jax.random.fold_in(view_key(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))
 
   @functools.cached_property
   def adaptation_step(self) -> Compiled:
-    """The compiled step that predicts a batch and adapts to it, `_adapt`.
+    """The compiled `_adapt`, which predicts a batch and adapts to it.
 
-    It is (variables, state, batch, chunk of one view) -> (recorded fields, state).
+    It maps (variables, state, batch, a single view) to (recorded fields, new state).
     """
     return self.parallel.compile(self._adapt, _PLACEMENT, (BATCH, REPLICATED))
 
   def _adapt(
     self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Predicts a batch in one view, and adapts to the batch.
+    """Predicts a batch of images in one view, and adapts the classifier to the batch.
 
     Args:
       variables: the classifier's trained weights.
       state: the state of the adaptation before the batch.
-      batch: columns of the rows, [rows, ...].
-      chunk: id and parameters of the view, with a first axis of length 1.
+      batch: columns of the images, [rows, ...].
+      chunk: id and parameters of a single view, with a first axis of length 1.
 
     Returns:
       The recorded fields, {field: [rows, 1, ...]}, and the state after the batch.
@@ -250,19 +264,27 @@ class AdaptingEvaluator(Evaluator):
     return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
 
   def _num_warm_up(self, batch_rows: int) -> int:
-    """Returns the number of batches of `batch_rows` rows that hold the adaptation's clean images.
+    """Returns the number of batches of clean images that precede a stream.
 
-    It is 0 if the stream has a random order: its first batches are then of all classes, and the
-    adaptation observes these.
+    An adaptation that observes `num_clean_images` images needs images of all classes. If the stream
+    has a random order, its first batches have all classes and the result is 0.
+
+    Args:
+      batch_rows: number of images in a batch.
     """
     is_random = self._adaptation.order == 'random'
     return 0 if is_random else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up
 
   def _checked(self, result: Result, num_rows: int) -> Result:
-    """Returns the result of the adaptation for a batch of `num_rows` rows, with float32 logits.
+    """Checks the result of the adaptation for a batch, and returns it with float32 logits.
+
+    Args:
+      result: what the adaptation returned.
+      num_rows: number of images in the batch.
 
     Raises:
-      InputError: it is not ((logits [rows, classes], outputs of the recorded layers), state).
+      InputError: the result is not ((logits [rows, classes], outputs of the recorded layers),
+        state).
     """
     title = f'the adaptation {self._adaptation.name!r}'
     try:
@@ -279,10 +301,13 @@ class AdaptingEvaluator(Evaluator):
     return (logits.astype(jnp.float32), outputs), state
 
   def _order(self, layout: Layout, batch: Batch, order: str) -> np.ndarray:
-    """Returns positions of a block's n rows in the order in which they are shown, int [n].
+    """Returns the order in which the n images of a block are shown, as positions, int [n].
 
-    The order is random. With `order` 'label_shift', rows of the same class (the first label of a
-    row) follow one another, and the order of the classes is random.
+    Args:
+      layout: how the records are cut into blocks of images.
+      batch: columns of the images of the block.
+      order: 'random'; or 'label_shift' for one class after the other, with classes in a random
+        order. The first label of an image is its class.
     """
     num_rows = layout.num_rows_of(batch['block'])
     key = jax.random.fold_in(self.key, ORDER)
@@ -302,11 +327,15 @@ class AdaptingEvaluator(Evaluator):
     return np.lexsort(sort_keys)
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the batches of a stream, in the order in which they are shown.
+    """Yields the batches of a stream of images, in the order in which they are shown.
 
-    Warm-up batches of clean images, which the adaptation only observes, come first if the stream
-    shows class after class: the first `_num_warm_up` batches, or all, of the same rows in a random
-    order.
+    If the stream shows class after class, warm-up batches come first. They have the same images in
+    a random order, and the adaptation only observes them. There are `_num_warm_up` of them, or all
+    if the stream has fewer.
+
+    Args:
+      layout: how the records are cut into blocks of images.
+      batch: columns of the images of the stream.
     """
     if num_warm_up := self._num_warm_up(self.step_rows(layout)):
       random_order = self._order(layout, batch, 'random')
@@ -323,17 +352,20 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     fields_by_step: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Copies what the devices computed of a stream to the host, as `Evaluator._collect` does.
+    """Copies the recorded fields of a stream from the devices into a shard of the records.
 
-    A stream is the rows of a block in one view, in a random order (`_order`). The shard has them in
-    the order of the data again.
+    Images of the stream were shown in a random order (`_order`). The shard has the order of the
+    data.
 
     Args:
-      layout: the layout of the records.
+      layout: how the records are cut into blocks of images and chunks of views.
       mistakes: ignored, because pictures of mistakes are not stored.
       batch: the columns of the block, in the order of the data.
       chunk: number of the view chunk.
-      fields_by_step: recorded fields of each batch, in the order in which rows were shown.
+      fields_by_step: recorded fields of each batch, in the order in which images were shown.
+
+    Returns:
+      (number of the block, number of the chunk, shard).
     """
     order = self._order(layout, batch, self._adaptation.order)
     # columns in the order of the fields, so that errors name the example
@@ -345,5 +377,5 @@ class AdaptingEvaluator(Evaluator):
 
 
 def _reordered(batch: Batch, order: np.ndarray) -> Batch:
-  """Returns a batch with the rows at the positions `order`, int [n]."""
+  """Returns a batch with its rows in another order, given as positions, int [n]."""
   return {k: x[order] if isinstance(x, np.ndarray) else x for k, x in batch.items()}

@@ -46,15 +46,18 @@ IMAGE_COLUMNS = (
 def findings(
   study: Study, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
 ) -> tuple[Findings, dict[str, np.ndarray]]:
-  """Returns the classes that lose most accuracy, and the images that are wrong in most views.
+  """Finds the classes that lose most accuracy and the images that are most often wrong.
 
-  Accuracies of classes are means over original images: rows that are stored versions of an image,
-  such as its corruptions, count as one image in several views. The listed images are single rows.
+  Args:
+    study: the study that the records are of.
+    evaluations: the records of each classifier.
+    image_shape: height, width and channels of the stored images.
 
   Returns:
-    (findings, rows_and_views): the findings have the accuracies of all classes as estimates, and
-    the tables `AFFECTED_CLASSES` and `DAMAGED_IMAGES`. `rows_and_views` is {classifier: int [F, 2],
-    row and view of each of F damaged images}.
+    The findings, and {classifier: int [F, 2], row and view of each of F damaged images}. The
+      findings have the accuracy of every class as estimates, and the tables `AFFECTED_CLASSES` and
+      `DAMAGED_IMAGES`. Stored versions of an image, such as its corruptions, count as one image in
+      the accuracies, and as several in the second table.
   """
   class_lines: list[dict[str, object]] = []
   image_lines: list[list[object]] = []
@@ -84,10 +87,12 @@ def findings(
 
 
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Returns a table of results with accuracies of single classes appended.
+  """Appends accuracies of single classes to a table of results.
 
-  `by_class` are tables of such accuracies. Those of a quantity, such as 'accuracy', are left out if
-  `table` itself has this quantity for classes.
+  Args:
+    table: table of results. If it has a quantity for single classes already, such as 'accuracy', no
+      rows of this quantity are appended.
+    by_class: tables with the accuracies of classes.
   """
   accuracies = assemble(by_class)
   quantities = set(accuracies.quantity)
@@ -97,11 +102,14 @@ def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.Da
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
-  """Returns the positions of the rows of the most damaged images, int [F], at most `MOST_IMAGES`.
+  """Returns the images that are wrong in the largest share of views, int [F].
 
-  These images are wrong in some view, and right in the clean view if there is one. Rows are ordered
-  by their share of wrong views, the largest first, then by the mean probability of the true class,
-  the lowest first.
+  Images with the same share are ordered by the mean probability of the true class, the lowest
+  first. If there is a clean view, only images that are right in it count. There are at most
+  `MOST_IMAGES`.
+
+  Returns:
+    The positions of the images in the records.
   """
   is_damaged = tally.view >= 0  # −1 without a mistake
   if tally.clean is not None:
@@ -116,15 +124,15 @@ def most_damaged(tally: Tally) -> np.ndarray:
 def _image_lines(
   records: RecordsReader, table: ViewTable, tally: Tally, images: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
-  """Returns a line of the table of damaged images for each of F images.
+  """Returns the lines of the table of damaged images, one for each of F images.
 
-  The columns are `IMAGE_COLUMNS` without the first one, the classifier.
+  The columns are `IMAGE_COLUMNS` without the first, the classifier.
 
   Args:
     records: the records of the classifier.
-    table: the table of the views.
-    tally: the sums over the views.
-    images: positions of the rows of the images, int [F].
+    table: the views of the records.
+    tally: sums of the records over the views.
+    images: positions of the images in the records, int [F].
     names: names of the classes.
   """
   ids = records.column('example_id')[images]
@@ -157,19 +165,20 @@ def _image_lines(
 def class_accuracies(
   label: str, tally: Tally, names: Sequence[str], confidence: float, units: np.ndarray | None
 ) -> Iterator[Row]:
-  """Yields the accuracy of every class that has images, as rows of the table of results.
+  """Yields a row of the table of results for the accuracy of each class.
 
-  `accuracy` is the mean over images of the share of views, except the clean one, in which an image
-  is classified correctly. `clean_accuracy` is the accuracy in the clean view, if there is one. The
-  interval is Clopper and Pearson's for a single view, and otherwise Korn and Graubard's, which
-  allows for dependent trials: the views of an image, and images of the same unit.
+  `accuracy` averages, over the images of the class, the share of views in which the image is right.
+  The clean view is not among these. `clean_accuracy` is the accuracy in the clean view, if there is
+  one. The interval is Clopper and Pearson's for a single view. For several views of an image, or
+  images of one unit, it is Korn and Graubard's, which allows for their dependence.
 
   Args:
     label: label of the classifier.
-    tally: the sums over the views.
+    tally: sums of its records over the views.
     names: names of the classes; a class without a name is called by its number.
-    confidence: confidence level of the intervals.
-    units: int [N], equal for images that depend on one another; None if all are independent.
+    confidence: confidence of the intervals, in (0, 1).
+    units: int [N], equal for images that depend on one another, such as frames of a video; None if
+      all are independent.
   """
   for number, images in _images_by_class(tally):
     facets, num_views = {'class': class_name(number, names)}, tally.num_views[images]
@@ -192,15 +201,15 @@ def class_accuracies(
 def most_affected(
   label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
 ) -> list[dict[str, object]]:
-  """Returns lines {column: value} of the table of the `MOST_CLASSES` most affected classes.
+  """Returns the table of the classes that lose most accuracy, a line {column: value} per class.
 
-  They are the classes that lose most accuracy relative to the clean view, or the least accurate
-  ones if there is no clean view. If there are several other views, a line names the one in which
-  the class has the lowest accuracy.
+  The loss is relative to the clean view. Without a clean view, the least accurate classes are
+  returned. There are at most `MOST_CLASSES` lines. If there are several other views, a line names
+  the view in which the class has the lowest accuracy.
 
   Args:
     label: label of the classifier.
-    tally: the mistakes of the classifier, summed over the views.
+    tally: sums of its records over the views.
     names: names of the classes.
     views: names of the views.
   """
@@ -231,9 +240,14 @@ def most_affected(
 
 
 def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str:
-  """Returns the name of the view with the lowest accuracy of a class.
+  """Returns the name of the view in which a class has the lowest accuracy.
 
-  If several views have it, their number is returned in words. `number` is the number of the class.
+  If several views have it, the result is a phrase such as '3 views alike'.
+
+  Args:
+    tally: sums of the records over the views.
+    number: number of the class.
+    views: names of the views.
   """
   num_images = tally.class_shown[number]  # of the class in each view
   accuracies = tally.class_right[number] / np.maximum(num_images, 1)
@@ -243,9 +257,12 @@ def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str
 
 
 def _with_distinct_pairs(mistakes: np.ndarray) -> np.ndarray:
-  """Returns lines (label, prediction, times), int [K, 3], with equal pairs joined to one line.
+  """Adds up the counts of mistakes with the same label and prediction.
 
-  `times` of equal pairs (label, prediction) are added: [[3, 5, 1], [3, 5, 2]] becomes [[3, 5, 3]].
+  [[3, 5, 1], [3, 5, 2]] becomes [[3, 5, 3]]: class 3 was taken for class 5 three times.
+
+  Args:
+    mistakes: lines of label, prediction and count, int [K, 3].
   """
   pairs, times = mistakes[:, :2], mistakes[:, 2]
   distinct, number = np.unique(pairs, axis=0, return_inverse=True)
@@ -254,7 +271,7 @@ def _with_distinct_pairs(mistakes: np.ndarray) -> np.ndarray:
 
 
 def _images_by_class(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (number of a class, positions of its images, int [n]) for all classes with images.
+  """Yields (number of the class, positions of its images, int [n]) for each class with images.
 
   Images that the study excludes in every view (`ViewTable.counted_in`) are left out.
   """
@@ -270,31 +287,31 @@ def class_name(label: int, names: Sequence[str]) -> str:
 
 
 class Tally:
-  """Sums over the V views of N images of C classes, computed shard by shard.
+  """Counts of mistakes of a classifier on N images of C classes in V views.
 
   An image counts in a view unless the study excludes it there (`ViewTable.counted_in`).
 
   Attributes:
-    labels: int [N, L], padded with -1; an image counts in each of its classes.
-    clean: bool [N], whether an image is classified correctly in the clean view; None without one.
-    num_wrong: int [N], number of views in which an image is misclassified.
+    labels: int [N, L], the labels of each image, padded with -1.
+    clean: bool [N], whether an image is right in the clean view; None without a clean view.
+    num_wrong: int [N], number of views in which an image is wrong.
     num_views: int [N], number of views in which an image counts.
-    probability: [N], sum of the probability of the true class over the views in which it counts.
-    view: int [N], view of the most confident mistake, -1 without a mistake.
+    probability: [N], the probability of the true class, summed over the views.
+    view: int [N], view of the most confident mistake; -1 without a mistake.
     prediction: int [N], the class predicted in the most confident mistake.
     confidence: [N], confidence of the most confident mistake.
-    mistakes: int [P, 3]: label, wrong prediction, and the number of times that this pair occurred.
+    mistakes: int [P, 3], label, wrong prediction and how often the pair occurred.
     class_right: int [C, V], number of images of a class that are right in a view.
     class_shown: int [C, V], number of images of a class that count in a view.
   """
 
   def __init__(self, shards: Iterable[Shard], labels: np.ndarray, table: ViewTable):
-    """Sums over a classifier's shards of N images.
+    """Sums over all shards (files) of a classifier's records of N images.
 
     Args:
       shards: the shards.
-      labels: the labels of the images, int [N] or [N, L].
-      table: the table of the views.
+      labels: the labels of the images, int [N], or int [N, L] padded with -1.
+      table: the views of the records.
     """
     num_images, num_views = len(labels), len(table.names)
     shape_by_class = int(labels.max()) + 1, num_views  # [C, V]
@@ -319,7 +336,9 @@ class Tally:
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
     """Adds a shard of n images in v views to the sums.
 
-    `counted`, bool [n, v], says which images count in which views.
+    Args:
+      shard: part of the records.
+      counted: bool [n, v], whether an image counts in a view.
     """
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
@@ -341,10 +360,14 @@ class Tally:
     self._add_by_class(shard, counted, wrong)
 
   def _add_by_class(self, shard: Shard, counted: np.ndarray, wrong: np.ndarray) -> None:
-    """Adds the predictions of a shard of n images in v views to the sums of each class.
+    """Adds a shard of n images in v views to the sums of each class.
 
-    `counted` and `wrong`, bool [n, v], say which images count, and are misclassified, in a view. An
-    image with several labels is added to each of its classes.
+    An image with several labels is added to each of its classes.
+
+    Args:
+      shard: part of the records.
+      counted: bool [n, v], whether an image counts in a view.
+      wrong: bool [n, v], whether the image counts and is wrong.
     """
     for labels in self.labels[shard.rows].T:  # the first label of each image, then the second, ...
       has_label = labels >= 0

@@ -10,14 +10,12 @@ from robustness.models.classifier import Classifier
 
 
 def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
-  """Checks that the classifier takes the images and classes of the rows.
+  """Raises InputError if a classifier cannot take the images or the classes of the data.
 
-  Height, width and channels of the images must be the classifier's. If the views make images of
-  another size, `views.image_shape`, these are resized later and only the channels must be equal.
-
-  Raises:
-    InputError: a side or the number of channels differs, or the rows have more classes than the
-      classifier. The message states both values and, for images, the fix.
+  Height, width and channels must be equal. If the views make images of another size
+  (`views.image_shape`), these are resized later and only the channels must be equal. The data may
+  not have more classes than the classifier. The message states both values and, for images, the
+  fix.
   """
   shape = views.image_shape or rows.image_shape
   first_checked = 2 if views.image_shape else 0  # entry 2 is the number of channels
@@ -43,9 +41,9 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
 
 
 def check_images(batch: Batch) -> None:
-  """Raises InputError for float images with values outside [0, 1] or NaN.
+  """Raises InputError if a float image has values outside [0, 1] or NaN.
 
-  The message names the example. Images of 8 bits are valid, and padding is not checked.
+  The message states the id of the image. Images of 8 bits are valid. Padding is not checked.
   """
   if batch['image'].dtype == np.uint8:
     return
@@ -61,10 +59,10 @@ def check_images(batch: Batch) -> None:
 
 
 def check_labels(batch: Batch, classifier: Classifier) -> None:
-  """Raises InputError, naming the example, for labels that the classifier does not have.
+  """Raises InputError if an image has a label that the classifier does not have.
 
   Every image needs at least one label in [0, classes) and has each label once. Labels are int [B],
-  or int [B, L] padded with -1.
+  or int [B, L] padded with -1. The message states the id of the image.
   """
   labels = batch['label'].reshape(len(batch['label']), -1)  # [B, L]
   is_padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)

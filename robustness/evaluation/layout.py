@@ -19,15 +19,16 @@ LARGE_IMAGE_PIXELS = 128**2
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How records, a table of rows (images) × views, are cut into shards, one file each.
+  """How the records of a study, a table of images × views, are divided into shards (files).
 
-  A shard has a block of consecutive rows in a chunk of consecutive views.
+  A view is one way of perturbing all images. A shard has a block of consecutive images (rows) in a
+  chunk of consecutive views.
 
   Attributes:
-    num_rows: number of rows of the table.
-    num_views: number of views of the table.
-    block_rows: number of rows of each block; the last one may be smaller.
-    chunk_views: number of views of each chunk; the last one may be smaller.
+    num_rows: number of images.
+    num_views: number of views.
+    block_rows: number of images of each block; the last block may be smaller.
+    chunk_views: number of views of each chunk; the last chunk may be smaller.
   """
 
   num_rows: int
@@ -46,40 +47,51 @@ class Layout:
     return -(-self.num_views // self.chunk_views)
 
   def rows(self, block: int) -> slice[int, int]:
-    """Returns the positions of the rows in block number `block`."""
+    """Returns the positions of the images (rows) in a block, given the number of the block."""
     return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
 
   def views(self, chunk: int) -> slice[int, int]:
-    """Returns the positions of the views in chunk number `chunk`."""
+    """Returns the positions of the views in a chunk, given the number of the chunk."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
   def size(self, block: int, chunk: int) -> int:
-    """Returns how many images, rows × views, are in the shard of a block and a chunk."""
+    """Returns the number of predictions, images × views, in a shard.
+
+    Args:
+      block: number of the shard's block of images.
+      chunk: number of the shard's chunk of views.
+    """
     views = self.views(chunk)
     return self.num_rows_of(block) * (views.stop - views.start)
 
   def num_rows_of(self, block: int) -> int:
-    """Returns the number of rows in block number `block`."""
+    """Returns the number of images (rows) in a block, given the number of the block."""
     rows = self.rows(block)
     return rows.stop - rows.start
 
   def num_images(self, table: Mapping[int, Sequence[int]]) -> int:
-    """Returns how many images, rows × views, are in some shards.
+    """Returns the number of predictions, images × views, in several shards together.
 
-    `table` states the shards: {number of the row block: numbers of its view chunks}.
+    Args:
+      table: {number of a block of images: numbers of its chunks of views}, the shards.
     """
     return sum(self.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
 
   def first_present(self, missing: Sequence[int]) -> int | None:
-    """Returns the number of the first view chunk that is not in `missing`; None if all are."""
+    """Returns the number of the first chunk of views that is not missing; None if none is left.
+
+    Args:
+      missing: numbers of the missing chunks.
+    """
     return next((chunk for chunk in range(self.num_chunks) if chunk not in missing), None)
 
   def share(self, process: int, processes: int) -> dict[int, range]:
-    """Returns the shards that a process computes, {number of the row block: its view chunks}.
+    """Returns the shards that a process computes, {number of a block of images: its chunks of
+    views}.
 
-    If there are fewer blocks than processes, the processes take the chunks of each block in turn,
-    and each block starts with another process, so that all have about the same number. Otherwise
-    each process takes whole blocks: blocks 0, 3, 6, ... for process 0 of 3.
+    Each process takes whole blocks: process 0 of 3 takes blocks 0, 3, 6, .... If there are more
+    processes than blocks, they take the chunks of each block in turn. Each block then starts with
+    another process, so that all have about the same number.
 
     Args:
       process: number of the process, in [0, processes).
@@ -103,19 +115,21 @@ def default_layout(
   batch_size: int = 0,
   views_per_step: int = 0,
 ) -> Layout:
-  """Returns how a table of `num_rows` rows × `num_views` views is cut into shards, one file each.
+  """Chooses how records of images × views are divided into shards (files).
+
+  A shard is also what is computed between two saves. It has the images of one batch in some views.
 
   Args:
-    num_rows: number of rows of the table.
-    num_views: number of views of the table.
+    num_rows: number of images.
+    num_views: number of views.
     pixels: height × width of the images that the network takes.
-    is_staged: whether the views are slow and computed in steps (`Views.stages`), as AutoAttack.
+    is_staged: whether the views are slow and computed in stages, as AutoAttack (`Views.stages`).
     is_on_host: whether the network runs outside of JAX.
-    batch_size: rows of a shard. 0 chooses: at most 64 for large images (`LARGE_IMAGE_PIXELS`), else
-      at most 512, or `STAGED_ROWS` with `is_staged`.
-    views_per_step: views of a shard. 0 chooses: a shard then has about as many pixels as
-      `SHARD_IMAGES` images of 32 × 32, or as `HOST_SHARD_IMAGES` with `is_on_host`. It has more if
-      there would otherwise be over `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
+    batch_size: images of a shard. 0 chooses: at most 64 for large images (`LARGE_IMAGE_PIXELS`),
+      else at most 512, or `STAGED_ROWS` with `is_staged`.
+    views_per_step: views of a shard. 0 chooses: a shard then has about the pixels of `SHARD_IMAGES`
+      images of 32 × 32, or of `HOST_SHARD_IMAGES` with `is_on_host`. It has more if there would
+      otherwise be over `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
   """
   max_rows, row_multiple = (STAGED_ROWS if is_staged else 512), 1
   if pixels >= LARGE_IMAGE_PIXELS:
@@ -131,11 +145,15 @@ def default_layout(
 
 
 def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
-  """Returns the size of the parts if `total` rows or views are cut into equal parts.
+  """Returns the size of the parts if a number of images or views is cut into equal parts.
 
-  There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 are two
-  parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
-  8 it is 56, and the last part has 44 rows. `largest` = 0 counts as 1.
+  100 images in parts of at most 64 are two parts of 50. With `multiple` = 8, the size is rounded up
+  to 56, and the last part has 44 images.
+
+  Args:
+    total: number of images or views.
+    largest: largest size of a part; 0 counts as 1.
+    multiple: divisor of the size, which must also divide `largest`.
   """
   num_parts = -(-total // max(1, largest))  # rounded up, as is the size
   return -(-total // (num_parts * multiple)) * multiple

@@ -26,20 +26,20 @@ MAX_ROWS_PER_DEVICE = 2**15
 
 
 def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
-  """Returns exact sums of values over rows, as integers that `combine` turns into floats.
+  """Sums values over images exactly, in integers that do not depend on their order.
 
-  Integers are summed because a sum of floats would depend on the order of the rows. Each value is
-  rounded to a whole multiple of `RESOLUTION`, and the multiple is split into upper and lower 16
-  bits, so that their sums do not overflow int32.
+  A sum of floats depends on the order of its terms, and so on batch size and devices. Each value is
+  therefore rounded to a multiple of `RESOLUTION`. The upper and the lower 16 bits of the multiple
+  are summed separately, so that int32 does not overflow. `combine` turns the sums into floats.
 
   Args:
-    values: float32 [B, ...], one or several values of each row.
-    mask: bool [B], False for rows that do not count.
+    values: float32 [B, ...], one or several values of each image.
+    mask: bool [B], False for padding, which does not count.
 
   Returns:
-    int32 [1, 3, ...]; the results of several devices are concatenated along axis 0. Axis 1 has the
-    sum of the upper bits, the sum of the lower bits, and the number of values outside
-    [0, `LARGEST`), which are not summed.
+    int32 [1, 3, ...]. Axis 1 has the sum of the upper bits, the sum of the lower bits, and the
+    number of values outside [0, `LARGEST`), which are not summed. Results of several devices are
+    concatenated along axis 0.
   """
   rows = len(values)
   if rows > MAX_ROWS_PER_DEVICE:
@@ -55,15 +55,14 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def combine(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the totals of each view from the integers of `split_sum`.
+  """Adds the integer sums of several devices from `split_sum`, and returns them as floats.
 
   Args:
     sums: int32 [D, V, 3, ...] of D devices and V views. Axis 2 has the sum of the upper 16 bits,
       the sum of the lower 16 bits, and the number of values outside [0, `LARGEST`).
 
   Returns:
-    The totals, float64 [V, ...], which are multiples of `RESOLUTION`; and the number of values that
-    were outside [0, `LARGEST`), int64 [V].
+    The totals, float64 [V, ...], and the number of values outside [0, `LARGEST`), int64 [V].
   """
   upper, lower, num_outside = np.moveaxis(sums.astype(np.int64).sum(0), 1, 0)  # each [V, ...]
   total = (upper * 2**16 + lower) * RESOLUTION
@@ -71,21 +70,26 @@ def combine(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-  """Returns what is recorded of a prediction, such as class, rank and confidence, from its logits.
+  """Returns the predicted class, the rank of the true class and the confidence of B predictions.
 
-  Among equal logits the lower class index ranks first, as in argmax, so that rank 0 means that the
-  prediction is right. A row with several labels has the best rank and the largest probability of
-  its labels.
+  Among equal logits the class with the lower index ranks first, as in argmax. Rank 0 therefore
+  means that the prediction is right. An image with several labels has the best rank and the largest
+  probability of its labels.
 
   Args:
     logits: float32 [B, classes]; -inf stands for a class that cannot be predicted.
     labels: int32 [B], or [B, L] padded with -1.
 
   Returns:
-    `prediction` int32, `rank` int32 (number of classes that rank before the true class),
-    `rank/first` and `rank/last` int16 (the rank if the true class came before, and after, all other
-    classes with the same logit), `probability` float32 of the true class, `confidence` float32 of
-    the predicted class, `finite` bool (no NaN and no +inf), each [B].
+    A dictionary of arrays [B]:
+
+    * `prediction`, int32: the class with the largest logit.
+    * `rank`, int32: number of classes that rank before the true class.
+    * `rank/first` and `rank/last`, int16: the rank if the true class came before, and after, all
+      other classes with the same logit.
+    * `probability`, float32: probability of the true class.
+    * `confidence`, float32: probability of the predicted class.
+    * `finite`, bool: whether no logit is NaN or +inf.
   """
   num_classes = logits.shape[-1]
   label_lists = labels[:, None] if labels.ndim == 1 else labels  # [B, L]
@@ -113,7 +117,11 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   label_probability = jnp.take_along_axis(probabilities, index, axis=1)
 
   def of_best(ranks: jax.Array) -> jax.Array:
-    """Returns, of ranks [B, L], the rank of each row's best label, int16 [B]."""
+    """Selects the rank of each image's best label from the ranks of all labels, int16 [B].
+
+    Args:
+      ranks: int32 [B, L].
+    """
     return jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best, 1)[:, 0].astype(jnp.int16)
 
   return {

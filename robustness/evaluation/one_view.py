@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # studies see records, never a classifier
 
 
 def read_row(rows: Rows, position: int) -> dict[str, np.ndarray]:
-  """Returns one row, {column: value}: its image, float32 in [0, 1], and its numeric columns."""
+  """Reads one image and its numeric columns, {column: value}.
+
+  The image, at the key 'image', is float32 in [0, 1].
+  """
   batch = next(rows.batches(1, [position]))  # blocks of one row are numbered by position
   return {name: values[0] for name, values in numeric_columns(batch).items()}
 
@@ -31,11 +34,13 @@ def show(
   key: jax.Array,
   classifier: Classifier | None = None,
 ) -> np.ndarray:
-  """Returns one row in one view of a study, float32 [H, W, C].
+  """Returns one image as a study shows it in one view, float32 [H, W, C].
+
+  A view is one way of perturbing an image, such as fog at severity 3.
 
   Args:
     study: the study; its views share one compiled function.
-    row: {column: value} of the row, with `image` [H, W, C], from `read_row`.
+    row: {column: value} of the image, with `image` [H, W, C], from `read_row`.
     view: number of the view.
     key: root key of the study's random numbers.
     classifier: the classifier for views that use it (attacks).
@@ -55,20 +60,20 @@ def damaged_pictures(
   classifier: Classifier,
   stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-  """Returns pictures of F damaged images: each row as it is stored and in one view.
+  """Returns pictures of F images that a classifier gets wrong, before and after perturbation.
 
   Args:
     study: the study.
-    rows: the rows of the study.
-    rows_and_views: int [F, 2], position of the row and number of the view of each picture.
+    rows: the images of the study.
+    rows_and_views: int [F, 2], position of the image and number of the view of each picture.
     key: root key of the study's random numbers.
-    classifier: the classifier, for views that use it.
-    stored: the picture in the view, uint8 [H, W, C], if it is in the records, else None.
+    classifier: the classifier, for views that use it (attacks).
+    stored: the perturbed picture, uint8 [H, W, C], if the records have it, else None. It is
+      computed otherwise.
 
   Returns:
-    uint8 [F, S, H, W, C], S pictures of each row. S is 2: the row as it is stored, and in the view.
-    It is 1 for a study with a single view (only as stored), and for views that compose an image
-    from several (only in the view).
+    uint8 [F, S, H, W, C]. S is 2: the stored image and the image in the view. A study with a single
+      view has only the stored image. Views that compose an image from several have only the view.
   """
   views = study.views(rows.image_shape)
   shows_view = len(views) > 1
@@ -87,7 +92,7 @@ def damaged_pictures(
 
 
 def _in_8_bits(image: np.ndarray) -> np.ndarray:
-  """Returns an image as uint8, values outside [0, 1] clipped."""
+  """Returns an image in [0, 1] as uint8, with values outside [0, 1] clipped."""
   levels: np.ndarray = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
   return levels
 
@@ -96,21 +101,23 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
 def _compile_view(
   study: Study, image_shape: tuple[int, int, int], forward: Forward | None
 ) -> tuple[Views, Callable[..., jax.Array]]:
-  """Returns the views of a study, and the compiled function that shows one row in one of them.
-
-  The function is `(variables, root key, row, view id, view parameters) -> image [H, W, C]`.
+  """Compiles the function that perturbs one image as one view of a study does.
 
   Args:
     study: the study.
-    image_shape: height, width and channels of the rows' images.
+    image_shape: height, width and channels of the stored images.
     forward: `Classifier.forward`, for views that use the classifier; else None.
+
+  Returns:
+    The views of the study, and the function. It is called with (variables, root key, columns of the
+    image, view id, view parameters) and returns the image [H, W, C].
   """
   views = study.views(image_shape)
 
   def show_row(
     variables: PyTree, root: jax.Array, row: Arrays, view_id: jax.Array, parameters: Arrays
   ) -> jax.Array:
-    """Returns one row in one view, [H, W, C]."""
+    """Returns one image in one view, [H, W, C]."""
     key = view_key(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
     arguments: list[Any] = [parameters]

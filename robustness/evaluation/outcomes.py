@@ -20,12 +20,12 @@ from robustness.evaluation.rounds import CommonRows, SequentialRecords
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """The records of one classifier.
+  """The recorded predictions of one classifier for all images in all views of a study.
 
   Attributes:
-    label: the label of the classifier in the config.
-    records: its records. A sequential evaluation evaluates some views on more rows than others; its
-      records here have only the rows that were evaluated in all views.
+    label: label of the classifier in the config.
+    records: the predictions. In a sequential evaluation, which shows more images in some views,
+      they have only the images that were shown in all views.
     rounds: all records of a sequential evaluation; None for any other evaluation.
   """
 
@@ -35,12 +35,14 @@ class Evaluation:
 
 
 def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
-  """Returns an `Evaluation` for each classifier, given {label of the classifier: its records}.
+  """Returns an `Evaluation` for each classifier, all with the same images.
 
-  A sequential evaluation shows rows in rounds. Its first rounds show them in all views, later ones
-  only in views with a wide interval. Classifiers are compared on the same rows: their
-  `Evaluation.records` have the first rounds, as long as these show all views to every classifier.
-  `Evaluation.rounds` are the records of all rounds.
+  A sequential evaluation shows images in rounds: the first rounds in all views, later ones only in
+  views with a wide interval. `Evaluation.records` have the rounds in which every classifier was
+  shown all views.
+
+  Args:
+    recorded: {label of the classifier: its records}.
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
   # the number of rounds with all views for every classifier
@@ -64,10 +66,13 @@ ONE_VIEW = pd.DataFrame(index=range(1))
 
 
 def refuse_versions(columns: Collection[str]) -> None:
-  """Raises InputError if rows are versions of the same images, such as corruptions of one image.
+  """Raises InputError if the data have several versions of an image, such as its corruptions.
 
-  Such rows have the column `BASE`. Intervals for independent images are not valid for them.
-  `columns` are the names of the columns of the rows.
+  Versions of an image depend on one another. Intervals for independent images are not valid for
+  them.
+
+  Args:
+    columns: names of the columns of the data. Data with versions have the column `BASE`.
   """
   if BASE in columns:
     raise InputError(
@@ -78,12 +83,11 @@ def refuse_versions(columns: Collection[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-  """The records of all classifiers of a study.
+  """The recorded predictions of all classifiers of a study.
 
   Attributes:
-    evaluations: one entry per classifier; other classifiers are compared with the first.
-    views: the facets of the views, one row per view and one column per facet, such as `corruption`
-      and `severity`.
+    evaluations: one entry per classifier. Other classifiers are compared with the first.
+    views: table with a row per view, and a column per facet, such as `corruption` and `severity`.
   """
 
   evaluations: Sequence[Evaluation]
@@ -91,19 +95,25 @@ class Recorded:
 
   @functools.cached_property
   def clusters(self) -> np.ndarray | None:
-    """A number for each row, [N], equal for versions of one image; None if no image has several."""
+    """The number of each stored image's original, [N]; None if all originals differ.
+
+    Stored images with the same number are versions of one original, such as its corruptions.
+    """
     return versions(self.evaluations[0].records)
 
   def require_distinct(self) -> None:
-    """Raises InputError if some rows are versions, such as corruptions, of the same image."""
+    """Raises InputError if some stored images are versions of the same image, such as its
+    corruptions.
+    """
     if self.clusters is not None:
       refuse_versions([BASE])  # raises: the records have this column
 
   def top_k(self, k: int) -> list[int]:
-    """Returns the values of k for which a top-k accuracy is reported: [1, k], or else [1].
+    """Returns the k of the top-k accuracies that can be reported: [1, k], or only [1].
 
-    It is [1] if some classifier has no more than k classes, since all predictions would be correct,
-    or if ties decide too many predictions (`decided_by_ties`), which is logged as a warning.
+    Only top-1 is reported if a classifier has k classes or fewer, as all predictions would be
+    right. The same holds if ties decide too many predictions (`decided_by_ties`); a warning is then
+    logged.
     """
     num_classes = [len(e.records.identity.get('classes', ())) for e in self.evaluations]
     stated_numbers = [number for number in num_classes if number]  # records may lack the classes
@@ -115,11 +125,10 @@ class Recorded:
     return sorted({1, k})
 
   def decided_by_ties(self, k: int) -> str:
-    """Returns the reason why no top-k accuracy is reported, or '' if it is reported.
+    """Returns the reason for reporting no top-k accuracy, or '' if there is none.
 
-    It is not reported if, for some classifier, more than a share of `MAX_TIED_SHARE` of the
-    predictions counts as right or wrong only by the order of classes with equal scores. The reason
-    names these classifiers.
+    The reason is that a prediction of a classifier is often right or wrong only by the order of
+    classes with equal scores. 'Often' is more than the share `MAX_TIED_SHARE` of its predictions.
     """
     if k == 1:  # the prediction, by argmax, decides ties
       return ''
@@ -137,18 +146,18 @@ class Recorded:
 
   @functools.cached_property
   def _measured(self) -> dict[Statistic, Outcomes]:
-    """{statistic: its values for all classifiers}, for statistics that were computed already."""
+    """Cache of `outcomes`, {statistic: its values for all classifiers}."""
     return {}
 
   def outcomes(self, quantity: Quantity) -> Outcomes:
-    """Returns the values that a quantity is the mean of, for every classifier, row and view.
+    """Computes a quantity's statistic for every classifier, image and view.
 
-    They are the values of its statistic, such as whether a prediction is wrong for the error. They
-    stay in memory, so that quantities with the same statistic, such as the errors on clean and on
-    corrupted images, read the records once.
+    The statistic of the error, for example, is whether a prediction is wrong. Values stay in
+    memory. Quantities with the same statistic, such as the errors on clean and on corrupted images,
+    therefore read the records once.
 
     Raises:
-      InputError: the quantity has no statistic, or the classifiers were shown different rows.
+      InputError: the quantity has no statistic, or the classifiers were shown different images.
     """
     statistic = statistic_of(quantity)
     if statistic not in self._measured:
@@ -156,9 +165,9 @@ class Recorded:
     return self._measured[statistic]
 
   def _outcomes_of(self, statistic: Statistic) -> Outcomes:
-    """Returns the values of a statistic for every classifier, row and view, from the records.
+    """Computes a statistic from the records for every classifier, image and view.
 
-    For sequential evaluations the outcomes also state which rows were shown in which views.
+    For sequential evaluations the outcomes also state which images were shown in which views.
     """
     sequential = {e.label: e.rounds for e in self.evaluations if e.rounds}
     if not sequential:
@@ -174,9 +183,9 @@ class Recorded:
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns a number for each row, [N], equal for rows that are versions of the same image.
+  """Returns the number of each stored image's original, [N]; None if all originals differ.
 
-  The rows may be corruptions of an image, for example. None if no two rows are versions of one.
+  Stored images with the same number are versions of one original, such as its corruptions.
   """
   if BASE not in records.read(0, 0).arrays:  # the column with these numbers
     return None
@@ -185,13 +194,13 @@ def versions(records: RecordsReader) -> np.ndarray | None:
 
 
 def num_images(records: RecordsReader) -> int:
-  """Returns the number of images; versions of one image count once."""
+  """Returns the number of images; versions of one image, such as its corruptions, count once."""
   bases = versions(records)
   return records.layout.num_rows if bases is None else len(np.unique(bases))
 
 
 def image_numbers(records: RecordsReader) -> np.ndarray:
-  """Returns the index of the original image of each row, int [N] in 0..(number of images) − 1."""
+  """Returns the index of each stored image's original, int [N] in 0..(number of originals) − 1."""
   bases = versions(records)
   if bases is None:
     return np.arange(records.layout.num_rows)
@@ -201,9 +210,13 @@ def image_numbers(records: RecordsReader) -> np.ndarray:
 def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
   """Returns whether top-k correctness depends on the order of equal scores, bool [n, v].
 
-  It does if the true class is among the k best when it is placed before all classes with the same
-  score, and is not when it is placed after them. The result is False for records of an earlier
-  version of this project, which lack the ranks of these two positions (0 is the best rank).
+  It does if the true class is among the k best when placed before all classes with the same score,
+  but not when placed after them. Records of earlier versions lack these two ranks, and the result
+  is False.
+
+  Args:
+    shard: records of n images in v views.
+    k: number of classes.
   """
   if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)
@@ -213,10 +226,18 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 def _values_of_rounds(
   rounds: SequentialRecords, statistic: Statistic, num_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the values of a statistic in all rounds, and which rows were shown in which views.
+  """Returns the values of a statistic in all rounds of a sequential evaluation.
 
-  Both arrays are [num_rows, V]: each round shows the next rows, in some of the V views. Where no
-  round has shown a row in a view, the value is 0.
+  Each round shows the next images in some of the V views.
+
+  Args:
+    rounds: the records of the rounds.
+    statistic: function that computes the values of a shard.
+    num_rows: number of rows of the result, at least the number of images that were shown.
+
+  Returns:
+    The values, [num_rows, V], 0 where an image was not shown in a view; and where it was shown,
+    bool [num_rows, V].
   """
   by_round = [records.values(statistic) for records in rounds.rounds]
   values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))

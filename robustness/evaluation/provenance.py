@@ -35,10 +35,10 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Returns {what: text} about the images, lines of the results' table `which numbers these are`.
+  """Describes the images of a run as lines {name: text} of the table 'which numbers these are'.
 
   Args:
-    description: {key: JSON value} about the rows, such as their source and how images were resized
+    description: facts about the images, such as their source and how they were resized
       (`Rows.description`).
     digest: digest of all images, from `data_digest`.
     num_images: number of images.
@@ -59,15 +59,15 @@ def data_lines(
 
 
 def set_differences(description: Facts, num_images: int, sample_size: int = 0) -> list[str]:
-  """Returns in words how the images differ from a whole published data set; [] if they do not.
+  """Returns how the images differ from a whole published data set, as a list of phrases.
 
-  An example is ['1000 of 10000 images'].
+  An example is ['1000 of 10000 images']. The list is empty if they do not differ.
 
   Args:
-    description: description of the rows, with the name and split of their data set.
+    description: description of the images, with the name and split of their data set.
     num_images: number of images.
-    sample_size: number of images if results are also published for a random sample of the set; a
-      sample of this size then counts as no difference. 0 if there are no such results.
+    sample_size: size of a random sample of the set for which results are published too; 0 for none.
+      A sample of this size counts as no difference.
   """
   # without the version and the config, as in 'cifar10:3.0.2' and 'imagenet2012/config'
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
@@ -84,10 +84,13 @@ def set_differences(description: Facts, num_images: int, sample_size: int = 0) -
 
 
 def comparability_in_words(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Returns in words whether results are comparable with published ones: 'no: ...' or `otherwise`.
+  """Returns a phrase that says whether results are comparable with published ones.
 
-  `differences` are the reasons why not: ['100 of 10000 images'] becomes 'no: 100 of 10000 images'.
-  Without differences the words are `otherwise`.
+  ['100 of 10000 images'] becomes 'no: 100 of 10000 images'.
+
+  Args:
+    differences: the reasons why they are not.
+    otherwise: the phrase without differences.
   """
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
@@ -98,16 +101,24 @@ def table(lines: Mapping[str, str]) -> Table:
 
 
 def values_in_words(values: Facts, keys: Sequence[str]) -> str:
-  """Returns the values of the keys that have one, joined by commas; 'not recorded' if none has."""
+  """Returns the values at some keys as text, joined by commas.
+
+  Keys without a value are left out. The text is 'not recorded' if no key has a value.
+  """
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
 
 def _number_of_images(description: Facts, num_images: int) -> str:
-  """Returns the number of images in words, and how they were selected from all images.
+  """Returns in words how many images there are and how they were selected.
 
   Examples are 'the first 100 of 10000', '500 of 10000, drawn with seed 3' and '100 of those listed
-  in names.txt'. The description states the selection: 'image_list' is a file of names or
-  'robustbench', 'subset' is 'first' for the first images, and 'subset_seed' the seed of a draw.
+  in names.txt'.
+
+  Args:
+    description: facts about the images (`Rows.description`). 'image_list' is a file of names or
+      'robustbench'; 'subset' is 'first' for the first images; 'subset_seed' is the seed of a random
+      choice.
+    num_images: number of images.
   """
   image_list, available = description.get('image_list', ''), description.get('available_examples')
   first = 'the first ' if description.get('subset') == 'first' else ''
@@ -126,8 +137,11 @@ def _number_of_images(description: Facts, num_images: int) -> str:
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:
   """Returns in words how images were resized and cropped, and their size.
 
-  An example is 'shorter side to 256 (bilinear), centre of 224; 224 × 224 pixels'. `description` is
-  `Rows.description`, with keys such as `resize` and `crop`.
+  An example is 'shorter side to 256 (bilinear), centre of 224; 224 × 224 pixels'.
+
+  Args:
+    description: facts about the images (`Rows.description`), such as `resize` and `crop`.
+    image_shape: height, width and channels of the images.
   """
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')
@@ -165,10 +179,10 @@ def _as_stored_levels(image: np.ndarray) -> np.ndarray:
 def require_same_images(
   recorded: Mapping[str, np.ndarray], read: Mapping[str, np.ndarray], folder: pathlib.Path
 ) -> None:
-  """Raises InputError if records were made from other images than the data have today.
+  """Raises InputError if the images of the data have changed since they were recorded.
 
   Args:
-    recorded: columns in the records, such as the digest of each image.
+    recorded: {column: values} in the records, such as the digest of each image.
     read: the same columns of the data, or some of them.
     folder: the folder of the records, for the message.
   """
@@ -181,7 +195,10 @@ def require_same_images(
 
 
 def data_digest(records: RecordsReader) -> str:
-  """Returns a digest of the ids and pixels of all images of a run, in any order: 12 hex digits."""
+  """Returns a digest of the ids and pixels of all images of a run, as 12 hex digits.
+
+  The order of the images does not matter.
+  """
   ids, digests = records.column('example_id'), records.column(IMAGE_DIGEST)
   order = np.argsort(ids, kind='stable')
   # little-endian int64 on every machine, so that equal data have equal bytes

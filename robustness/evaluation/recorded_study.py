@@ -28,17 +28,18 @@ WHY_NOT = (
 
 @dataclasses.dataclass(frozen=True)
 class RecordedStudy(Study):
-  """A study in a user's file, reconstructed from results and records without running the file.
+  """A study that stands for a study in a user's Python file, which is not run.
 
+  Results of someone else may name such a file. The settings come from the results and the records.
   Figures and findings are the defaults of `Study`.
 
   Attributes:
     name: the name of the study in the results.
-    stated: what results.json states of the study: its name, settings and facts (`Study.describe`).
-    recorded: what the header of the records states of it: the settings and facts that change
-      records (`Study.recording`).
+    stated: name, settings and facts of the study in results.json (`Study.describe`).
+    recorded: the settings and facts that change records, from the header of the records
+      (`Study.recording`).
     half_width: half width of the interval of the error, as a fraction, at which a view needed no
-      more rows; 0 if all rows were shown.
+      more images; 0 if all images were shown.
     num_views: number of views in the records; the views are called 'view 0', 'view 1', ...
   """
 
@@ -54,53 +55,59 @@ class RecordedStudy(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings and facts that change records, such as severities, from the records' header."""
+    """The settings that change records, such as severities, as the records state them."""
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether results of this study may have been computed from certain records.
+    """Returns whether the settings of the results agree with the settings of some records.
 
-    `recorded` are the settings in the header of the records. Each must have the same value in the
-    results; settings that are in the results alone do not matter.
+    Settings that only the results have are ignored.
+
+    Args:
+      recorded: the settings in the header of the records.
     """
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> Self:
-    """Returns the study with the settings and the number of views of its records.
+    """Returns a copy with the settings and the number of views of some records.
 
-    `identity` is `RecordsReader.identity`; its entry 'study' has the settings.
+    Args:
+      identity: header of the records (`RecordsReader.identity`), with the settings at 'study'.
+      num_views: number of views of the records.
     """
     return dataclasses.replace(self, recorded=identity.get('study', {}), num_views=num_views)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the views, which are named by their numbers."""
+    """Returns the views, which have the names 'view 0', 'view 1', ..."""
     return ViewTable.of([f'view {number}' for number in range(self.num_views)])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of the records' views, which are called 'view 0', 'view 1', ..."""
+    """Returns the views of the records, which have the names 'view 0', 'view 1', ..."""
     numbered = dataclasses.replace(self, num_views=records.layout.num_views)
     return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Raises InputError, because only the user's file defines how records are reduced."""
+    """Raises InputError: only the code in the user's file can compute results from records."""
     raise InputError(f'{WHY_NOT}.')
 
 
 def study_of_results(
   section: Facts, name: str, description: Any, user_reference: str = ''
 ) -> Study:
-  """Returns the study of finished results; only a Python file that the user names is run.
+  """Returns the study that finished results are of, without running files that they name.
 
-  It is one of three: the study in the user's file, if the user names it; a study of this project,
-  with the settings of the run; or, if the results name a file, a `RecordedStudy`, which has only
-  what the results state about the study.
+  The result is one of three:
+
+  * the study in the user's file, if the user names the file;
+  * a study of this project, with the settings of the run;
+  * a `RecordedStudy`, if the results name a file. It has only what the results state.
 
   Args:
     section: the section `study` of the config of the run.
     name: the name of the study in the results.
     description: name, settings and facts of the study in the results, see `Study.describe`.
-    user_reference: FILE.py:NAME that the user gave with `--study`; the file is run if the results
-      are of a study called NAME. '' if the option was not given.
+    user_reference: FILE.py:NAME from the option `--study`, '' without it. The file is run if the
+      results are of a study called NAME.
 
   Raises:
     InputError: the section has an unknown study or setting, or `user_reference` names no study.
@@ -125,10 +132,11 @@ def study_of_results(
 
 
 def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
-  """Returns the section `study` with its references FILE.py:NAME made safe: no file is run.
+  """Replaces references to Python files in a section `study`, so that no file is run.
 
-  A reference in a list, such as the list of corruptions, becomes a `RecordedReference`, which has
-  the file's name and digest from the results. It is unchanged if the results lack the file.
+  References have the form FILE.py:NAME and are entries of lists, such as the list of corruptions.
+  Each becomes a `RecordedReference` with the file's name and digest from the results. If the
+  results lack the file, the reference is unchanged.
 
   Args:
     section: the section `study` of the config of the run.
@@ -139,7 +147,9 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
     return section
 
   def as_recorded(word: PlainValue) -> PlainValue:
-    """Returns an entry of a list, as a `RecordedReference` if the results state its file."""
+    """Returns a `RecordedReference` for a reference to a file in the results, and other words
+    unchanged.
+    """
     if not isinstance(word, str) or not registry.is_reference(word):
       return word
     file = files.get(registry.part_name(word))
@@ -150,7 +160,7 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
 
 
 def without_facts(section: Facts) -> dict[str, PlainValue]:
-  """Returns the section `study` of a workdir without keys that are no settings.
+  """Removes keys that are no settings from the section `study` of a run's config.
 
   Earlier versions of `measure` wrote facts about the study into this section.
   """
@@ -158,10 +168,13 @@ def without_facts(section: Facts) -> dict[str, PlainValue]:
 
 
 def with_current_keys(study: type[Study], section: Facts) -> Facts:
-  """Returns a section `study` that an earlier version wrote in the form of this version.
+  """Converts a section `study` that an earlier version wrote to the keys of this version.
 
-  `study` is the class of the study, which defines the conversion (`Study.from_earlier`). A section
-  with missing keys or values of other types is returned unchanged.
+  A section with missing keys or values of other types is returned unchanged.
+
+  Args:
+    study: class of the study, which defines the conversion (`Study.from_earlier`).
+    section: the section of the config.
   """
   try:
     with registry.files_refused():  # no Python file that the section names is run
@@ -177,11 +190,11 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_other_study(typed: str, sections: Sequence[Facts]) -> None:
-  """Raises InputError if a user names a study with `--study`, and none of the results are of it.
+  """Raises InputError if the option `--study` names a study, and no results are of this study.
 
   Args:
     typed: the value of the option, FILE.py:NAME; '' if it was not given.
-    sections: the section `study` of the config of each result.
+    sections: the section `study` of the config of each run.
   """
   names = [str(section.get('name', '')) for section in sections]
   if typed and not any(_have_same_name(name, typed) for name in names):
@@ -192,11 +205,11 @@ def refuse_other_study(typed: str, sections: Sequence[Facts]) -> None:
 
 
 def refuse_unused_file(typed: str, result_studies: Iterable[Study]) -> None:
-  """Raises InputError if a user names a study with `--study`, and no result has used its file.
+  """Raises InputError if the option `--study` names a file that no results have used.
 
   Args:
     typed: the value of the option, FILE.py:NAME; '' if it was not given.
-    result_studies: the study of each result.
+    result_studies: the study of each run's results.
   """
   name = registry.part_name(typed) if typed else ''
   # a study with `file` was read from a user's file, and only `typed` is ever run

@@ -59,21 +59,23 @@ MAX_TIE_RANK = 2**15 - 1
 
 
 class NotRecordedError(InputError):
-  """Raised for a field that the records do not have."""
+  """A field was requested that the records do not have."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """The records of a block of n rows in a chunk of v views.
+  """Predictions for n images (rows) in v views: the part of the records that is in one file.
+
+  A view is one way of perturbing all images, such as fog at severity 3.
 
   Attributes:
-    rows: positions of the rows in the table of all rows and views.
-    views: positions of the views in this table.
-    arrays: the fields by name. Columns of the rows and `PREDICTIONS` have names without a slash;
+    rows: positions of the images among all images.
+    views: positions of the views among all views.
+    arrays: the fields by name. Columns of the data and `PREDICTIONS` have names without a slash;
       all other names have one.
 
-      * Columns of the rows: `example_id` [n], `label` [n] or [n, L] (padded with -1),
-        `image_digest` uint32 [n], and further columns of the data, such as `severity` [n].
+      * Columns of the data: `example_id` [n], `label` [n] or [n, L] (padded with -1),
+        `image_digest` uint32 [n], and further columns, such as `severity` [n].
       * Predictions [n, v]: `prediction` int32; `probability` float32 of the true class;
         `confidence` float32, the probability of the predicted class; and `rank` int32, the number
         of classes ranked before the true class, 0 if the prediction is right.
@@ -81,8 +83,8 @@ class Shard:
         [n, v]: `rank/first` with the true class before all of them, `rank/last` after all of them.
       * What the study requested, such as `layer_change/stage1` float32 [n, v] or `output/logits`
         float32 [n, v, classes].
-      * `total/<name>` float64 [v, ...], sums over the n rows.
-      * Pictures of K of the rows, which the last shard of a block may have: `picture/example_id`
+      * `total/<name>` float64 [v, ...], sums over the n images.
+      * Pictures of K of the images, which the last shard of a block may have: `picture/example_id`
         [K], `picture/view` [K] and `picture/image` uint8 [K, H, W, C] (see
         `robustness.evaluation.stored_pictures`).
   """
@@ -92,19 +94,26 @@ class Shard:
   arrays: Arrays
 
   def __getitem__(self, name: str) -> np.ndarray:
-    """Returns one field; raises NotRecordedError, with the nearest names, if it is missing."""
+    """Returns the array of a field, such as 'rank'.
+
+    Raises:
+      NotRecordedError: there is no such field. The message has the nearest names.
+    """
     if name not in self.arrays:
       raise NotRecordedError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
     return self.arrays[name]
 
 
 class RecordsReader(abc.ABC):
-  """A table of rows × views that is read shard by shard, from a directory or other records.
+  """A table of predictions, images (rows) × views, that is read one shard at a time.
+
+  A shard has consecutive images (a block) in consecutive views (a chunk).
 
   Attributes:
     directory: folder of the shards, for messages.
-    layout: how the table is cut.
-    identity: plain values that fix every number in the table (classifier, data, views, seed).
+    layout: how the table is divided into shards.
+    identity: settings that determine every number in the table, such as classifier, data, views and
+      seed, as JSON values.
   """
 
   directory: pathlib.Path
@@ -113,29 +122,34 @@ class RecordsReader(abc.ABC):
 
   @abc.abstractmethod
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard: the records of row block number `block` in view chunk number `chunk`.
+    """Reads a shard: the predictions for one block of images in one chunk of views.
+
+    Args:
+      block: number of the block.
+      chunk: number of the chunk.
 
     Raises:
       InputError: the shard cannot be read.
     """
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns the shards that do not exist yet, {number of the row block: numbers of view chunks}.
+    """Returns the shards that do not exist yet, {number of a block: numbers of its chunks}.
 
     By default there are none, as in records that are selected from other records.
     """
     return {}
 
   def shards(self) -> Iterator[Shard]:
-    """Yields all shards, block by block; memory holds one at a time."""
+    """Yields all shards, block by block, with only one in memory at a time."""
     for block in range(self.layout.num_blocks):
       for chunk in range(self.layout.num_chunks):
         yield self.read(block, chunk)
 
   def values(self, statistic: Callable[[Shard], np.ndarray]) -> np.ndarray:
-    """Returns a statistic of all N rows in all V views, [N, V, ...], in memory.
+    """Computes a statistic for all N images in all V views, [N, V, ...].
 
-    `statistic` computes the values [n, v, ...] of a shard of n rows and v views.
+    Args:
+      statistic: called with a shard of n images and v views; returns values [n, v, ...].
     """
     values: np.ndarray | None = None
     for shard in self.shards():
@@ -148,11 +162,15 @@ class RecordsReader(abc.ABC):
     return values
 
   def table(self, name: str) -> np.ndarray:
-    """Returns the values of the field `name` for all rows in all views, [N, V, ...], in memory."""
+    """Returns a field, such as 'rank', for all N images in all V views, [N, V, ...]."""
     return self.values(operator.itemgetter(name))
 
   def total(self, name: str) -> np.ndarray:
-    """Returns the exact sum over all rows of the field `total/<name>`, float64 [V, ...]."""
+    """Returns the exact sum of a field over all images, float64 [V, ...] for V views.
+
+    Args:
+      name: name of the field after 'total/'.
+    """
     totals = []
     for chunk in range(self.layout.num_chunks):
       blocks = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
@@ -160,10 +178,12 @@ class RecordsReader(abc.ABC):
     return np.concatenate(totals)
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns a column of the data for all rows, such as 'label', [N, ...].
+    """Returns a column of the data for all N images, such as 'label', [N, ...].
 
-    For a field with a value per row and view, such as 'prediction', the result has the values in
-    view number `view`.
+    Args:
+      name: the column. A field with a value per image and view, such as 'prediction', is allowed
+        too.
+      view: number of the view in which such a field is returned.
 
     Raises:
       NotRecordedError: the records have no such column or field.
@@ -177,24 +197,26 @@ class RecordsReader(abc.ABC):
 
 
 class Records(RecordsReader):
-  """Records in a directory: a file for each shard, and a header, which states what they are of.
+  """Records of predictions in a directory, which has a header and a file for each shard.
 
-  The header has the layout, the classifier, the data, the views and the seed.
+  The header states how the records are divided into shards, the classifier, the data, the views and
+  the seed.
   """
 
   def __init__(self, directory: str | os.PathLike[str], layout: Layout, identity: Facts):
-    """Opens the records of a directory, or creates the directory with its header.
+    """Opens the records in a directory, or creates the directory with a header.
 
-    Several processes may share the directory. A header without shards is replaced if it differs.
+    Several processes may share the directory. If the header differs and there are no shards yet,
+    the header is replaced.
 
     Args:
       directory: folder of the header and the shards.
-      layout: how the table is cut.
-      identity: plain values that fix every number in the table.
+      layout: how the table of images × views is divided into shards.
+      identity: settings that determine every number in the table, as JSON values.
 
     Raises:
-      InputError: the directory holds shards with another layout or identity (apart from
-        `TOLERANCES`), or its header has another format.
+      InputError: the directory has shards with another layout or identity (apart from
+        `TOLERANCES`), or a header in another format.
     """
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
@@ -211,7 +233,11 @@ class Records(RecordsReader):
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
-    """Opens existing records; raises InputError if there is no readable header."""
+    """Opens existing records.
+
+    Raises:
+      InputError: there is no readable header.
+    """
     header = _read_header(pathlib.Path(directory))
     layout = Layout(**{key: header['layout'][key] for key in LAYOUT_KEYS})
     _check_layout(pathlib.Path(directory, HEADER), layout)
@@ -219,7 +245,7 @@ class Records(RecordsReader):
 
   @property
   def begun(self) -> float:
-    """The time before the first shard was computed, in seconds as `time.time()` has them."""
+    """The time when the header was written, before the first shard, in seconds as `time.time()`."""
     return (self.directory / HEADER).stat().st_mtime
 
   def path(self, block: int, chunk: int) -> pathlib.Path:
@@ -227,7 +253,9 @@ class Records(RecordsReader):
     return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns the shards without a file, {number of the row block: numbers of its view chunks}."""
+    """Returns the shards without a file, {number of a block of images: numbers of its chunks of
+    views}.
+    """
     present = set(os.listdir(self.directory))
     missing: dict[int, list[int]] = {}
     for block in range(self.layout.num_blocks):
@@ -237,11 +265,11 @@ class Records(RecordsReader):
     return missing
 
   def write(self, block: int, chunk: int, arrays: Arrays, compress: bool = False) -> None:
-    """Writes a shard in one file, which exists only when it is complete.
+    """Writes a shard to its file, which appears only when it is complete.
 
     Args:
-      block: number of the row block.
-      chunk: number of the view chunk.
+      block: number of the block of images.
+      chunk: number of the chunk of views.
       arrays: the fields of the shard by name, see `Shard.arrays`.
       compress: whether the file is compressed.
     """
@@ -254,12 +282,16 @@ class Records(RecordsReader):
     self._cache_bytes = 0
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard: the records of row block number `block` in view chunk number `chunk`.
+    """Reads a shard: the predictions for one block of images in one chunk of views.
 
-    The first shards that are read stay in memory, `MAX_BYTES_KEPT` in all.
+    The first shards that are read stay in memory, up to `MAX_BYTES_KEPT` in all.
+
+    Args:
+      block: number of the block.
+      chunk: number of the chunk.
 
     Raises:
-      InputError: its file is missing, damaged, altered, or from another place or other records.
+      InputError: the file is missing, damaged or altered, or is the file of another shard.
     """
     if (block, chunk) in self._cache:
       return self._cache[block, chunk]
@@ -288,21 +320,20 @@ class Records(RecordsReader):
 
 
 class SelectedRows(RecordsReader):
-  """Records of some rows of other records, as one block.
+  """Records of some images of other records, or of versions of images joined to one image each.
 
-  It has two uses. Two runs are compared on the rows that both have. And rows that are versions of
-  one image, as the corrupted images of ImageNet-C, become one row in several views.
+  Two runs are compared on the images that both have. And data with several versions of an image,
+  such as ImageNet-C, are treated as one image in several views.
   """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
-    """Selects rows, or joins rows that show versions of one image to one row with several views.
+    """Selects images (rows), or joins versions of an image to one image with V views.
 
     Args:
-      records: complete records; they have a single view if rows are joined.
-      rows: int [n], the positions of the rows to select. To join rows: int [n, V], where entry
-        [i, v] is the position of the row that shows image i in view v, or -1 if there is none; the
-        prediction in that view then has no meaning. Columns of image i, such as `label`, are taken
-        from its row with the highest position.
+      records: complete records. They have a single view if versions are joined.
+      rows: int [n], the positions of the selected images. To join versions: int [n, V], the
+        position of version v of image i, or -1 if there is none. A prediction at -1 has no meaning.
+        Other columns, such as `label`, are from the version with the highest position.
     """
     self.directory, self.identity = records.directory, records.identity
     self._records, self._rows = records, np.asarray(rows)
@@ -313,10 +344,14 @@ class SelectedRows(RecordsReader):
       self.layout = dataclasses.replace(self.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of all selected or joined rows in chunk number `chunk` of views.
+    """Returns the records of all selected images in one chunk of views.
 
-    `block` must be 0, as all rows form one block. The shard has no pictures, and no sums, because
-    stored sums are over all rows of the original records.
+    Pictures are left out. So are sums, because stored sums are over all images of the original
+    records.
+
+    Args:
+      block: 0, because all images form one block.
+      chunk: number of the chunk.
     """
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
@@ -334,7 +369,7 @@ class SelectedRows(RecordsReader):
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
   def total(self, name: str) -> np.ndarray:
-    """Raises InputError, because a sum over all rows cannot be split by row."""
+    """Raises InputError: a sum over some images does not follow from the sum over all images."""
     raise InputError(
       f'{self.directory} has {name} summed over all its images, which cannot be taken apart: '
       'compare runs on the same images.'
@@ -342,19 +377,21 @@ class SelectedRows(RecordsReader):
 
 
 class SelectedViews(RecordsReader):
-  """Records of all rows in some of the views of other records; these views form one chunk."""
+  """Records of all images in some of the views of other records, as one chunk of views."""
 
   def __init__(self, records: RecordsReader, views: Sequence[int]):
-    """Selects the views of complete records at the positions `views`."""
+    """Selects views of complete records by their positions."""
     self.directory, self.identity = records.directory, records.identity
     self._records, self._views = records, np.asarray(views)
     count = len(views)
     self.layout = dataclasses.replace(records.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of a block of rows in all selected views, without pictures.
+    """Returns the records of a block of images in all selected views, without pictures.
 
-    `chunk` must be 0, as all selected views form one chunk.
+    Args:
+      block: number of the block.
+      chunk: 0, because all selected views form one chunk.
     """
     shards = [self._records.read(block, c) for c in range(self._records.layout.num_chunks)]
     arrays = {k: v for k, v in shards[0].arrays.items() if not k.startswith(PICTURE)}
@@ -366,15 +403,18 @@ class SelectedViews(RecordsReader):
 
 
 def is_per_view(name: str) -> bool:
-  """Returns whether the field `name` has a value per row and view, and not only one per row."""
+  """Returns whether a field has a value per image and view, such as 'rank', not one per image.
+
+  Sums over images, such as 'total/energy', count as fields per view too.
+  """
   return name in PREDICTIONS or ('/' in name and not name.startswith(PICTURE))
 
 
 def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
-  """Returns the header of a directory if it is equal to `header` up to `TOLERANCES`, or else None.
+  """Returns the header in a directory if it equals `header` up to `TOLERANCES`.
 
-  An equal header stays as it is, because every shard states the digest of the header. None means
-  that a new header may be written: there is none yet, or a different one without shards.
+  Such a header must stay, because every shard states its digest. The result is None if a new header
+  may be written: there is none yet, or a different one without shards.
 
   Raises:
     InputError: the directory has another format, or shards with a different header.
@@ -401,17 +441,24 @@ def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
 
 
 def _read_header(directory: pathlib.Path) -> Facts:
-  """Returns the header of a directory; raises InputError if it is missing or unreadable."""
+  """Reads the header of a directory of records.
+
+  Raises:
+    InputError: the header is missing or unreadable.
+  """
   advice = f'Delete {directory}: the command of the run computes it again.'
   header: Facts = json_files.read(directory / HEADER, HEADER_FORM, advice, MAX_BYTES_OF_RESULTS)
   return header
 
 
 def _check_layout(path: pathlib.Path, layout: Layout) -> None:
-  """Raises InputError if a header states more rows, views or shards than records may have.
+  """Raises InputError if a header states more images, views or shards than records may have.
 
-  `layout` is the layout that the header at `path` states. The check comes before arrays of the
-  stated sizes are allocated.
+  Arrays of the stated sizes are allocated only after this check.
+
+  Args:
+    path: the header's file, for the message.
+    layout: the layout that the header states.
   """
   for name, value in vars(layout).items():
     if not 1 <= value <= MAX_ROWS:
@@ -422,10 +469,16 @@ def _check_layout(path: pathlib.Path, layout: Layout) -> None:
 
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
-  """Raises ValueError unless the arrays have the rows of a block and the views of a chunk.
+  """Raises ValueError if an array of a shard has another number of images or views.
 
-  The first axis of `total/` arrays is the views and that of columns the rows; predictions and other
-  fields have both. All pictures have the same number of entries.
+  Columns have an axis of images, `total/` arrays an axis of views, and predictions and other fields
+  both. All arrays of pictures must have the same number of entries.
+
+  Args:
+    layout: how the records are divided into shards.
+    block: number of the shard's block of images.
+    chunk: number of the shard's chunk of views.
+    arrays: the fields of the shard by name.
   """
   rows, views = layout.rows(block), layout.views(chunk)
   num_rows, num_views = rows.stop - rows.start, views.stop - views.start
@@ -442,10 +495,16 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
 
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
-  """Returns the seal of a shard, with which a reader detects that its file was moved or altered.
+  """Returns an array that is stored in a shard to detect that its file was moved or altered.
 
-  It is JSON text, as uint8 [bytes], with the shard's numbers of row block and view chunk and the
-  SHA-256 digests of the records' header and of the shard's arrays.
+  The array, called seal, is JSON text as uint8. It has the numbers of the shard's block and chunk
+  and the SHA-256 digests of the header and of the arrays.
+
+  Args:
+    block: number of the block of images.
+    chunk: number of the chunk of views.
+    header: the header of the records.
+    arrays: the fields of the shard by name.
   """
   facts = {
     'block': block,
@@ -462,11 +521,11 @@ def _check_seal(
   """Raises ValueError, with the reason, if the file of a shard was moved or altered.
 
   Args:
-    sealed: the seal in the file, from `_seal`; None if the file has none.
-    block: number of the row block that the file should have.
-    chunk: number of the view chunk that the file should have.
+    sealed: the array from `_seal` in the file; None if the file has none.
+    block: number of the block of images that the file should have.
+    chunk: number of the chunk of views that the file should have.
     header: the header of the records.
-    arrays: the arrays in the file.
+    arrays: the other arrays in the file.
   """
   if sealed is None:
     raise ValueError('it has no seal: another program wrote it')
@@ -481,5 +540,5 @@ def _check_seal(
 
 
 def header_digest(header: Facts) -> str:
-  """Returns the SHA-256 of plain values, independent of the order of their keys."""
+  """Returns the SHA-256 of JSON values, independent of the order of their keys."""
   return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
