@@ -31,10 +31,12 @@ QkvBias = Literal['all', 'no_key', 'none']
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
-  """Returns GELU(x) = x Φ(x), with Φ the normal distribution function, or an approximation.
+  """Applies an activation of the GELU family.
 
-  With `name` 'gelu' it is exact; 'quick_gelu' is x σ(1.702 x) with the logistic function σ, and
-  'tanh_gelu' is the usual approximation by tanh.
+  Args:
+    name: 'gelu' for x Φ(x), with the normal distribution function Φ; 'quick_gelu' for x σ(1.702 x),
+      with the logistic function σ; or 'tanh_gelu' for the usual approximation by tanh.
+    x: inputs of any shape.
   """
   if name == 'quick_gelu':
     return x * nn.sigmoid(1.702 * x)
@@ -73,25 +75,29 @@ def attend(
 
 
 def hide_later(count: int) -> jax.Array:
-  """Returns the causal bias for attention, [1, 1, count, count]: −∞ for later positions, else 0."""
+  """Returns a causal attention bias [1, 1, count, count]: −∞ for later positions, else 0."""
   visible = jnp.tril(jnp.ones((count, count), bool))
   return jnp.where(visible, 0.0, -jnp.inf)[None, None]
 
 
 def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:
-  """Returns the rotation angles of queries and keys, [before + rows × columns, size ÷ 2].
+  """Returns the rotation angles of rotary position embeddings for image patches.
 
-  A patch at position (y, x) has the angles y f_k for k = 0, ..., size ÷ 4 − 1, then x f_k for the
-  same k. DINOv3 ('halves') has positions in (−1, 1) and f_k = 2π ÷ 100^(4k ÷ size). EVA-02
-  ('pairs') scales the positions of any grid to 16 × 16 patches and has f_k = 1 ÷ 10000^(4k ÷ size).
+  A patch at position (y, x) has the angles y f_k, then x f_k, for k = 0, ..., size ÷ 4 − 1.
 
   Args:
-    kind: 'halves' or 'pairs'.
+    kind: 'halves' as in DINOv3, with positions in (−1, 1) and f_k = 2π ÷ 100^(4k ÷ size); or
+      'pairs' as in EVA-02, with positions scaled to 16 × 16 patches and f_k = 1 ÷
+      10000^(4k ÷ size).
     grid: number of rows and of columns of patches.
-    before: number of tokens before the patches, which have the angle 0.
-    size: number of channels of a head, a multiple of 4.
+    before: number of tokens before the patches, such as the class token. Their angles are 0.
+    size: number of channels of an attention head, a multiple of 4.
 
-  References: Siméoni et al., DINOv3, 2025, section 3.2; Fang et al., EVA-02, 2023, section 2.
+  Returns:
+    Angles [before + rows · columns, size ÷ 2].
+
+  References:
+    Siméoni et al., DINOv3, 2025, section 3.2; Fang et al., EVA-02, 2023, section 2.
   """
   exponents = 4 * np.arange(size // 4) / size
   if kind == 'halves':
@@ -106,12 +112,16 @@ def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -
 
 
 def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
-  """Returns queries or keys [B, N, heads, d] with each pair of channels rotated.
+  """Rotates pairs of channels of queries or keys, for rotary position embeddings.
 
-  `angles` [N, d ÷ 2] has an angle for each pair. Pairs are the channels (i, i + d ÷ 2), or
-  neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The rotated pair i is always returned at channels
-  (i, i + d ÷ 2). For neighbours this permutes channels, of both queries and keys, which does not
-  change their products.
+  Args:
+    kind: which channels form a pair: 'halves' for (i, i + d ÷ 2), 'pairs' for (2 i, 2 i + 1).
+    x: queries or keys [B, N, heads, d].
+    angles: rotation angle of each pair, [N, d ÷ 2].
+
+  Returns:
+    [B, N, heads, d]. The rotated pair i is always at channels (i, i + d ÷ 2). With 'pairs' this
+    permutes the channels of queries and keys alike, which does not change attention scores.
   """
   x = at_least_float32(x)
   first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)
@@ -124,10 +134,10 @@ class SelfAttention(Layer):
 
   Attributes:
     num_heads: number of attention heads.
-    causal: whether a position attends to itself and earlier positions only.
+    causal: whether a position attends only to itself and to earlier positions.
     qkv_bias: which of queries, keys and values have a bias: 'all', 'none', or 'no_key' for all but
       the keys.
-    rotary: which pairs of channels the `angles` of a call rotate, see `rotate`; '' for none.
+    rotary: which pairs of channels are rotated by the argument `angles`, see `rotate`; '' for none.
   """
 
   num_heads: int
@@ -139,10 +149,13 @@ class SelfAttention(Layer):
   def __call__(
     self, x: jax.Array, angles: jax.Array | None = None, bias: jax.Array | None = None
   ) -> jax.Array:
-    """Maps N tokens [..., N, D] to the same shape.
+    """Maps tokens [..., N, D] to tokens of the same shape.
 
-    `angles` [N, head's channels ÷ 2] rotate queries and keys; None does not. `bias`, which must
-    broadcast to [..., heads, N, N], is added to the scores; a causal layer ignores it.
+    Args:
+      x: N tokens [..., N, D].
+      angles: rotation angles of queries and keys, [N, D ÷ heads ÷ 2]; None for no rotation.
+      bias: array that broadcasts to [..., heads, N, N] and is added to attention scores. A causal
+        layer ignores it.
     """
     width = x.shape[-1]
     shape = (*x.shape[:-1], 3, self.num_heads, width // self.num_heads)
@@ -169,10 +182,10 @@ class Perceptron(Layer):
 
   Attributes:
     activation: the activation.
-    hidden: number of hidden channels; 0 takes four times the number of input channels.
+    hidden: number of hidden channels; 0 for four times the number of input channels.
     gated: whether `fc1` has two outputs a and b with `hidden` channels each, and silu(a) · b
       replaces the activation.
-    epsilon: ε of a layer normalisation before `fc2`; 0 has no normalisation.
+    epsilon: ε of a layer normalisation before `fc2`; 0 for no normalisation.
   """
 
   activation: Activation = 'gelu'
@@ -195,11 +208,19 @@ class Perceptron(Layer):
 
 
 class Block(Layer):
-  """A transformer block: attention and a perceptron, each on the normalised input and added to it.
+  """A transformer block: self-attention, then a perceptron, each with a residual connection.
 
-  `attention` and `perceptron` are functions that return the modules, given `name` and the arguments
-  in `common`. If `layer_scale` is True, both outputs are multiplied by a learned number per channel
-  (Touvron et al., 2021, equation 4).
+  Both take layer-normalised inputs.
+
+  Attributes:
+    attention: function that returns the attention layer. It is called with `name`, `dtype` and
+      `axis_name`.
+    perceptron: function that returns the perceptron, called with the same arguments.
+    epsilon: ε of layer normalisation.
+    layer_scale: whether the outputs of both are multiplied by learned numbers, one per channel.
+
+  Reference:
+    Layer scale: Touvron et al., Going deeper with image transformers, 2021, equation 4.
   """
 
   attention: Callable[..., nn.Module]
@@ -209,9 +230,11 @@ class Block(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, angles: jax.Array | None = None) -> jax.Array:
-    """Maps N tokens [B, N, D] to [B, N, D].
+    """Maps tokens [B, N, D] to tokens of the same shape.
 
-    `angles` [N, head's channels ÷ 2] rotate queries and keys; None does not rotate them.
+    Args:
+      x: N tokens [B, N, D].
+      angles: rotation angles of queries and keys, [N, D ÷ heads ÷ 2]; None for no rotation.
     """
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
     y = self.attention(**self.common, name='attention')(y, angles)
@@ -221,7 +244,7 @@ class Block(Layer):
     return x + self.drop_path(y, branch=1)
 
   def _scaled(self, y: jax.Array, name: str) -> jax.Array:
-    """Returns `y` [B, N, D] times the layer scale `name` [D], or `y` if there is none."""
+    """Multiplies `y` [B, N, D] by the layer scale `name` [D], if the block has layer scales."""
     if not self.layer_scale:
       return y
     scale = self.param(name, nn.initializers.constant(LAYER_SCALE), y.shape[-1:])
@@ -229,11 +252,16 @@ class Block(Layer):
 
 
 class PatchEmbedding(Layer):
-  """The tokens of an image: a class token, registers, and a linear map of each square patch.
+  """Embeds an image as tokens: a class token, registers, and a linear map of each square patch.
 
-  A learned position embedding is added to the class token and the patches if `positions` is 'all',
-  and to the patches only if it is 'patches'. There is no class token if it is 'no_token', and no
-  position embedding if it is 'none'. Registers, which are further learned tokens, have no position.
+  Attributes:
+    patch: side of a patch in pixels.
+    width: number of channels of a token.
+    use_bias: whether the linear map of patches has a bias.
+    registers: number of registers, which are learned tokens without a position.
+    positions: which tokens get a learned position embedding: 'all' for the class token and patches;
+      'patches' for patches only; 'none'; or 'no_token' for the patches of a network without a class
+      token.
   """
 
   patch: int
@@ -244,10 +272,10 @@ class PatchEmbedding(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, H, W, C] to tokens [B, N, width]; for `positions` see the class.
+    """Maps images [B, H, W, C] to tokens [B, N, width].
 
-    N is (H // patch) · (W // patch), plus the number of registers, plus 1 if there is a class
-    token. The class token comes first, then the registers, then the patches row by row.
+    N is (H // patch) · (W // patch) patches, plus the registers and the class token. The class
+    token comes first, then the registers, then the patches row by row.
     """
     sides = (self.patch, self.patch)  # of the kernel, and strides, so that patches do not overlap
     x = nn.Conv(
@@ -271,12 +299,26 @@ class PatchEmbedding(Layer):
     return jnp.concatenate([*tokens, x], axis=1)
 
   def _learned(self, name: str, start: Initializer, count: int, x: jax.Array) -> jax.Array:
-    """Returns `count` learned tokens, [1, count, width], in the type of `x`."""
+    """Returns `count` learned tokens [1, count, width], in the dtype of `x`.
+
+    Args:
+      name: name of the parameter.
+      start: its initialiser.
+      count: number of tokens.
+      x: array with the dtype of the result.
+    """
     return self.param(name, start, (1, count, self.width)).astype(x.dtype)
 
 
 class AttentionPool(Layer):
-  """Attention of a learned query to all tokens, then a perceptron with a residual connection."""
+  """Pools tokens by attention of one learned query, then applies a residual perceptron.
+
+  Attributes:
+    num_heads: number of attention heads.
+    perceptron: function that returns the perceptron. It is called with `name`, `dtype` and
+      `axis_name`.
+    epsilon: ε of the layer normalisation before the perceptron.
+  """
 
   num_heads: int
   perceptron: Callable[..., nn.Module] = Perceptron
@@ -298,7 +340,10 @@ class AttentionPool(Layer):
 
 
 class UnitLength(nn.Module):
-  """Divides each embedding by its L2 norm, as a layer so that a study can record its output."""
+  """Divides each embedding by its L2 norm, as a named layer.
+
+  Studies can record the output of a named layer.
+  """
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -308,10 +353,12 @@ class UnitLength(nn.Module):
 
 
 def attention_names(ours: str, theirs: str) -> Names:
-  """Returns PyTorch's names of the arrays of a linear map to queries, keys and values.
+  """Maps our arrays of a layer `qkv` to their names in PyTorch.
 
-  They are `theirs` with '_weight' and '_bias', such as 'attn.in_proj_weight'; `ours` is the path of
-  the layer in this project.
+  Args:
+    ours: path of the layer in this project.
+    theirs: beginning of PyTorch's names, such as 'attn.in_proj' for 'attn.in_proj_weight' and
+      'attn.in_proj_bias'.
   """
   kernel = Stored((f'{theirs}_weight',), OUTPUT_FIRST)
   return {f'{ours}/kernel': kernel, f'{ours}/bias': f'{theirs}_bias'}

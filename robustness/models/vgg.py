@@ -51,7 +51,7 @@ class Stage(layers.Layer):
 
 
 class Perceptron(layers.Layer):
-  """The head: averages over a 7×7 grid, two hidden layers with ReLU, and a linear map to logits."""
+  """VGG's head: average pooling to 7×7, two hidden layers with ReLU, and a linear map to logits."""
 
   num_classes: int
 
@@ -69,9 +69,10 @@ class Perceptron(layers.Layer):
 
 
 class VGG(layers.Network):
-  """VGG without dropout.
+  """A VGG network without dropout.
 
-  Layers: `stage1` to `stage5`, each after its pooling, and `head`, in it `fc1` and `fc2`.
+  Its layers are `stage1` to `stage5`, each after its pooling, and `head`. The head has layers `fc1`
+  and `fc2`.
 
   Attributes:
     depth: number of weighted layers, a key of `CONVOLUTIONS_PER_STAGE`.
@@ -96,11 +97,15 @@ class VGG(layers.Network):
 
 
 def part_means(x: jax.Array, parts: int) -> jax.Array:
-  """Returns the average of `x` [B, H, W, C] in each cell of a parts × parts grid.
+  """Averages `x` [B, H, W, C] in each cell of a grid, [B, parts, parts, C].
 
-  The result is [B, parts, parts, C]. Along a side of n pixels, cell i covers the pixels from
-  ⌊i n / parts⌋ up to but not including ⌈(i + 1) n / parts⌉, as PyTorch's adaptive average pooling
-  does. Neighbouring cells overlap where n is not a multiple of `parts`.
+  As in PyTorch's adaptive average pooling, cells overlap if a side is not a multiple of `parts`.
+  Along a side of n pixels, cell i has the pixels from ⌊i n / parts⌋ up to but not including
+  ⌈(i + 1) n / parts⌉.
+
+  Args:
+    x: features [B, H, W, C].
+    parts: number of cells along each side.
   """
   cells = np.arange(parts)[:, None]
 
@@ -115,10 +120,14 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
 
 
 def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
-  """Returns the names of the layers in torchvision's and in timm's weights files.
+  """Maps VGG's variables to the names in torchvision's and in timm's weight files.
 
-  Both number the convolutions by their position in one list, `features.0`, `features.1`, ..., in
-  which ReLUs and poolings have positions as well. The two differ in the head only.
+  Both name a convolution by its position among all layers, for instance `features.0` and
+  `features.2`. ReLUs and poolings count too. The names differ only in the head.
+
+  Args:
+    depth: number of weighted layers, a key of `CONVOLUTIONS_PER_STAGE`.
+    with_norm: whether batch norm follows every convolution.
   """
   features: Names = {}
   index = 0

@@ -47,34 +47,34 @@ SIZES: Mapping[str, Size] = {
 class VisionTransformer(Network):
   """A vision transformer, with the options of ViT, DeiT III, CLIP, SigLIP, DINO and EVA-02.
 
-  Layers: `embedding` (tokens with their positions), `block0`, `block1`, ..., `norm` and `head`. A
-  block has `norm1`, `attention`, `norm2` and `mlp`. Outputs are [B, tokens, width], except of
-  `head`.
+  Its layers are `embedding` (tokens with their positions), `block0`, `block1` and so on, `norm` and
+  `head`. A block has `norm1`, `attention`, `norm2` and `mlp`. Outputs are [B, tokens, width],
+  except of `head`.
 
   Attributes:
     patch: side of a patch in pixels.
     width: number of channels of a token.
     depth: number of blocks.
     num_heads: number of attention heads.
-    hidden: number of hidden channels of the perceptrons; 0 takes four times the width.
+    hidden: number of hidden channels of the perceptrons; 0 for four times the width.
     activation: activation of the perceptrons.
     epsilon: ε of layer normalisation.
     pre_norm: whether a layer `pre_norm` precedes the blocks, as in CLIP.
-    projection: size of the embedding of an image in CLIP, which the layers `projection` and `unit`
-      (scaled to length 1) compute before `head`; 0 for networks without one.
+    projection: size of CLIP's image embedding; 0 for none. It is computed by the layer
+      `projection`, and the layer `unit` scales it to length 1 before `head`.
     layer_scale: whether blocks scale their residual branches by learned numbers, as in DeiT III.
     registers: number of additional learned tokens, as in DINOv2.
     positions: which tokens have a learned position: 'all' (the class token and the patches),
       'patches', 'none', or 'no_token' (the patches of a network without a class token).
     rotary: pairs of channels in which queries and keys are rotated by position: 'halves' as in
-      DINOv3, 'pairs' (neighbours) as in EVA-02; '' does not rotate them.
+      DINOv3, 'pairs' (neighbours) as in EVA-02; '' for no rotation.
     qkv_bias: which of queries, keys and values have a bias: 'all', 'none', or 'no_key' for all but
       the keys.
     gated: whether perceptrons are gated, as in EVA-02.
     gate_norm: whether gated perceptrons normalise their hidden channels.
-    pool: what the head takes: the class 'token', 'token_and_mean' for this and the mean of the
-      patches, the 'mean' of the patches (normalised after averaging, as in EVA-02), or 'attention'
-      for a layer `attention_pool` with a learned query, as in SigLIP.
+    pool: input of the head: 'token' for the class token; 'mean' for the mean of the patches,
+      normalised after averaging as in EVA-02; 'token_and_mean' for both; or 'attention' for a layer
+      `attention_pool` with a learned query, as in SigLIP.
   """
 
   can_drop_paths = True
@@ -98,15 +98,18 @@ class VisionTransformer(Network):
 
   @property
   def drop_path_rises(self) -> bool:
-    """Whether later blocks are dropped more often: not in DeiT III and DINOv2, as released."""
+    """Whether stochastic depth drops later blocks more often than earlier ones.
+
+    It is False for networks with layer scale: DeiT III and DINOv2 were released so.
+    """
     return not self.layer_scale
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
-    Images have the size that the position embedding is for. `train` has no effect: there is no
-    dropout, and stochastic depth acts where factors are passed (see `Layer.drop_path`).
+    H and W must fit the position embedding. `train` has no effect. Stochastic depth acts if the
+    collection `DROP_PATH` is passed, see `Layer.drop_path`.
     """
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
@@ -195,9 +198,12 @@ _TORCHVISION = Scheme(
 
 
 def _google(num_heads: int) -> Scheme:
-  """Returns the scheme with the names of arrays in the `.npz` files of google-research.
+  """Maps the variables of a vision transformer to google-research's names in `.npz` files.
 
-  The files hold queries, keys and values as separate arrays, with an axis for the attention heads.
+  The files store queries, keys and values as separate arrays, with an axis for attention heads.
+
+  Args:
+    num_heads: number of attention heads.
   """
   # from Linen's shapes to shapes in the file; qkv: [..., width] → [..., heads, width / heads]
   heads_last = reshaped(lambda shape: (*shape[:-1], num_heads, shape[-1] // num_heads))
@@ -227,7 +233,13 @@ def _google(num_heads: int) -> Scheme:
 
 
 def schemes(num_heads: int) -> tuple[Scheme, ...]:
-  """Returns how timm, torchvision and google-research (`.npz`) name a transformer's arrays."""
+  """Maps the variables of a vision transformer to the names in three projects' weight files.
+
+  The projects are timm, torchvision and google-research (`.npz`).
+
+  Args:
+    num_heads: number of attention heads.
+  """
   return _TIMM, _TORCHVISION, _google(num_heads)
 
 
@@ -237,10 +249,13 @@ _DEIT = Scheme('facebookresearch/deit', {**TIMM, **LAYER_SCALES})
 
 
 def stages(depth: int) -> tuple[str, ...]:
-  """Returns the layers that a study records for the name 'stages', given the number of blocks.
+  """Returns the layers that a study records if it is set to record 'stages'.
 
-  They are 'embedding' and the last block of each quarter, of 12 blocks 'block2', 'block5', 'block8'
-  and 'block11'.
+  They are 'embedding' and the last block of each quarter of the network. Of 12 blocks these are
+  'block2', 'block5', 'block8' and 'block11'.
+
+  Args:
+    depth: number of blocks.
   """
   return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
 
@@ -248,12 +263,14 @@ def stages(depth: int) -> tuple[str, ...]:
 def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architecture:
   """Describes a Vision Transformer with timm's copy of the authors' weights.
 
+  The weights are timm's 'augreg' (trained with augmentation and regularisation) if `side` is 224,
+  else timm's 'orig' (first release).
+
   Args:
-    size: a key of `SIZES`.
-    patch: pixels on a side of a patch.
+    size: 'small', 'base' or 'large', see `SIZES`.
+    patch: side of a patch in pixels.
     parameters: number of parameters with 1000 classes.
-    side: pixels on a side of the images that the weights take. The weights are timm's 'augreg'
-      (trained with augmentation and regularisation) for 224, else its 'orig' (first release).
+    side: side in pixels of the images that the weights are for.
   """
   name = f'vit_{size[0]}{patch}'  # such as vit_b16
   recipe, crop = ('augreg', 0.9) if side == 224 else ('orig', 1.0)
@@ -273,9 +290,11 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
 
 
 def _deit3(size: str, parameters: int) -> Architecture:
-  """Describes a size of DeiT III, a key of `SIZES`, with the authors' weights.
+  """Describes a DeiT III with the authors' weights.
 
-  `parameters` is the number of parameters with 1000 classes.
+  Args:
+    size: 'small', 'base' or 'large', see `SIZES`.
+    parameters: number of parameters with 1000 classes.
   """
   name = f'deit3_{size[0]}16'
   timm_name = f'deit3_{size}_patch16_224'

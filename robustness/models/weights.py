@@ -37,10 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 class _SavedHere(Scheme):
-  """The naming scheme of files that `save_variables` wrote: paths of variables joined by '/'."""
+  """The naming scheme of files from `save_variables`: paths of variables joined by '/'."""
 
   def locate(self, path: Path) -> Stored:
-    """Returns the array of a variable, which is stored under its path joined by '/'."""
+    """Returns the name of a variable in the file, which is its path joined by '/'."""
     return Stored(('/'.join(path),))
 
 
@@ -54,9 +54,12 @@ def load(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> Variables:
-  """Returns a network's variables, {'params': ..., 'batch_stats': ...}, from a weights file.
+  """Reads a network's variables from a weights file.
 
-  `load_with_notes` explains the arguments, and also returns the changes that made the weights fit.
+  See `load_with_notes` for the arguments.
+
+  Returns:
+    {'params': ..., 'batch_stats': ...}.
   """
   return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
@@ -68,26 +71,25 @@ def load_with_notes(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables in a file of any supported kind, and notes on how they were read.
+  """Reads a network's variables from a weights file, with notes on how they were adapted.
 
   Args:
-    path: a file that `save_variables` wrote, or one that `read_arrays` takes.
+    path: a file from `save_variables`, or any file that `read_arrays` reads.
     architecture: the network of the variables.
-    num_classes: expected number of logits; None takes the file's number, and reads variables
-      without a head from a file without a head.
-    input_shape: height, width, channels of the images; None takes the architecture's.
-    positions: the method that resamples position embeddings of another image size, one of
+    num_classes: expected number of logits. None accepts any number, and also files without a head.
+    input_shape: height, width, channels of the images; None for the architecture's.
+    positions: method to resample position embeddings for another image size, one of
       `position_embedding.METHODS`.
 
   Returns:
-    {'params': ..., 'batch_stats': ...}, float32 numpy arrays; and notes by key:
+    ({'params': ..., 'batch_stats': ...} in float32, notes). The notes are a dictionary with these
+    keys, where they apply:
 
-    * the changes that made the variables fit, such as {'position_embedding': '14 × 14 resampled to
-      24 × 24, bicubic'};
-    * 'taken_from', the key of the checkpoint under which the weights were, such as
-      'state_dict_ema';
-    * 'normalised_as', the project of the file's names, if its `Scheme` states the mean and standard
-      deviation of its images.
+    * 'position_embedding': the change of its grid, such as '14 × 14 resampled to 24 × 24, bicubic';
+    * 'window_bias': the same for Swin's position biases;
+    * 'taken_from': the key of the checkpoint that holds the weights, such as 'state_dict_ema';
+    * 'normalised_as': the project with the names in the file, if its `Scheme` states the mean and
+      standard deviation of images.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
@@ -126,11 +128,11 @@ def for_images(
   input_shape: Shape,
   positions: str,
 ) -> Variables:
-  """Returns variables with position embeddings resampled for images of another size.
+  """Resamples the position embeddings in a network's variables for another image size.
 
   Args:
     architecture: the network of the variables.
-    variables: its variables, which are returned unchanged without position embeddings.
+    variables: the variables. They are returned unchanged if they have no position embeddings.
     stored_shape: height, width and channels of the images that the variables are for.
     input_shape: height, width and channels of the new images.
     positions: the method, one of `position_embedding.METHODS`.
@@ -147,10 +149,13 @@ def for_images(
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
-  """Returns the architecture's scheme that has most names of arrays in common with a file.
+  """Returns the naming scheme of a weights file, such as timm's.
 
-  A scheme has the names of one project, such as timm, for the arrays of the network. Of schemes
-  with equally many names the first is returned.
+  It is the architecture's scheme that shares most array names with the file, or the first of them.
+
+  Args:
+    architecture: the network of the file.
+    arrays: {name: array} of the file.
 
   Raises:
     InputError: the architecture has no schemes.
@@ -178,19 +183,21 @@ def _fit_to_network(
   positions: str,
   stored_shape: Shape | None = None,
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables of a network from a file's arrays, and notes on what was resampled.
+  """Converts a file's arrays to a network's variables, with a note if something was resampled.
 
-  Position embeddings, and Swin's tables of biases by offset, are resampled if the images have
-  another size than the images that the file's arrays are for.
+  Position embeddings and Swin's tables of position biases are resampled for another image size.
 
   Args:
     architecture: the network.
-    arrays: the arrays of the file by name.
+    arrays: {name: array} of the file.
     scheme: the file's naming scheme.
-    num_classes: expected number of logits; None takes the file's number.
-    input_shape: height, width and channels of the images; None takes the architecture's.
-    positions: method that resamples position embeddings, one of `position_embedding.METHODS`.
+    num_classes: expected number of logits; None accepts the file's number.
+    input_shape: height, width and channels of the images; None for the architecture's.
+    positions: method to resample position embeddings, one of `position_embedding.METHODS`.
     stored_shape: shape of the images that the arrays are for; None if it is not known.
+
+  Returns:
+    (variables, notes), see `load_with_notes`.
   """
   scheme.check_zeros(arrays)
   arrays, name = scheme.needed(arrays), architecture.name
@@ -244,10 +251,15 @@ def _fit_to_network(
 
 
 def _num_stored_positions(scheme: Scheme, arrays: Mapping[str, np.ndarray], shape: Shape) -> int:
-  """Returns the number of positions of a file's position embedding, with prefix tokens.
+  """Returns the number of positions in a file's position embedding.
 
-  `shape` is the shape [1, positions, width] that the network needs. Without the array in the file
-  the result is the number that the network needs.
+  The class token counts even if its position is not stored.
+
+  Args:
+    scheme: the file's naming scheme.
+    arrays: {name: array} of the file.
+    shape: shape [1, positions, width] that the network needs. Its number of positions is the result
+      if the file has no position embedding.
   """
   located = scheme.locate(position_embedding.PATH)
   name = located.names[0]
@@ -267,9 +279,15 @@ def _expected_shapes(
   num_classes: int | None,
   input_shape: Shape | None,
 ) -> Mapping[Path, Shape]:
-  """Returns {path: shape} of the variables that a file must have for a network.
+  """Returns {path: shape} of the variables that a weights file must have for a network.
 
-  If `num_classes` is None, the file decides the number of classes, and may lack the head.
+  Args:
+    architecture: the network.
+    arrays: {name: array} of the file.
+    scheme: the file's naming scheme.
+    num_classes: expected number of logits. None accepts the file's number, and files without a
+      head.
+    input_shape: height, width and channels of the images; None for the architecture's.
 
   Raises:
     InputError: the file has another number of classes than `num_classes`, or `num_classes` is None
@@ -300,11 +318,18 @@ def _expected_shapes(
 def _other_windows(
   scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
 ) -> dict[Path, Shape]:
-  """Returns {path: shape in the file} of the tables of position biases for other windows.
+  """Finds Swin's tables of position biases in a file that are for windows of another size.
 
-  Such a table of a Swin Transformer has a row for each offset between two patches, (2 w − 1)² rows
-  for windows of w × w patches. A table is in the result if its shape differs from `expected`, but
-  is possible for another w.
+  For windows of w × w patches, a table has (2 w − 1)² rows, one for each offset between two
+  patches.
+
+  Args:
+    scheme: the file's naming scheme.
+    arrays: {name: array} of the file.
+    expected: {path: shape} of the variables that the network needs.
+
+  Returns:
+    {path: shape in the file} of the tables that fit another w.
   """
   windows = {}
   for path, shape in expected.items():
@@ -323,13 +348,16 @@ def _other_windows(
 def _resampled_windows(
   variables: Variables, stored: Mapping[Path, Shape], expected: Mapping[Path, Shape], method: str
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables with tables of position biases resampled, and a note for results.
+  """Resamples Swin's tables of position biases for windows of another size.
 
   Args:
     variables: the variables of a file.
-    stored: the shapes, in the file, of the tables to resample, by path.
-    expected: the shapes that the network needs, by path.
+    stored: {path: shape in the file} of the tables to resample.
+    expected: {path: shape that the network needs}.
     method: one of `position_embedding.METHODS`.
+
+  Returns:
+    (variables, {'window_bias': a note such as '13 × 13 resampled to 23 × 23, bicubic'}).
   """
   flat, notes = flax.traverse_util.flatten_dict(variables), set()  # equal notes are listed once
   for path, stored_shape in stored.items():
@@ -344,9 +372,10 @@ def _resampled_windows(
 def with_head(
   architecture: Architecture, variables: Variables, input_shape: Shape | None = None
 ) -> Variables:
-  """Returns variables unchanged if they have a head, else with a head of zeros for one class.
+  """Adds a head of zeros for one class to variables without a head.
 
-  A network that is needed only for its features can then be applied like any other.
+  A network that is needed only for its features can then be applied like any other. Variables with
+  a head are returned unchanged.
   """
   flat = flax.traverse_util.flatten_dict(variables)
   if HEAD_BIAS in flat:
@@ -359,13 +388,13 @@ def with_head(
 def restore(
   owner: str, expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
 ) -> Variables:
-  """Returns the variables of a network from a file's arrays, float32.
+  """Converts a file's arrays to a network's variables in float32.
 
   Args:
     owner: name of the network in messages.
-    expected: the shapes of the variables by path.
+    expected: {path: shape} of the variables.
     scheme: the naming scheme of the arrays.
-    arrays: the arrays by name.
+    arrays: {name: array} of the file.
 
   Raises:
     InputError: a name is missing or left over, a shape differs (the message names the nearest
@@ -399,9 +428,9 @@ def first_names(names: Iterable[str]) -> str:
 
 
 def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
-  """Returns the number of classes of a file's head, None if it has no head.
+  """Returns the number of classes of a file's head, or None without a head.
 
-  It is read from the head's bias, or from its kernel if there is no bias.
+  The number is the size of the head's bias, or of its kernel's output axis if there is no bias.
   """
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   if bias is not None:
@@ -415,7 +444,7 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the arrays as float32; converted half or double precision is logged as a warning.
+  """Converts arrays to float32, with a warning unless they are float32 already.
 
   Raises:
     InputError: an array is not of a float type, or is not finite in float32.
@@ -433,17 +462,18 @@ def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _closest_architecture(arrays: Mapping[str, np.ndarray], owner: str) -> str:
-  """Returns a sentence on the architecture that the arrays fit best.
+  """Returns a sentence for an error message on the architecture that fits arrays best.
 
-  It is '' if none fits well, or none better than the network `owner`, which they do not fit.
+  The fit is the share of (name, shape) pairs that the arrays and the architecture have in common.
+  The result is '' unless a fit exceeds one half and is better than the fit of `owner`.
 
-  The fit is the number of (name, shape) pairs that the arrays and the architecture have in common,
-  divided by the number of pairs that either has; it must exceed one half. Building a network takes
-  a second, so only architectures with a similar number of parameters (within a factor of 1.5) are
-  compared, and only by schemes with a name for the head that is among the arrays.
+  Args:
+    arrays: {name: array} of a file.
+    owner: name of the network that the arrays do not fit.
   """
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
+  # building a network takes a second, so only networks with a similar size are compared
   low, high = size / 1.5, size * 1.5
   # a network without a stated number of parameters is compared too
   similar = [x for x in catalog.ARCHITECTURES.values() if low <= (x.parameters or size) <= high]
@@ -467,17 +497,18 @@ def _closest_architecture(arrays: Mapping[str, np.ndarray], owner: str) -> str:
 
 
 def save_variables(path: str | os.PathLike[str], variables: Variables, metadata: Facts) -> None:
-  """Writes variables to a safetensors file atomically, so that no partial file remains.
+  """Writes variables to a safetensors file, atomically.
+
+  A failed write leaves no partial file, and an older file unchanged.
 
   Args:
     path: path of the file, ending in `.safetensors`.
     variables: a tree of arrays, for example {'params': ..., 'batch_stats': ...}.
-    metadata: values that JSON can hold, such as {'class_names': [...]}; `load_variables` returns
-      them.
+    metadata: values that JSON can hold, such as {'class_names': [...]}.
 
   Raises:
     InputError: the path has another suffix.
-    OSError: the file could not be written; an older file is unchanged.
+    OSError: the file could not be written.
   """
   if not str(path).endswith(state_dict.SAFETENSORS_SUFFIX):
     raise InputError(f'variables are saved as {state_dict.SAFETENSORS_SUFFIX}, not as {path}')
@@ -491,7 +522,7 @@ def save_variables(path: str | os.PathLike[str], variables: Variables, metadata:
 
 
 def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
-  """Returns the variables and the metadata that `save_variables` wrote.
+  """Returns the variables and the metadata of a file from `save_variables`.
 
   Raises:
     InputError: the file is missing, damaged or altered, or was written by something else.
@@ -501,7 +532,10 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
 
 
 def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
-  """Returns the arrays of a file of `save_variables` by path, such as 'params/...', and metadata.
+  """Reads a file from `save_variables`.
+
+  Returns:
+    ({path such as 'params/head/dense/bias': array}, metadata).
 
   Raises:
     InputError: the file was written by something else, or its digest does not match its content.
@@ -517,9 +551,10 @@ def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
 
 
 def _read_metadata(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
-  """Returns the metadata in the header of a file that `save_variables` wrote.
+  """Returns the metadata in the header of a file from `save_variables`.
 
-  InputError is raised if they are no JSON or a value has the wrong type.
+  Raises:
+    InputError: the metadata is not JSON, or a value has the wrong type.
   """
   # {key: type of its value}; '?' marks a key that may be missing
   form = {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict}
@@ -528,9 +563,9 @@ def _read_metadata(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
 
 
 def saved_facts(path: str | os.PathLike[str]) -> Facts:
-  """Returns the metadata of a file that `save_variables` wrote; {} for other files.
+  """Returns the metadata of a file from `save_variables`; {} for other files.
 
-  Only the header is read. `load_variables` also checks whether metadata or weights were altered.
+  Only the header is read. `load_variables` also checks that nothing was altered.
   """
   file = state_dict.check_weights_path(path)
   return _read_metadata(file, _saved_header(file))
@@ -542,9 +577,9 @@ def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
 
 
 def digest(variables: PyTree) -> str:
-  """Returns the SHA-256 of the paths, dtypes, shapes and values of all leaves, as hexadecimal.
+  """Returns a SHA-256 of the paths, dtypes, shapes and values of all arrays in a tree.
 
-  Leaves are taken in JAX's order of the tree.
+  The digits are hexadecimal. The order of the arrays is that of `jax.tree`.
   """
   total = hashlib.sha256()
   for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
@@ -555,7 +590,7 @@ def digest(variables: PyTree) -> str:
 
 
 def _saved_header(file: os.PathLike[str]) -> dict[str, str]:
-  """Returns the strings in the header of a file that `save_variables` wrote; {} for others."""
+  """Returns the header of a file from `save_variables`; {} for other files."""
   if not str(file).endswith(state_dict.SAFETENSORS_SUFFIX):
     return {}
   _, header = state_dict.read_safetensors(file, tensors=False)

@@ -43,18 +43,33 @@ PRODUCTS = SIDE**2
 
 
 def transformed(kernel: jax.Array) -> jax.Array:
-  """Returns G g Gᵀ, [36, I, O], for the filters g of a kernel [3, 3, I, O]."""
+  """Transforms a 3×3 kernel for `convolved`: returns G g Gᵀ of its filters g.
+
+  G is Winograd's matrix `G`.
+
+  Args:
+    kernel: kernel [3, 3, I, O].
+
+  Returns:
+    [36, I, O], the 6 × 6 entries of each transformed filter.
+  """
   return _both_sides(G, kernel).reshape(PRODUCTS, *kernel.shape[2:])
 
 
 def convolved(
   inputs: jax.Array, kernel: jax.Array, precision: lax.PrecisionLike, summed: int = 1
 ) -> jax.Array:
-  """Returns inputs [..., H, W, I] convolved with a 3×3 kernel, [..., H, W, O].
+  """Computes a 3×3 convolution by Winograd's minimal filtering.
 
-  `kernel` is the result [36, I, O] of `transformed`. `summed` is the axis of `kernel` over which
-  products are summed. It is 1 in the forward pass. With 2, which the gradient by the inputs takes,
-  input and output channels are exchanged: inputs are [..., H, W, O], the result [..., H, W, I].
+  Args:
+    inputs: images [..., H, W, I].
+    kernel: the result of `transformed`, [36, I, O].
+    precision: precision of the matrix products.
+    summed: axis of `kernel` with the channels of `inputs`: 1 for a convolution, 2 for its gradient
+      with respect to inputs. With 2, `inputs` are gradients [..., H, W, O].
+
+  Returns:
+    Outputs [..., H, W, O], or gradients [..., H, W, I] if `summed` is 2.
   """
   tiles = _tiles(inputs, B.T, border=1)
   # a sum over channels for each of the 36 entries, which are axis 0 of tiles and kernel
@@ -69,10 +84,17 @@ def convolved(
 
 
 def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.PrecisionLike) -> jax.Array:
-  """Returns products of inputs and gradients summed over images and tiles, [36, S, I, O].
+  """Computes the sums over images and tiles in the gradient of a convolution's kernel.
 
-  Each of S shares has B images: inputs are [S, B, H, W, I], and `change`, the gradient by the
-  outputs, is [S, B, H, W, O]. `kernel_gradient` takes the sum over S.
+  The sums are separate for S parts of the images, and `kernel_gradient` takes their sum over S.
+
+  Args:
+    inputs: inputs of the convolution, [S, B, H, W, I].
+    change: gradient of a loss with respect to its outputs, [S, B, H, W, O].
+    precision: precision of the matrix products.
+
+  Returns:
+    [36, S, I, O].
   """
   input_tiles, change_tiles = _tiles(inputs, B.T, border=1), _tiles(change, A, border=0)
   summed = (2, 3, 4)  # images and tiles, of [36, S, B, tiles down, tiles right, channels]
@@ -81,23 +103,25 @@ def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.Precision
 
 
 def kernel_gradient(products: jax.Array) -> jax.Array:
-  """Maps sums of products [36, I, O] to the gradient by the kernel, [3, 3, I, O]."""
+  """Maps sums of `tile_products` to the gradient with respect to a kernel, [3, 3, I, O].
+
+  Args:
+    products: results of `tile_products`, summed over S, [36, I, O].
+  """
   return _both_sides(G.T, products.reshape(SIDE, SIDE, *products.shape[1:]))
 
 
 def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
-  """Cuts images into tiles d, and returns the matrix M d Mᵀ [6, 6] of every tile.
-
-  It is the factor Bᵀ d B or A ∂L/∂y Aᵀ in the formulas at the top of this file.
+  """Cuts images into tiles d and transforms each tile to M d Mᵀ.
 
   Args:
     x: images [..., H, W, C].
-    matrix: M [6, side of a tile in pixels].
+    matrix: M, [6, side of a tile in pixels].
     border: number of pixels outside the image at which the first tile begins. Tiles begin 4 pixels
       apart.
 
   Returns:
-    [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C], with the entries of M d Mᵀ as the first axis.
+    [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C], with the 6 × 6 entries of M d Mᵀ as the first axis.
   """
   # M combines first the rows and then the columns of each tile. Its 6 sums are a new first axis, so
   # that W, axis ndim − 2 of the given `x`, is axis ndim − 1 in the second pass.
@@ -114,14 +138,19 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
 
 
 def _both_sides(matrix: np.ndarray, x: jax.Array) -> jax.Array:
-  """Returns M x Mᵀ with M = `matrix`, for `x` as matrices in its first two axes."""
+  """Returns M x Mᵀ for the matrices x in the first two axes of an array.
+
+  Args:
+    matrix: M.
+    x: array with the matrices, [columns of M, columns of M, ...].
+  """
   return _combined(matrix, _combined(matrix, x).swapaxes(0, 1)).swapaxes(0, 1)
 
 
 def _combined(matrix: np.ndarray, arrays: Iterable[jax.Array], axis: int = 0) -> jax.Array:
-  """Returns the sums Σ_j matrix[i, j] · arrays[j] for all i, stacked along an axis.
+  """Returns the sums Σ_j matrix[i, j] · arrays[j] for all i, stacked along `axis`.
 
-  The few terms are added one by one, which is faster than a matrix product of such small sides.
+  The few terms are added one by one, which is faster than a small matrix product.
   """
   sums = []
   for row in matrix:

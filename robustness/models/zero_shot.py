@@ -53,10 +53,11 @@ PROMPTS_PER_STEP = 32
 
 
 def template_list(name: str) -> list[str]:
-  """Returns the templates of a published list with this name, or the lines of a text file.
+  """Returns prompt templates, such as 'a photo of a {}.', of a published list or a text file.
 
-  `prompt_templates.txt` has the templates of the notebooks of openai/CLIP: all 80 of ImageNet, the
-  seven that its authors found best together, and CIFAR-10's 18.
+  Args:
+    name: 'imagenet_80', 'imagenet_7' or 'cifar10_18' for lists of CLIP's authors, or the path of a
+      file with one template a line.
 
   Raises:
     InputError: `name` is neither a list nor a file.
@@ -71,13 +72,17 @@ def template_list(name: str) -> list[str]:
 
 
 def class_list(name: str) -> tuple[list[str], list[str]]:
-  """Returns class names, and the words for them in prompts, in the same order.
+  """Reads class names and the words that stand for them in prompts.
 
-  `name` is 'imagenet', 'cifar10' or the path of a text file. A line of it has a class name and,
-  after a tab, the word for prompts if it differs.
+  Args:
+    name: 'imagenet', 'cifar10' or the path of a text file. Each line of the file has a class name,
+      and after a tab the word for prompts if it differs.
+
+  Returns:
+    (class names, words), in the same order.
 
   Raises:
-    InputError: the file does not exist, or open_clip, which has ImageNet's words, is not installed.
+    InputError: the file does not exist, or open_clip is not installed, which has ImageNet's words.
   """
   if name == label_space.IMAGENET:
     with importing("ImageNet's words in prompts come with open_clip: pip install '.[clip]'"):
@@ -90,7 +95,7 @@ def class_list(name: str) -> tuple[list[str], list[str]]:
 
 
 def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) -> list[list[str]]:
-  """Returns a list of prompts for each class: every template with the class name for '{}'.
+  """Returns the prompts of each class: all templates with the class name in place of '{}'.
 
   Raises:
     InputError: there are no names or templates, one is empty or occurs twice, or a template does
@@ -109,7 +114,7 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
 
 
 def tokenize(texts: Sequence[str]) -> np.ndarray:
-  """Returns CLIP's token ids int32 [len(texts), 77], by open_clip's tokenizer.
+  """Tokenizes texts for CLIP by open_clip: returns ids int32 [len(texts), 77].
 
   Raises:
     InputError: open_clip is not installed.
@@ -121,11 +126,17 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
 
 
 def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> np.ndarray:
-  """Returns the token ids of texts for CLIP or SigLIP, int32 [len(texts), context].
+  """Tokenizes texts for CLIP or SigLIP.
 
-  CLIP has a fixed tokenizer, and `file` is ''. For SigLIP `file` is the path of its
-  `tokenizer.json`. Its texts are converted to lower case without punctuation, and an end token and
-  padding follow their tokens.
+  SigLIP's texts are first converted to lower case without punctuation.
+
+  Args:
+    file: path of SigLIP's `tokenizer.json`; '' for CLIP, which has a fixed tokenizer.
+    architecture: the architecture of CLIP or SigLIP.
+    texts: the texts.
+
+  Returns:
+    Token ids, int32 [len(texts), context].
 
   Raises:
     InputError: the file is missing or not for this architecture, or a package is not installed.
@@ -155,15 +166,15 @@ def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> 
 def zero_shot(
   architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
 ) -> Variables:
-  """Returns a CLIP image tower's variables with a head for the described classes.
+  """Returns the variables of a CLIP image tower with a head made from prompts of the classes.
 
   Args:
-    architecture: one of CLIP's image towers.
+    architecture: one of CLIP's or SigLIP's image towers.
     arrays: the arrays of both towers in open_clip's names.
-    tokens: int [classes, prompts, context], the token ids of each class's prompts.
+    tokens: token ids of each class's prompts, int [classes, prompts, context].
 
   Raises:
-    InputError: the architecture is not CLIP's, or weights or ids do not fit it.
+    InputError: the architecture has no text tower, or weights or ids do not fit it.
   """
   if not isinstance(architecture, Clip):
     raise InputError(
@@ -196,17 +207,21 @@ def zero_shot(
 
 
 def text_shapes(architecture: Clip) -> dict[Path, Shape]:
-  """Returns the shape of every variable of an architecture's text tower by its path."""
+  """Returns {path: shape} of the variables of an architecture's text tower."""
   ids = jnp.zeros((1, architecture.text.context), jnp.int32)
   tree = jax.eval_shape(architecture.text.init, jax.random.key(0), ids)
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
 
 
 def _class_embeddings(tower: TextTower, variables: Variables, tokens: np.ndarray) -> np.ndarray:
-  """Returns the embeddings of classes, [classes, E], of length 1.
+  """Computes an embedding of length 1 for each class, [classes, E].
 
-  `tokens` are the token ids of each class's prompts, int [classes, prompts, context]. The embedding
-  of a class is the mean over the embeddings, also of length 1, of its prompts.
+  It is the mean of the embeddings, also of length 1, of the class's prompts.
+
+  Args:
+    tower: the text tower.
+    variables: its variables.
+    tokens: token ids of each class's prompts, int [classes, prompts, context].
   """
   num_classes, num_prompts, context = tokens.shape
   flat = tokens.reshape(-1, context).astype(np.int32)
@@ -219,15 +234,16 @@ def _class_embeddings(tower: TextTower, variables: Variables, tokens: np.ndarray
 
 
 def _unit_rows(x: np.ndarray) -> np.ndarray:
-  """Returns `x` [..., E] with its rows scaled to length 1."""
+  """Scales the rows of `x` [..., E] to length 1."""
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Writes the weights of a zero-shot classifier, and returns the exit status.
 
-  `arguments` are words of the command line, such as '--architecture=clip_vit_b32', which the top
-  of this file explains; None takes the process's.
+  Args:
+    arguments: words of the command line, such as '--architecture=clip_vit_b32', see the top of this
+      file. None takes them from the process.
   """
   parser = argparse.ArgumentParser(prog='python -m robustness.models.zero_shot')
   for name in ('architecture', 'weights', 'classes', 'out'):
@@ -266,7 +282,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lines(path: str) -> list[str]:
-  """Returns the lines of a text file that are not empty; raises InputError if there is no file."""
+  """Returns the lines of a text file without empty lines.
+
+  Raises:
+    InputError: there is no such file.
+  """
   file = expanded(path)
   if not file.is_file():
     raise InputError(f'{path} is no text file.')

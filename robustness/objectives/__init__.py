@@ -21,13 +21,13 @@ Minimised = tuple[jax.Array, jax.Array, State, State]
 
 @dataclasses.dataclass(frozen=True)
 class Objective(Part):
-  """Base class of objectives, functions that return the losses and weights of a batch's rows.
+  """Base class of training objectives, which compute the loss of each image of a batch.
 
   The fields are the keys of the section `config.classifier.objective.<name>`.
 
   Attributes:
     needs_features: Whether `outputs` also has `features`, the input of the network's last linear
-      map, [B, F] or [B, V, F] (`robustness.models.layers.FEATURES`).
+      map, [B, F] or [B, V, F].
   """
 
   section = 'config.classifier.objective'
@@ -35,16 +35,16 @@ class Objective(Part):
 
   @abc.abstractmethod
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns losses, weights, state and metrics; pure and traceable.
+    """Computes losses and weights of a micro-batch; pure and traceable.
 
-    The step minimises Σ weights · losses / Σ weights over the full batch, for any number of devices
-    and micro-batches; weights carry no gradient. An objective sees one micro-batch at a time.
+    The step minimises Σ weights · losses / Σ weights over the full batch, on any number of devices.
+    Weights carry no gradient.
 
     Args:
-      outputs: `logits` float32 [B, classes], or [B, V, classes] where an augmentation returns V
-        images per row; see `needs_features`.
-      batch: The augmented batch with `target` [B, classes], `example_id` [B] and the columns that
-        the property `columns` names.
+      outputs: `logits` float32 [B, classes], or [B, V, classes] if an augmentation returns V images
+        per training image. Also `features` if `needs_features` is True.
+      batch: The augmented batch with `target` [B, classes], `example_id` [B] and the columns of the
+        property `columns`.
       state: The state after the previous micro-batch, `initial_state` at first.
       total: Function that sums arrays over devices, for example for the means of groups.
 
@@ -54,13 +54,13 @@ class Objective(Part):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """The names of the columns that the training rows must have."""
+    """Names of the additional columns that the training data must have."""
     return ()
 
   def initial_state(self, num_classes: int) -> State:
     """Returns the state before the first step, {} for an objective without state.
 
-    The state is saved in checkpoints.
+    Checkpoints save the state.
     """
     del num_classes
     return {}

@@ -16,9 +16,10 @@ MIN_PROBABILITY = 1e-7  # lower bound of the mixture's probabilities, as in the 
 
 @dataclasses.dataclass(frozen=True)
 class CrossEntropy(Objective):
-  """Minimises −Σ_k q_k·log softmax(z)_k of each row, in nats, averaged over the row's images.
+  """Cross-entropy with label smoothing, in nats.
 
-  q is the smoothed target and z are the logits of an image.
+  The loss is −Σ_k q_k·log softmax(z)_k for the logits z and the smoothed target q. It is averaged
+  over the images that augmentation makes of a training image.
 
   Attributes:
     label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
@@ -38,13 +39,13 @@ class CrossEntropy(Objective):
 
 @dataclasses.dataclass(frozen=True)
 class JSD(Objective):
-  """Minimises CE(z_1) + λ·JS(p_1, …, p_V) of each row, which has V ≥ 2 images.
+  """AugMix's objective CE(z_1) + λ·JS(p_1, …, p_V) for V ≥ 2 images of each training image.
 
-  CE(z_1) is the cross-entropy of the first image, which is the clean one under `augmix`, and JS is
-  the Jensen–Shannon divergence of the predicted probabilities p_v of all images.
+  CE(z_1) is the cross-entropy of the first image, which is the clean one with AugMix. JS is the
+  Jensen–Shannon divergence of the predicted probabilities p_v of all V images.
 
-  All images of a batch pass the network together, so that statistics of batch normalisation are
-  over clean and mixed images, as in the released code. Metrics are `clean_loss` and `divergence`.
+  All images of a batch pass the network together. Batch normalisation thus uses statistics of clean
+  and mixed images, as in the released code. Metrics are `clean_loss` and `divergence`.
 
   Attributes:
     weight: Weight λ ≥ 0 of the divergence.
@@ -59,13 +60,10 @@ class JSD(Objective):
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses, equal weights, the unchanged state, and metrics.
-
-    The loss of a row is the cross-entropy of its first image, plus `weight` times the
-    Jensen-Shannon divergence of the predictions for its V images.
+    """Returns the losses [B], equal weights, the unchanged state, and metrics.
 
     Raises:
-      InputError: rows have one image each, so that there are no predictions to compare.
+      InputError: augmentation returns one image per training image, so there is nothing to compare.
     """
     logits = outputs['logits'].astype(jnp.float32)
     if logits.ndim != 3:
@@ -81,11 +79,11 @@ class JSD(Objective):
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
-  """Returns the cross-entropy with smoothed targets of each row, float32 [B], in nats.
+  """Returns the cross-entropy with smoothed targets in nats, float32 [B].
 
   Args:
-    logits: z [B, classes], or [B, V, classes] to average V losses; converted to float32.
-    target: q [B, classes], which sums to 1.
+    logits: z [B, classes], or [B, V, classes] for the mean over V images.
+    target: q [B, classes], with sums of 1.
     smoothing: ε in [0, 1); the smoothed target is (1 − ε)·q + ε / classes.
   """
   logits, smoothed = logits.astype(jnp.float32), optax.smooth_labels(target, smoothing)
@@ -96,10 +94,12 @@ def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) 
 
 
 def jensen_shannon(logits: jax.Array) -> jax.Array:
-  """Returns the Jensen–Shannon divergence of V predictions of each row, float32 [B] in nats.
+  """Returns the Jensen–Shannon divergence of V predictions in nats, float32 [B].
 
-  It is 1/V Σ_v KL(p_v ‖ m), from 0 to ln V, with p_v = softmax(z_v) for logits z [B, V, classes]
-  and the mixture m = max(1/V Σ_v p_v, 10⁻⁷).
+  It is 1/V Σ_v KL(p_v ‖ m), from 0 to ln V, with the mixture m = max(1/V Σ_v p_v, 10⁻⁷).
+
+  Args:
+    logits: z [B, V, classes], with the predictions p_v = softmax(z_v).
   """
   log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
   p = jnp.exp(log_p)

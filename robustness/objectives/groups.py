@@ -22,16 +22,16 @@ GROUP = 'class_group'
 
 @dataclasses.dataclass(frozen=True)
 class GroupObjective(Objective):
-  """Base class of objectives that treat groups of rows differently.
+  """Base class of objectives that depend on the group of each training image.
 
-  The objective has a fixed number of groups. A training raises InputError if a row has a higher
-  group number, because the row would have no weight.
+  The number of groups is fixed. A training raises InputError for an image with a higher group
+  number.
 
   Attributes:
-    count_key: Name of the field that holds the number of groups, such as 'environments'; 0 in that
-      field stands for the number of classes.
-    column: Column of the rows with the number of their environment or group, from 0. The
-      augmentation `environment` adds 'environment'; 'label' makes every class a group.
+    count_key: Name of the field with the number of groups, such as 'environments'. If this field is
+      0, each class is a group.
+    column: Column of the data with the number of each image's group, from 0: 'environment', which
+      the augmentation `environment` adds, 'label', or another column.
     label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
   """
 
@@ -41,21 +41,21 @@ class GroupObjective(Objective):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """The columns that the rows must have: the one with the number of the group."""
+    """The column with the number of each image's group."""
     return (self.column,)
 
 
 def group_rows(column: jax.Array, groups: int, total: Total) -> tuple[jax.Array, jax.Array]:
-  """Returns the membership of rows in groups, and weights that make groups equally important.
+  """Returns indicators of groups, and weights that make groups equally important.
 
   Args:
-    column: number of the group of each row, [B].
+    column: number of each image's group, [B].
     groups: number of groups.
     total: function that sums an array over the devices that share the batch.
 
   Returns:
-    The membership, float32 [B, groups] of 0 and 1; and weights [B] with equal sums over each group
-    that has rows.
+    (indicators, weights). The indicators, float32 [B, groups], are 1 for an image's group and else
+    0. The weights [B] have equal sums over each group with images in the batch.
   """
   member = jax.nn.one_hot(column.astype(jnp.int32), groups, dtype=jnp.float32)
   count = total(member.sum(0))
@@ -66,20 +66,22 @@ def group_rows(column: jax.Array, groups: int, total: Total) -> tuple[jax.Array,
 
 @dataclasses.dataclass(frozen=True)
 class Coral(GroupObjective):
-  """Weights environments equally and adds γ times the mean distance between their features.
+  """CORAL: cross-entropy, with equal weight of environments, plus a distance of their features.
 
-  With the mean μ and the covariance C (over n − 1) of the features of a set of n rows, the distance
-  of two sets is mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)², as in DomainBed and WILDS. Pairs
-  with a set of fewer than two rows are skipped. All environments pass the network in one batch and
-  share the statistics of batch normalisation; DomainBed passes each separately, which removes part
-  of the distance. The metric `feature_distance` is the mean over pairs.
+  The distance of two sets of features is mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)², with means
+  μ and covariances C (over n − 1), as in DomainBed and WILDS. The loss has γ times its mean over
+  pairs of environments. Pairs with a set of fewer than two images are skipped. The metric
+  `feature_distance` is the mean.
+
+  All environments pass the network in one batch and share the statistics of batch normalisation.
+  DomainBed passes each separately, which removes part of the distance.
 
   Attributes:
     environments: Number of environments, at least 2.
-    penalty: Weight γ ≥ 0 of the mean distance between two sets of features.
+    penalty: Weight γ ≥ 0 of the mean distance.
     pairs: 'every' compares every two environments. 'same_classes' compares each environment k ≥ 1
-      only with those rows of environment 0 that belong to class group k, so that both sets have the
-      same classes; it needs the column 'class_group'.
+      only with the images of environment 0 that have 'class_group' k, so that both have the same
+      classes. It needs the column 'class_group'.
 
   Reference:
     Sun and Saenko (2016), Deep CORAL, equation 1; Gulrajani and Lopez-Paz (2021), In Search of Lost
@@ -94,11 +96,11 @@ class Coral(GroupObjective):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """The columns that the rows must have: `column`; and 'class_group' for 'same_classes' pairs."""
+    """The required columns: `column`, and 'class_group' if `pairs` is 'same_classes'."""
     return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses with the distance of features added, weights, the state and metrics."""
+    """Returns the losses with the weighted distance of features, weights, the state and metrics."""
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
@@ -112,12 +114,19 @@ class Coral(GroupObjective):
     return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
 
   def _compared(self, member: jax.Array, batch: Arrays) -> tuple[jax.Array, np.ndarray]:
-    """Returns S sets of rows, and the P pairs of sets that are compared.
+    """Returns the sets of images that are compared, and the pairs of sets.
 
-    Entry [b, s] of the first array, [B, S], is 1 if row b is in set s, else 0. The second array,
-    int [P, 2], has the indices of both sets of each pair. With `pairs` 'every' the sets are the E
-    environments. With 'same_classes' sets 0, …, E − 2 are the environments 1, …, E − 1, and each
-    is compared with a set of environment 0: the rows with classes of the same group.
+    With `pairs` 'every', the sets are the environments. With 'same_classes', the first sets are the
+    environments 1, 2, …. The other sets are their partners, the images of environment 0 with the
+    same classes.
+
+    Args:
+      member: 1 if an image is in an environment, else 0, [B, environments].
+      batch: the batch; 'same_classes' reads its column 'class_group'.
+
+    Returns:
+      (sets, pairs). Sets are an array [B, S], 1 if an image is in a set, else 0. Pairs are the
+      indices of both sets of each pair, int [P, 2].
     """
     count = self.environments
     if self.pairs == EVERY:
@@ -134,8 +143,8 @@ class Coral(GroupObjective):
     """Returns the distance of the features of each pair of sets, [P], see `Coral`.
 
     Args:
-      features: [B, F].
-      sets: 1 if a row is in a set, else 0, [B, S].
+      features: features of the images, [B, F].
+      sets: 1 if an image is in a set, else 0, [B, S].
       pairs: indices of both sets of each pair, int [P, 2].
       total: function that sums an array over the devices that share the batch.
     """
@@ -151,16 +160,16 @@ class Coral(GroupObjective):
 
 @dataclasses.dataclass(frozen=True)
 class GroupDRO(GroupObjective):
-  """Minimises Σ_g q_g·ℓ_g with the mean loss ℓ_g of each group g and its share q_g.
+  """Group DRO: minimises Σ_g q_g·ℓ_g, the mean loss ℓ_g of each group g times its share q_g.
 
-  A step multiplies every q_g by exp(η·ℓ_g), and divides all of them by their sum. Shares are
-  updated before they are used, as in the released code. If a batch lacks a group, its share is
-  unchanged before normalisation, and the loss is a mean over the other groups; the released code
-  counts the missing group as 0. Weights are q_g / (rows of the group), and metrics are
-  `worst_group_loss` and `largest_share`.
+  Each step first multiplies every q_g by exp(η·ℓ_g) and divides all shares by their sum, as in the
+  released code. If a batch lacks a group, the group's share is only divided, and the loss is a mean
+  over the other groups. The released code counts the missing group's loss as 0.
+
+  Metrics are `worst_group_loss` and `largest_share`.
 
   Attributes:
-    groups: Number of groups; 0 takes the number of classes.
+    groups: Number of groups; 0 for the number of classes.
     step_size: Step size η > 0 of the exponentiated gradient.
 
   Reference:
@@ -179,7 +188,10 @@ class GroupDRO(GroupObjective):
     return {'share': jnp.full((count,), 1 / count, jnp.float32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses, weights, the updated shares of the groups as state, and metrics."""
+    """Returns the losses, weights, the new shares as state, and metrics.
+
+    The weight of an image is the share of its group, divided by the number of the group's images.
+    """
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     column = batch[self.column].astype(jnp.int32)
     member = jax.nn.one_hot(column, len(state['share']), dtype=jnp.float32)
@@ -196,23 +208,23 @@ class GroupDRO(GroupObjective):
 
 @dataclasses.dataclass(frozen=True)
 class IRM(GroupObjective):
-  """Weights environments equally and adds λ times the mean penalty of an environment.
+  """Invariant risk minimization: cross-entropy, with equal weight of environments, plus a penalty.
 
-  The penalty of an environment is |d/dw mean_i CE(w·z_i, q_i)|² at w = 1, where CE is the
-  cross-entropy of the logits z_i and the target q_i of image i, and the mean is over its images.
-  The derivative is mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments without rows in
-  a batch are skipped. The state is `step`, the number of completed steps; metrics are `penalty`
-  (the mean over environments) and `penalty_weight` (λ).
+  The loss has λ times the mean penalty of an environment. The penalty is
+  |d/dw mean_i CE(w·z_i, q_i)|² at w = 1, with the logits z_i and the target q_i of each image i of
+  the environment. The derivative is mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments
+  without images in a batch are skipped.
+
+  Metrics are `penalty` (the mean over environments) and `penalty_weight` (λ).
 
   Attributes:
     environments: Number of environments.
     penalty: λ ≥ 0.
-    anneal_steps: Number of steps (micro-batches) at the beginning that have λ = 1. The optimizer's
+    anneal_steps: Number of steps (micro-batches) at the beginning with λ = 1. The optimizer's
       moments are kept when λ changes; DomainBed resets them.
-    estimate: How the penalty is computed. 'squared': the square of an environment's mean
-      derivative, as in the original code. 'unbiased': the product of the mean derivatives of two
-      halves of its examples (see `half_of`), which may be negative; DomainBed and WILDS do this
-      with the even and odd rows of a batch.
+    estimate: 'squared' for the square of an environment's mean derivative, as in the original code.
+      'unbiased' for the product of the mean derivatives of two random halves of its images, which
+      may be negative. DomainBed and WILDS use even and odd images of a batch as halves.
     rescale: Whether the entire loss is divided by λ if λ > 1, as in the original code.
 
   Reference:
@@ -227,14 +239,11 @@ class IRM(GroupObjective):
   rescale: bool = False
 
   def initial_state(self, num_classes: int) -> State:
-    """Returns {'step': 0}, an int32 scalar: the number of completed steps."""
+    """Returns {'step': int32 0}, the number of completed steps."""
     return {'step': jnp.zeros((), jnp.int32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns each row's cross-entropy plus λ times the mean penalty, and its weight, both [B].
-
-    The third and fourth results are the state after the step and the metrics.
-    """
+    """Returns the losses with the penalty, weights, the state after the step, and metrics."""
     logits = outputs['logits'].astype(jnp.float32)
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)
@@ -255,12 +264,13 @@ class IRM(GroupObjective):
   def _penalties(
     self, slope: jax.Array, member: jax.Array, half: jax.Array, total: Total
   ) -> tuple[jax.Array, jax.Array]:
-    """Returns two arrays [E]: the penalty of each environment, and whether it can be computed.
+    """Returns the penalty of each environment, and whether it can be computed, both [E].
 
     Args:
-      slope: derivative of each row's loss by a factor w of its logits, at w = 1, [B].
-      member: 1 if a row is in an environment, else 0, [B, E].
-      half: number of the random half that each row is in, 0 or 1, [B].
+      slope: derivative of each image's loss with respect to a factor w of its logits, at w = 1,
+        [B].
+      member: 1 if an image is in an environment, else 0, [B, E].
+      half: random half of each image, 0 or 1, [B], see `half_of`.
       total: function that sums an array over the devices that share the batch.
     """
     # A penalty is the product of two mean slopes: the two factors are over the two halves of an
@@ -275,9 +285,10 @@ class IRM(GroupObjective):
 
 
 def half_of(example_ids: jax.Array) -> jax.Array:
-  """Returns a random half, 0 or 1, for each example, which depends on its id only, int32 [B].
+  """Splits examples into two halves at random: returns 0 or 1 for each, int32 [B].
 
-  It hashes the id instead of taking the id modulo 2, because all ids of an environment may be even.
+  The half depends only on the example's id. Ids are hashed, because all ids of an environment may
+  be even.
   """
   keys = jax.vmap(functools.partial(jax.random.fold_in, random_keys.from_seed(0)))(example_ids)
   return (jax.vmap(jax.random.bits)(keys) & 1).astype(jnp.int32)

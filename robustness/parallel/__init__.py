@@ -15,18 +15,17 @@ KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
 def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Parallel:
-  """Returns an object that compiles steps for the devices of this process, or of all processes.
+  """Returns an object that compiles steps for several devices.
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    num_rows: Rows of a step. The largest number of devices that divides it is used, with the same
-      number of devices of each process. 0 sets no condition: each process then provides the number
-      of devices that the process with the fewest devices has.
-    all_processes: Whether a step runs on the devices of all processes, each with its share of the
-      batch; all processes must then call it.
+    num_rows: Number of images in a step. The largest number of devices that divides it is used,
+      with equally many of each process. 0 sets no condition.
+    all_processes: Whether to use the devices of all processes, each with its share of the batch.
+      All processes must then call `create`. Otherwise only devices of this process are used.
 
   Raises:
-    InputError: `kind` is unknown, or the rows do not divide over the processes.
+    InputError: `kind` is unknown, or the images do not divide over the processes.
   """
   choice('config.parallel', kind, KINDS)
   processes = range(jax.process_count()) if all_processes else [jax.process_index()]
@@ -42,10 +41,10 @@ def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Paralle
 
 
 def connect(parallel: Parallel) -> None:
-  """Runs a sum over the devices of several processes, after all processes have arrived here.
+  """Connects the devices of several processes, by a first sum over them.
 
-  Without this wait, the first collective operation would allow the other processes only half a
-  minute, and they may take longer to compile a step or read rows.
+  It waits for all processes before the sum. Without this wait, XLA would give up after half a
+  minute if a process still compiles or reads data. A single process returns at once.
   """
   if parallel.num_processes == 1:
     return

@@ -44,11 +44,11 @@ class Compiled(Protocol):
 
 
 class MeshParallel:
-  """Compiles step functions for several devices, by jit over a mesh, and moves arrays to them.
+  """Compiles step functions for several devices by jit over a mesh, and moves arrays to them.
 
   Attributes:
-    axis_name: The axis over which a step sums over devices. It is None here, because a step under
-      jit sees the full batch and needs no explicit collectives.
+    axis_name: Name of the axis for sums over devices. None here, because a step under jit sees the
+      full batch.
     devices: The devices that share a batch, ordered by process.
     num_devices: The number of devices of all processes.
     num_processes: The number n of processes that share a batch.
@@ -61,7 +61,7 @@ class MeshParallel:
     """Makes a mesh.
 
     Args:
-      devices: the devices, ordered by process, with an equal number of each process; None takes the
+      devices: the devices, ordered by process, with equally many of each process; None for the
         devices of this process.
     """
     self.devices = list(jax.local_devices() if devices is None else devices)
@@ -84,17 +84,17 @@ class MeshParallel:
   def compile(
     self, step: Step, inputs: Sequence[str], outputs: PyTree, donate: Sequence[int] = ()
   ) -> Compiled:
-    """Compiles a step.
+    """Compiles a step for the devices.
 
     Args:
-      step: A pure function of positional pytrees; arrays of a batch have it as their leading axis.
+      step: A pure function of pytrees. Arrays of a batch have the images as leading axis.
       inputs: 'batch' or 'replicated' for each argument.
       outputs: 'batch' or 'replicated' for each output (a pytree prefix of the outputs).
-      donate: Indices of arguments; the outputs may reuse their memory.
+      donate: Indices of arguments. The outputs may reuse their memory.
 
     Returns:
-      The compiled function of arguments from `put_batch` and `replicate`. On several CPU devices a
-      call first waits until fewer than `MAX_OUTSTANDING` calls are unfinished.
+      The compiled function, for arguments from `put_batch` and `replicate`. On several CPU devices,
+      at most `MAX_OUTSTANDING` calls are unfinished at a time.
     """
     compiled = jax.jit(
       without_global_draws(step),
@@ -106,14 +106,14 @@ class MeshParallel:
     return self._with_call_limit(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
-    """Returns `function(rows, *shared)`, computed by each device for its rows only (`shard_map`).
+    """Computes `function(rows, *shared)` on each device for its own images (`shard_map`).
 
-    It is called inside a compiled step. Otherwise XLA gathers the operands of some operations, such
-    as a Fourier transform, on every device, and devices wait for each other, on a CPU for at most a
-    minute.
+    Call this inside a compiled step for operations such as a Fourier transform. XLA would otherwise
+    gather all images on every device, where devices wait for each other.
 
     Args:
-      function: function of arrays of some rows; it must not use other traced values.
+      function: function of (rows, *shared) for any number of images. It must not use other traced
+        values.
       rows: arrays that are split over the devices along their leading axis.
       *shared: arrays that every device gets whole.
     """
@@ -127,10 +127,7 @@ class MeshParallel:
     return sharded(dict(rows), *shared)
 
   def put_batch(self, tree: PyTree) -> PyTree:
-    """Returns the arrays on the devices, with their leading axis split over them.
-
-    `tree` has this process's rows of the batch, which go to the devices of this process.
-    """
+    """Puts this process's images of a batch on its devices, split along the leading axis."""
     return self._on_devices(tree, self._shardings[BATCH])
 
   def replicate(self, tree: PyTree) -> PyTree:
@@ -142,24 +139,23 @@ class MeshParallel:
     return jax.tree.map(np.asarray, tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns replicated outputs of a step without a device axis; here they never have one.
+    """Removes the device axis of replicated outputs. Here there is none, and nothing changes.
 
-    `PmapParallel` overrides this. With several processes each array spans the devices of all
-    processes; `own_copy` takes this process's copy.
+    `PmapParallel` overrides this method.
     """
     return tree
 
   def _on_devices(self, tree: PyTree, sharding: NamedSharding) -> PyTree:
-    """Returns this process's arrays on the devices, laid out by a sharding."""
+    """Puts this process's arrays on the devices, laid out by `sharding`."""
     if self.num_processes == 1:
       return jax.device_put(tree, sharding)
     make = jax.make_array_from_process_local_data
     return jax.tree.map(lambda x: make(sharding, np.asarray(x)), tree)
 
   def _with_call_limit(self, compiled: Compiled) -> Compiled:
-    """Returns a function that makes the same calls, with at most `MAX_OUTSTANDING` unfinished ones.
+    """Limits the number of unfinished calls of a function to `MAX_OUTSTANDING`.
 
-    The limit is for several CPU devices in this process; otherwise `compiled` itself is returned.
+    The limit is for several CPU devices. Otherwise `compiled` itself is returned.
     """
     if len(self._local_devices) > 1 and self._local_devices[0].platform == 'cpu':
       return _Bounded(compiled, self._unfinished)
@@ -167,10 +163,10 @@ class MeshParallel:
 
 
 class _Bounded:
-  """A compiled function with at most `MAX_OUTSTANDING` unfinished calls.
+  """Wraps a compiled function to have at most `MAX_OUTSTANDING` unfinished calls.
 
-  `unfinished` holds the outputs of each unfinished call, the oldest call first. All functions of a
-  `Parallel` share it.
+  The argument `unfinished` has the outputs of each unfinished call, the oldest first. All functions
+  of a `Parallel` share this queue, and the limit.
   """
 
   def __init__(self, function: Compiled, unfinished: collections.deque[list[jax.Array]]):
@@ -193,9 +189,8 @@ class _Bounded:
 
 
 def own_copy(tree: PyTree) -> PyTree:
-  """Returns replicated arrays as arrays on the first device of this process.
+  """Returns this process's copy of replicated arrays, on its first device.
 
-  Reading them needs no other process, unlike arrays on the devices of several processes. Leaves
-  that are no JAX arrays are unchanged.
+  The copy can be read without other processes. Leaves that are not JAX arrays are unchanged.
   """
   return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)

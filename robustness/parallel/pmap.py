@@ -15,7 +15,7 @@ from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 class PmapParallel(MeshParallel):
   """Compiles step functions by `jax.pmap`, with the interface of `MeshParallel`.
 
-  A step sees one device's part of the batch only. A training step combines the parts by sums over
+  A step sees only one device's part of the batch. A training step combines the parts by sums over
   the axis `axis_name`.
   """
 
@@ -32,11 +32,15 @@ class PmapParallel(MeshParallel):
   def compile(
     self, step: Step, inputs: Sequence[str], outputs: PyTree, donate: Sequence[int] = ()
   ) -> Compiled:
-    """Returns the step under `jax.pmap`; all inputs and outputs have a leading device axis.
+    """Compiles a step by `jax.pmap`, with a leading device axis of all inputs and outputs.
 
-    `donate` are indices of arguments; the outputs may reuse their memory. `inputs` and `outputs`
-    have no effect, because pmap splits every array. On several CPU devices a call first waits until
-    fewer than `MAX_OUTSTANDING` calls are unfinished.
+    On several CPU devices, at most `MAX_OUTSTANDING` calls are unfinished at a time.
+
+    Args:
+      step: A pure function of pytrees.
+      inputs: ignored, because pmap splits every array.
+      outputs: ignored.
+      donate: Indices of arguments. The outputs may reuse their memory.
     """
     del inputs, outputs
     compiled = jax.pmap(
@@ -48,7 +52,7 @@ class PmapParallel(MeshParallel):
     return self._with_call_limit(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
-    """Returns `function(rows, *shared)`; under pmap each device has only its own rows already."""
+    """Returns `function(rows, *shared)`, since under pmap a device has only its own images."""
     return function(dict(rows), *shared)
 
   def put_batch(self, tree: PyTree) -> PyTree:
@@ -56,14 +60,11 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(lambda x: np.reshape(x, (self._num_local, -1, *np.shape(x)[1:])), tree)
 
   def replicate(self, tree: PyTree) -> PyTree:
-    """Returns every array with a leading axis of local devices, one copy on each device.
+    """Copies every array to each local device, with a leading device axis."""
 
-    Arrays may come from `unreplicate`, on a single device: each copy is put on its own device,
-    because pmap refuses a stack of all copies on one device.
-    """
-
+    # `x` may be on a single device, and pmap refuses a stack of all copies on one device
     def stack(x: PyTree) -> jax.Array:
-      """Returns an array [local devices, ...] with equal entries."""
+      """Returns an array [local devices, ...] of equal copies, one on each device."""
       return jax.device_put(jnp.broadcast_to(x, (self._num_local, *jnp.shape(x))), self._stacked)
 
     return jax.tree.map(stack, tree)
@@ -73,19 +74,19 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(lambda x: np.asarray(x).reshape((-1, *np.shape(x)[2:])), tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns replicated outputs of a step without their device axis.
+    """Removes the device axis of replicated outputs.
 
-    With one process it takes the copy on the first device. With several processes the arrays span
-    the devices of all processes (see `own_copy`). Indexing the device axis instead would be an
-    all-reduce for each array; XLA's CPU backend starts many of these at once, and on few cores they
-    can wait for each other forever.
+    With one process, the copy on the first device is taken. With several processes, the arrays span
+    all devices, see `own_copy`.
     """
 
     def single(x: jax.Array) -> jax.Array:
-      """Returns one array without the device axis from an array with a copy per device."""
+      """Removes the device axis of one array."""
       shape, shards = x.shape[1:], x.addressable_shards
       if self.num_processes == 1:
         return shards[0].data[0]  # the data of a shard are [1, ...]
+      # Indexing the device axis would be an all-reduce for each array. XLA's CPU backend starts
+      # many of these at once, and on few cores they can wait for each other forever.
       copies = [shard.data.reshape(shape) for shard in shards]
       return jax.make_array_from_single_device_arrays(shape, self._shardings[REPLICATED], copies)
 

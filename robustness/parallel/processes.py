@@ -66,7 +66,7 @@ class Processes:
 
   @property
   def is_distributed(self) -> bool:
-    """Whether there are other processes to join."""
+    """Whether this process must join others."""
     return self.detect or self.count > 1
 
   def join(self) -> None:
@@ -153,13 +153,14 @@ class Processes:
     return True
 
   def end_together(self, work: Callable[[], int]) -> int:
-    """Runs `work` and returns its status; with several processes, a failed one does not return.
+    """Runs `work` and returns its exit status, so that all processes of a run end together.
 
-    A failed process leaves by `os._exit`, because a regular exit would wait for the other
-    processes, which wait for this one. Before that it waits a limited time for other processes that
-    fail too, so that they can print their reasons. Process 0 waits longest: it runs JAX's
-    coordination service, and JAX ends the other processes with it. `work` returns an exit status, 0
-    for success.
+    With several processes, a failure ends this process instead. It first waits a limited time for
+    others to fail and print their reasons. It then leaves by `os._exit`, because a regular exit
+    would wait for the other processes forever.
+
+    Args:
+      work: function without arguments that returns an exit status, 0 for success.
     """
     if not self.is_distributed:
       return work()
@@ -177,6 +178,7 @@ class Processes:
       seconds = SAVE_SECONDS if status == RESUMABLE else FAIL_SECONDS
       with contextlib.suppress(jax.errors.JaxRuntimeError):  # other processes ended or continue
         _wait('the end of all that fail', seconds)
+      # process 0 runs JAX's coordination service, and JAX ends the other processes with it
       if jax.process_index() == 0:
         time.sleep(LAST_SECONDS)
     os._exit(status)
@@ -187,10 +189,13 @@ ALONE = Processes()
 
 
 def exchange(name: str, value: str) -> list[str]:
-  """Returns the values of all processes, in the order of their indices.
+  """Returns the texts of all processes, in the order of their indices.
 
-  All processes must call it, and in the same order if they call it several times. `name` is the
-  same in all of them and appears in errors, such as 'the config'; `value` is this process's text.
+  All processes must call this function, in the same order if there are several calls.
+
+  Args:
+    name: what is exchanged, such as 'the config', for errors; the same in all processes.
+    value: this process's text.
 
   Raises:
     jax.errors.JaxRuntimeError: Another process ended meanwhile, see `peer_is_lost`.
@@ -207,10 +212,15 @@ def exchange(name: str, value: str) -> list[str]:
 
 
 def barrier(name: str) -> None:
-  """Returns when all processes have called it with the same name, such as 'the checkpoints'.
+  """Waits until all processes have called `barrier` with the same name.
 
-  It has no time-out, unlike collective operations of devices. Processes must call barriers in the
-  same order. If one of them ends meanwhile, JaxRuntimeError is raised (`peer_is_lost`).
+  There is no time limit. Processes must call their barriers in the same order.
+
+  Args:
+    name: what is waited for, such as 'the checkpoints', for errors.
+
+  Raises:
+    jax.errors.JaxRuntimeError: Another process ended meanwhile, see `peer_is_lost`.
   """
   if jax.process_count() > 1:
     # numbered, because JAX refuses a second barrier of the same name
@@ -225,9 +235,11 @@ def _wait(key: str, seconds: int) -> None:
 
 
 def check_config(config: Mapping[str, object]) -> None:
-  """Raises InputError, on every process, if the configs of processes differ.
+  """Checks that all processes have equal configs.
 
-  The message names the first process that differs from process 0, and the keys.
+  Raises:
+    InputError: They differ. The message, on every process, names the first process that differs
+      from process 0, and the keys.
   """
   first, *peers = exchange('the config', json.dumps(config, default=repr))
   for index, peer in enumerate(peers, start=1):
@@ -242,9 +254,12 @@ def check_config(config: Mapping[str, object]) -> None:
 
 
 def check_workdir(directory: pathlib.Path) -> None:
-  """Raises InputError, on every process, if the workdir is not on a shared file system.
+  """Checks that the workdir is on a file system that all processes share.
 
   Process 0 creates a file in the workdir, and every process must see it.
+
+  Raises:
+    InputError: The file cannot be created, or some process does not see it.
   """
   if jax.process_count() == 1:
     return
@@ -273,10 +288,9 @@ def check_workdir(directory: pathlib.Path) -> None:
 
 
 def peer_is_lost(error: BaseException) -> bool:
-  """Returns whether an error, or one of its causes, results from the end of another process.
+  """Returns whether an error was caused by the end of another process of the run.
 
-  Such an error has a word of `_COLLECTIVES` in its message, such as 'Gloo'. A library may wrap it,
-  as Orbax does when a save waits for other processes.
+  Such errors, or their causes, have a word of `_COLLECTIVES` in their message, for instance 'Gloo'.
   """
   return jax.distributed.is_initialized() and any(
     word in str(reason) for reason in causes(error) for word in _COLLECTIVES
@@ -284,7 +298,7 @@ def peer_is_lost(error: BaseException) -> bool:
 
 
 def _print_failure(error: Exception) -> int:
-  """Prints an error; returns the exit code, `RESUMABLE` if another process was lost."""
+  """Prints an error and returns the exit code, which is `RESUMABLE` if another process was lost."""
   if not peer_is_lost(error):
     traceback.print_exception(error)
     return 1
@@ -297,9 +311,9 @@ def _print_failure(error: Exception) -> int:
 
 
 def restore_sigterm() -> None:
-  """Restores the default action of SIGTERM, which JAX intercepts for trainings.
+  """Lets SIGTERM end the process again, since JAX intercepts it for trainings.
 
-  It is called when no training follows, so that the signal ends the process.
+  Used when no training follows.
   """
   if jax.distributed.is_initialized() and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
