@@ -21,33 +21,34 @@ MIN_MODES = 2
 
 @dataclasses.dataclass(frozen=True)
 class Prime(Augmentation):
-  """Mixes an image x with the results of three chains of random filters, colours and deformations.
+  """Mixes an image with versions of itself that are randomly filtered, recoloured and deformed.
 
-  A mixture is (1 − m)·x + m·Σ_i w_i·chain_i(x) with w ~ Dirichlet(1, 1, 1) and m ~ U(0, 1). A
-  chain has 1, 2 or 3 steps, drawn uniformly. A step is a filter, a colour curve or a deformation
-  (`filtered`, `recoloured`, `deformed`), after which values are in [0, 1]. The released code draws
-  strengths and deformation fields once per batch, this one for each step of an image; the
-  distribution of an image is the same.
+  A version results from a chain of 1, 2 or 3 random steps, such as a filter and a deformation
+  (`filtered`, `recoloured`, `deformed`). Values are clipped to [0, 1] after every step. A mixture
+  of the image x is (1 − m)·x + m·Σ_i w_i·chain_i(x), with three chains, w ~ Dirichlet(1, 1, 1) and
+  m ~ U(0, 1). The released code draws strengths and deformations once per batch; here every step of
+  every image has new ones.
 
-  The result is [1 + mixtures, H, W, C] with the clean image first, as the objective `jsd` needs;
-  [mixtures, H, W, C] without `clean`, or [H, W, C] for a single image.
+  The result is [1 + mixtures, H, W, C] with the clean image first, as the objective `jsd` needs.
+  Without `clean` it is [mixtures, H, W, C], or [H, W, C] for a single mixture.
 
   Attributes:
-    filter_deviation: The standard deviation of the values of a filter is drawn uniformly between 0
-      and this number.
-    colour_variance: The variance of the amplitudes of a colour curve is drawn uniformly between 0
-      and this number; .05 for ImageNet.
-    colour_waves: The highest frequency K of a colour curve, which is a sum of waves of frequencies
-      1, …, K, is drawn uniformly from 1 to this number; 500 for ImageNet.
-    colour_band: If above 0, a colour curve has only this number of successive frequencies, from a
-      random first one in 1..K, and fewer where they would exceed K; 20 for ImageNet. 0 uses all.
-    modes: Upper bound of the number of deformation modes per direction; 500 for ImageNet.
+    filter_deviation: Largest standard deviation of the entries of a filter. The standard deviation
+      is drawn uniformly from 0 to this number.
+    colour_variance: Largest variance of the amplitudes of a colour curve. The variance is drawn
+      uniformly from 0 to this number; .05 for ImageNet.
+    colour_waves: Largest frequency of a colour curve, which is a sum of sines of the frequencies 1,
+      …, K. K is drawn uniformly from 1 to this number; 500 for ImageNet.
+    colour_band: If above 0, a colour curve has only this number of successive frequencies. They
+      start at a random one in 1..K and end at K at the latest. 20 for ImageNet; 0 uses all
+      frequencies.
+    modes: Largest number of deformation modes per direction; 500 for ImageNet.
     mixtures: Number of mixtures, each with independent random numbers.
     clean: Whether the clean image is included.
 
   Reference:
     Modas et al. (2022), PRIME: A Few Primitives Can Boost Robustness to Common Corruptions, section
-    3; the defaults follow the released code for CIFAR-10.
+      3; the defaults follow the released code for CIFAR-10.
   """
 
   resembles = (BLUR, HAZE, 'brightness', 'elastic_transform', 'saturate')
@@ -62,7 +63,10 @@ class Prime(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
+    """Returns the example with its mixtures as images, [V, H, W, C].
+
+    With `clean`, the clean image comes first.
+    """
     image, count = example['image'], (self.mixtures, WIDTH)  # the chains of each mixture
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
     # the operations of which a step has one: the identity, for steps beyond the end of a chain, or
@@ -74,7 +78,10 @@ class Prime(Augmentation):
     keys = jax.random.split(key_steps, (*count, MAX_DEPTH))
 
     def step(image: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-      """Returns the image after a step of a chain for `lax.scan`; `draw` is (kind, key)."""
+      """Returns the image after one step of a chain, for `lax.scan`.
+
+      `draw` is (index of the operation, random key).
+      """
       step_kind, step_key = draw
       return jax.lax.switch(step_kind, operations, step_key, image), None
 
@@ -86,16 +93,17 @@ class Prime(Augmentation):
     return {**example, 'image': stack_variants(image, images, self.clean)}
 
   def filter(self, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after a random 3 × 3 filter.
+    """Returns the image after a random 3 × 3 filter, [H, W, C].
 
-    Its entries are normal, of mean 0 and one deviation that is uniform in [0, `filter_deviation`).
+    The entries of the filter are normal with mean 0. Their standard deviation is uniform in [0,
+    `filter_deviation`).
     """
     key_deviation, key_values = jax.random.split(key)
     deviation = jax.random.uniform(key_deviation, maxval=self.filter_deviation)
     return filtered(image, deviation * jax.random.normal(key_values, (3, 3)))
 
   def recolour(self, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after a random colour curve for each channel."""
+    """Returns the image after a random colour curve for each channel, [H, W, C]."""
     key_last, key_first, key_variance, key_values = jax.random.split(key, 4)
     # the last and the first frequency of the curve
     last = jax.random.randint(key_last, (), 1, self.colour_waves + 1)
@@ -110,14 +118,16 @@ class Prime(Augmentation):
     return recoloured(image, first, jnp.sqrt(variance) * values * is_in_band[:, None])
 
   def deform(self, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after a random deformation.
+    """Returns the image after a random smooth deformation, [H, W, C].
 
-    Pixels are displaced by a sum of sine modes (i, j) with i² + j² up to about N², see `deformed`.
-    Their amplitudes are normal with variance T / (i² + j²), where the temperature T sets the
-    strength. The number N of modes per direction and T are drawn from Beta(½, ½), scaled to the
-    range between two bounds. N is between 2 and a random maximum, uniform in 3..`modes`. T is
-    between 1 / (π S² ln N), at which a typical shift is half a pixel of an image with the longer
-    side S, and 4 / (π³ N² ln N), the largest T at which the image does not fold over.
+    Pixels are displaced by a sum of sine waves with i periods along one axis and j along the other
+    (`deformed`). The sum has the waves with i² + j² up to about N². Amplitudes are normal with
+    variance T / (i² + j²), where the temperature T sets the strength.
+
+    N and T are drawn from Beta(½, ½), scaled to a range. N ranges from 2 to a random maximum,
+    uniform in 3..`modes`. T ranges from 1 / (π S² ln N) to 4 / (π³ N² ln N), where S is the longer
+    side of the image. At the lower bound a typical shift is half a pixel. The upper bound is the
+    largest T at which the image does not fold over.
     """
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
@@ -140,22 +150,26 @@ def arcsine(key: jax.Array) -> jax.Array:
 
 
 def filtered(image: jax.Array, values: jax.Array) -> jax.Array:
-  """Returns an image correlated with a 3 × 3 filter and clipped to [0, 1].
+  """Applies a 3 × 3 filter to an image by correlation and clips the result to [0, 1].
 
-  Pixel (y, x) of a channel becomes Σ_uv (values + δ)[u, v]·image[y + u − 1, x + v − 1], with
-  indices u and v in 0..2, and with 0 outside the image. δ is 1 at [2, 2] and else 0, as in the
-  released code, so that `values` of 0 move the image by a pixel up and to the left.
+  Pixel (y, x) of a channel becomes Σ_uv (values + δ)[u, v]·image[y + u − 1, x + v − 1], with u and
+  v in 0..2. The image is 0 outside its border. δ is 1 at [2, 2] and 0 elsewhere, as in the released
+  code. If all `values` are 0, the image therefore moves up and to the left by a pixel.
+
+  Args:
+    image: [H, W, C] in [0, 1].
+    values: The filter, [3, 3].
   """
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))  # by zeros; `correlate` mirrors beyond them
   return jnp.clip(correlate(framed, values.at[2, 2].add(1))[1:-1, 1:-1], 0, 1)
 
 
 def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax.Array:
-  """Returns an image x with a colour curve: clip(x + Σ_k a_k sin((first + k)·πx), 0, 1).
+  """Applies a colour curve to an image x: clip(x + Σ_k a_k sin((first + k)·πx), 0, 1).
 
   Args:
-    image: x, [H, W, C].
-    first: lowest frequency, int32 scalar.
+    image: x, [H, W, C] in [0, 1].
+    first: Lowest frequency, int32 scalar.
     amplitudes: a_k for k = 0..K − 1 and each channel, [K, C].
   """
   # With z = exp(iπx) the sum of sines is the imaginary part of z^first · Σ_k a_k z^k. Horner's rule
@@ -165,7 +179,15 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
   def times_and_add(
     sums: tuple[jax.Array, jax.Array], amplitude: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns (real part, imaginary part) of the sum times z = exp(iπx) plus an amplitude [C]."""
+    """Multiplies a complex sum by exp(iπx) and adds an amplitude, a step of Horner's rule.
+
+    Args:
+      sums: (real part, imaginary part) of the sum, each [H, W, C].
+      amplitude: [C].
+
+    Returns:
+      (new sums, None), for `lax.scan`.
+    """
     real, imaginary = sums
     real, imaginary = real * cos - imaginary * sin, real * sin + imaginary * cos
     return (real + amplitude[None, None], imaginary), None
@@ -177,11 +199,15 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
 
 
 def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
-  """Returns an image [H, W, C] deformed by smooth random fields u and v.
+  """Returns an image deformed by smooth displacement fields u and v, [H, W, C].
 
-  Pixel (y, x) shows the image at (y − H·v(y, x), x − W·u(y, x)), sampled bilinearly with replicated
-  edges. Each field is Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with i and j in 1..N.
-  `amplitudes` [2, N, N] are a_ij of u (horizontal) and then of v (vertical).
+  Pixel (y, x) of the result shows the image at (y − H·v(y, x), x − W·u(y, x)). Values between
+  pixels are interpolated bilinearly, and the image repeats its edge pixels beyond the border. Each
+  field is Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with i and j in 1..N.
+
+  Args:
+    image: [H, W, C].
+    amplitudes: a_ij of u (horizontal) and of v (vertical), [2, N, N].
   """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)

@@ -27,26 +27,28 @@ Features = Callable[[jax.Array], jax.Array]
 def of_augmentation(
   features: Features, images: np.ndarray, augmentation: Augmentation, samples: int, key: jax.Array
 ) -> np.ndarray:
-  """Returns the features of random samples of an augmentation, [samples, D].
+  """Returns the mean features of the images for many random draws of an augmentation, [samples, D].
 
-  A sample is the mean over the N images of their features after one draw of the augmentation.
+  A draw changes all images with the same random numbers. Its features are averaged over the images.
 
   Args:
     features: Pure function from images [B, H, W, C] in [0, 1] to [B, D], such as the output of the
       penultimate layer of a trained network.
     images: [N, H, W, C] in [0, 1]; the paper takes 100 training images, uncropped.
     augmentation: For example `Policy.of(rand_augment={}).augmentations[0]`. If it returns several
-      images (augmix), the last one is used. If it depends on other rows or on the class, InputError
-      is raised.
-    samples: Number of samples.
+      images (augmix), the last one is used.
+    samples: Number of draws.
     key: Random key.
+
+  Raises:
+    InputError: The augmentation depends on other images of the batch or on the class.
   """
   if augmentation.needs_partner or isinstance(augmentation, Environment):
     problem = 'depends on more than the image: it has no feature of its own'
     raise InputError(f'{augmentation.name!r} {problem}.')
 
   def augmented(key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns an image after one draw of the augmentation, [H, W, C]."""
+    """Returns the image after the augmentation with a random key, [H, W, C]."""
     # the label and the id are placeholders, on which the augmentation does not depend
     example = {'image': image, 'label': jnp.int32(0), 'example_id': jnp.int32(0)}
     variants = augmentation(key, example)['image']
@@ -59,18 +61,20 @@ def of_augmentation(
 def of_transform(
   features: Features, images: np.ndarray, name: str, level: int, draws: int, key: jax.Array
 ) -> np.ndarray:
-  """Returns the mean features of the images after each random draw of a transform, [draws, D].
+  """Returns the mean features of the images for many random draws of a corruption, [draws, D].
+
+  A draw changes all images with the same random numbers. Its features are averaged over the images.
 
   Args:
     features: Function from images to features, as in `of_augmentation`.
     images: [N, H, W, C] in [0, 1].
-    name: Transform of `robustness.environments.transforms`: a corruption or 'rotation'.
+    name: Name of a corruption, or 'rotation'.
     level: Severity of a corruption in 1..5, or angle of a rotation in degrees.
     draws: Number of draws; the paper takes 100.
     key: Random key.
 
   Raises:
-    InputError: The name is unknown, or the transform cannot be applied to the images.
+    InputError: The name is unknown, or the corruption cannot be applied to the images.
   """
   transforms.check_names('name', (name,))
   # `level` is one of them; 1 is a valid severity and a valid angle
@@ -79,7 +83,7 @@ def of_transform(
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns an image after one draw of the transform, [H, W, C]."""
+    """Returns the image after the corruption with a random key, [H, W, C]."""
     # transform number 1, the only one in (name,); number 0 is the clean image
     return transforms.transform(key, image, 1, jnp.float32(level), (name,))
 
@@ -93,9 +97,15 @@ def _means(
   count: int,
   key: jax.Array,
 ) -> np.ndarray:
-  """Returns the mean features of images after each of `count` draws of a transform, [count, D].
+  """Returns the mean features of the images for each of `count` random draws, [count, D].
 
-  `transform` is a function of a key and an image; all images of a draw have the same key.
+  Args:
+    features: Function from images [B, H, W, C] to features [B, D].
+    images: [N, H, W, C] in [0, 1].
+    transform: Function from a random key and an image to the changed image. All images have the
+      same key in one draw.
+    count: Number of draws.
+    key: Random key.
   """
   is_float = np.issubdtype(np.asarray(images).dtype, np.floating)
   is_valid = is_float and np.size(images) and 0 <= np.min(images) <= np.max(images) <= 1
@@ -108,27 +118,28 @@ def _means(
 
   @jax.jit
   def mean(key: jax.Array) -> jax.Array:
-    """Returns the mean features [D] of all images after the draw with a key."""
+    """Returns the mean features of all images after one random draw, [D]."""
     return features(jax.lax.map(lambda image: transform(key, image), pictures)).mean(0)
 
   return np.stack([np.asarray(mean(draw_key)) for draw_key in jax.random.split(key, count)])
 
 
 def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> float:
-  """Returns min_a ‖f(a) − mean_c f(c)‖₂ over samples a of an augmentation and c of a corruption.
+  """Returns how close an augmentation comes to a corruption, min_a ‖f(a) − mean_c f(c)‖₂.
 
-  f are features, from `of_augmentation` and `of_transform`. The distance is 0 if the features of a
-  sample of the augmentation equal the mean features of the corruption. An augmentation with
-  one sample near the corruption has a small distance, however rare that sample is. The distance is
-  not symmetric, never grows with more samples, and has the scale of the features: compare values of
-  the same classifier only.
+  f are the mean features for a draw a of the augmentation or a draw c of the corruption. The
+  distance is small if a single draw of the augmentation is close to the corruption, however rare
+  such draws are. More draws never make it larger. It is not symmetric. It has the scale of the
+  features, so compare values of the same classifier only.
 
   Args:
-    augmentation: f of A samples of the augmentation, [A, D] (paper: 100 000 samples).
-    corruption: f of C draws of the corruption at one severity, [C, D] (paper: 100 draws).
+    augmentation: f for A draws of the augmentation, [A, D], from `of_augmentation` (paper: 100 000
+      draws).
+    corruption: f for C draws of the corruption at one severity, [C, D], from `of_transform` (paper:
+      100 draws).
 
   Raises:
-    InputError: There are no samples, or D differs.
+    InputError: There are no draws, or D differs.
   """
   samples, draws = np.asarray(augmentation, float), np.asarray(corruption, float)
   for name, values in (('augmentation', samples), ('corruption', draws)):

@@ -28,16 +28,17 @@ the name of a study, and the results of all steps in TASK/."""
 
 @dataclasses.dataclass(frozen=True)
 class AlongTraining:
-  """The function `(step, variables)` that measures studies with the weights of a training step.
+  """Function that measures studies during a training, with the weights after a step.
 
-  A step that was already measured with the same weights is not measured again. A step has other
-  weights if the training began a second time, because the first one had stored no checkpoint yet.
+  Called with the number of the step and the variables. It writes the results into `folder`. It does
+  nothing for a step that was already measured with the same weights. (The weights differ if the
+  training had to start again before its first checkpoint.)
 
   Attributes:
-    classifier_at: function `(variables, step)` that returns the classifier with these weights.
-    tasks: {name of the task: (study, rows that it is measured on)}.
-    execution: settings of the run, such as precision and seed.
-    folder: the folder `along_training` of the workdir.
+    classifier_at: Function from (variables, step) to the classifier with these weights.
+    tasks: {name: (study, images to measure it on)}.
+    execution: Settings of the run, such as precision and seed.
+    folder: The folder `along_training` of the workdir.
   """
 
   classifier_at: Callable[[Variables, int], Classifier]
@@ -46,7 +47,7 @@ class AlongTraining:
   folder: pathlib.Path
 
   def __call__(self, step: int, variables: Variables) -> None:
-    """Measures all tasks with the weights after a step, and writes their results."""
+    """Measures all studies with the weights after a step, and writes the results."""
     classifier = self.classifier_at(variables, step)
     digest = classifier.provenance['sha256']
     for name, (study, rows) in self.tasks.items():
@@ -62,18 +63,18 @@ class AlongTraining:
 
 
 def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]) -> Results:
-  """Returns the results of a task at all measured steps as one, with `step` as a facet.
+  """Returns the results of one study at all measured steps, with the column `step`.
 
-  Estimates that have two or more other facets are left out: a curve for each of their values would
-  be too many. They remain in the results of each step.
+  Estimates that are grouped by two or more columns are left out, as there would be too many curves.
+  They remain in the results of each step.
 
   Args:
-    folder: the folder with the results of each step, in CLASSIFIER/step<n>/.
-    steps_by_label: the steps at which the training of each classifier measures. Results of other
-      steps are of an earlier training with other settings and are not read.
+    folder: The folder with the results of each step, in CLASSIFIER/step<n>/.
+    steps_by_label: {name of a classifier: the steps at which its training measures}. Other steps in
+      the folder are left from an earlier training and are not read.
 
   Raises:
-    InputError: no step was measured.
+    InputError: No step was measured.
   """
   results_by_step = []
   for label, steps in steps_by_label.items():

@@ -51,19 +51,20 @@ from robustness.training.writers import NO_WRITER, ScalarWriter
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierBuilder:
-  """Builds the classifiers of a run.
+  """Builds the classifiers of a run: loads weights, trains networks and fits probes.
 
-  A recipe is a classifier's section of the config, and its label is the section's name. A
-  task is a study with the data that it is measured on.
+  Each classifier has a recipe, which is its section of the config, and a label, which is the name
+  of the section.
 
   Attributes:
-    experiment: the checked config.
-    rows: the rows that are evaluated; they determine the image shape.
-    open_rows: function from a recipe to its training rows; their classes are the network's outputs.
-    directory: the folder for trained weights, which are saved in `<directory>/<label>`.
-    writer: function from a label to the writer of the metrics of its training.
-    opened: {settings of data: rows} for tasks that are measured on other data than `rows`.
-    features: the folder for features that probes are fitted to; None takes `features` next to
+    experiment: The checked config.
+    rows: The images to measure on, with labels. They determine the image shape.
+    open_rows: Function from a recipe to its training images. Their classes are the network's
+      outputs.
+    directory: Folder for trained weights, which are saved in `<directory>/<label>`.
+    writer: Function from a label to the writer of the training's metrics.
+    opened: {settings of data: images} for studies that are measured on other images than `rows`.
+    features: Folder for the features that probes are fitted to. None takes `features` next to
       `directory`.
   """
 
@@ -96,12 +97,12 @@ class ClassifierBuilder:
     return list(built.values())
 
   def to_train(self) -> dict[str, TrainedHere]:
-    """Returns {label: recipe} of the networks that are trained in this run."""
+    """Returns {label: recipe} for the networks that this run trains."""
     recipes = self.experiment.classifiers.items()
     return {label: recipe for label, recipe in recipes if isinstance(recipe, TrainedHere)}
 
   def training_rows(self) -> dict[str, Rows]:
-    """Returns {label: training rows} of the networks that are trained in this run."""
+    """Returns {label: training images with labels} for the networks that this run trains."""
     return {label: self.open_rows(recipe) for label, recipe in self.to_train().items()}
 
   @property
@@ -111,13 +112,13 @@ class ClassifierBuilder:
 
   @functools.cached_property
   def checked_classifiers(self) -> dict[str, Classifier]:
-    """All classifiers by label, after all checks that need no training.
+    """All classifiers by label, after every check that is possible before training.
 
-    Classifiers with weights are loaded; classifiers to be trained have the shapes of arrays only.
+    A classifier that is still to be trained has `jax.ShapeDtypeStruct` in place of weights.
 
     Raises:
       InputError: a classifier has no weights and `train` is False, weights do not fit, a network
-        lacks classes of the rows or layers of a study, or a training could not begin.
+        lacks classes of the data or layers of a study, or a training could not begin.
     """
     planned = {}
     for label, recipe in self.experiment.classifiers.items():
@@ -129,9 +130,14 @@ class ClassifierBuilder:
     return planned
 
   def _check_training(self, label: str, recipe: TrainedHere, classifier: Classifier) -> None:
-    """Raises InputError if a training cannot begin; warns if a task shows its training images.
+    """Raises InputError if a training cannot begin.
 
-    `label` is the label of `recipe`, and `classifier` its network with shapes in place of weights.
+    Warns if a study is measured on the training images.
+
+    Args:
+      label: Name of the classifier.
+      recipe: The classifier's section of the config.
+      classifier: The untrained network, with shapes in place of weights.
     """
     for task in self.experiment.measurements.values():
       trained_on, measured = recipe.data, task.data
@@ -147,9 +153,10 @@ class ClassifierBuilder:
 
   @contextlib.contextmanager
   def _naming_section(self, label: str) -> Iterator[None]:
-    """A context in which messages of errors name the keys that configure the classifier `label`.
+    """Returns a context in which error messages name the config keys of one classifier.
 
-    For example, 'config.classifier.mean' becomes 'config.classifiers.a.mean' for the label 'a'.
+    For example, 'config.classifier.mean' becomes 'config.classifiers.a.mean' for the classifier
+    'a'.
     """
     with contextlib.ExitStack() as stack:
       section = self.experiment.section_of_classifier(label)
@@ -160,12 +167,16 @@ class ClassifierBuilder:
       yield
 
   def _checked_classifier(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns the classifier of a recipe, without training it, if every task can measure it.
+    """Returns a classifier after checks that every study of the run can measure it.
 
-    If it is to be trained, its variables are the shapes of arrays.
+    A classifier that is still to be trained has shapes in place of weights.
+
+    Args:
+      label: Name of the classifier.
+      recipe: The classifier's section of the config.
 
     Raises:
-      InputError: the recipe is not valid, or a task's images, classes or layers do not fit it.
+      InputError: the recipe is not valid, or images, classes or layers of a study do not fit.
     """
     precision = self.experiment.execution.precision
     recipe.check(label, self.rows.image_shape, precision)
@@ -193,15 +204,18 @@ class ClassifierBuilder:
     return classifier
 
   def _rows_of(self, task: Measurement) -> Rows:
-    """Returns the rows that a task is measured on."""
+    """Returns the images that a study of the run is measured on."""
     return self.opened.get(task.data, self.rows)
 
   def shown_in_training(self, recipe: ClassifierKind) -> Facts:
-    """Returns a description of the images that a recipe's network is trained on, as JSON values.
+    """Returns what a classifier sees in its training, as JSON values.
 
-    It has the settings of the recipe: the split of the data, augmentations, attack and objective
-    (see `study.Recipes`). If the data have class groups, it also has the classes of each group and,
-    if the images are stored by environment, the names of the environments.
+    The entries are the split of the data, augmentations, attack and objective (see
+    `study.Recipes`). If the data have class groups, the classes of each group are added. If images
+    are stored by environment, the names of the environments are added too.
+
+    Args:
+      recipe: The classifier's section of the config.
     """
     facts, description = dict(recipe.shown_in_training), self.open_rows(recipe).description
     if 'class_groups' in description:
@@ -214,11 +228,14 @@ class ClassifierBuilder:
 
   @functools.cached_property
   def _loaded_classifiers(self) -> dict[str, Classifier]:
-    """Cache of `_load` for networks that are trained here, since tracing one takes a second."""
+    """Cache of `_load` for networks that this run trains, because tracing one takes a second."""
     return {}
 
   def _load(self, label: str) -> Classifier:
-    """Returns the classifier with a label; if it is trained here, its weights are shapes only."""
+    """Loads a classifier by its label.
+
+    A classifier that this run trains has shapes in place of weights.
+    """
     if label in self._loaded_classifiers:
       return self._loaded_classifiers[label]
     recipe, precision = self.experiment.classifiers[label], self.experiment.execution.precision
@@ -228,20 +245,26 @@ class ClassifierBuilder:
     return classifier
 
   def _expected_images(self, recipe: ClassifierKind) -> Images:
-    """Returns shape and classes of the images that a classifier is loaded for.
+    """Returns shape and classes of the images that a classifier must accept.
 
-    The classes come from the training rows if it is trained here, else from the evaluated rows.
+    The classes are from the training images if this run trains the classifier, else from the images
+    to measure on.
     """
     rows = self.open_rows(recipe) if recipe.is_trained_here else self.rows
     has_set_size = bool(self.experiment.data.crop)  # else each classifier chooses its image size
     return Images(self.rows.image_shape, tuple(rows.class_names), has_set_size)
 
   def train(self, label: str, recipe: TrainedHere, initial: NetworkWeights | None) -> Variables:
-    """Trains the network of a recipe, or resumes its training, and returns the final variables.
+    """Trains a network, or resumes its training, and returns the final variables.
 
-    Its checkpoints are in the folder `label` of `directory`. Each process reads its share of every
-    batch, and all return the same variables. `initial` are the weights to begin with, or None for
-    random ones. A finished training is not repeated: its variables are read, and nothing is logged.
+    A finished training is not repeated: the final variables are read from the checkpoint.
+    Checkpoints are in `<directory>/<label>`. With several processes, each reads its share of a
+    batch, and all return the same variables.
+
+    Args:
+      label: Name of the classifier.
+      recipe: The classifier's section of the config.
+      initial: Weights to begin with; None draws random weights.
     """
     training = self.training(recipe, initial)
     is_finished = newest_step(self.directory / label) == training.total_steps
@@ -262,14 +285,17 @@ class ClassifierBuilder:
     )
 
   def training(self, recipe: TrainedHere, initial: NetworkWeights | None) -> Training:
-    """Returns a `Training`: the network, rows and settings with which `loop.train` trains a recipe.
+    """Returns the network, data and settings of a training, the argument of `loop.train`.
 
-    The rows that validation holds out are left out. `initial` are the weights to begin with; None
-    draws them at random.
+    Images that are held out for validation are left out.
+
+    Args:
+      recipe: The classifier's section of the config.
+      initial: Weights to begin with; None draws random weights.
 
     Raises:
-      InputError: training images have another shape than the evaluated ones, or the rows have more
-        groups than the objective, or the initial weights are of other classes and the network has
+      InputError: training images have another shape than the measured ones, the data have more
+        groups than the objective, or the initial weights are for other classes and the network has
         no known last layer.
     """
     rows = self.open_rows(recipe)
@@ -312,10 +338,10 @@ class ClassifierBuilder:
     return training
 
   def _check_last_layer(self, recipe: TrainedHere, training: Training) -> None:
-    """Raises SettingError unless the network has a last layer called head.
+    """Raises SettingError unless the network has a last layer called 'head'.
 
-    It is called if a training has other classes than its initial weights: only a layer with this
-    name is drawn at random in place of the initial weights.
+    Called if the initial weights are for other classes than the training. Only a layer with this
+    name can then be replaced by a random one.
     """
     if not any(jax.tree.leaves(is_in_head(training.state_shapes().params))):
       raise SettingError(
@@ -330,9 +356,9 @@ class ClassifierBuilder:
   def _tasks_along_training(
     self, label: str, recipe: TrainedHere, initial: NetworkWeights | None
   ) -> AlongTraining | None:
-    """Returns the function that measures the tasks in `training.measure` at steps of the training.
+    """Returns the function that measures the studies of `training.measure` during a training.
 
-    It is None if `training.measure` is empty. The arguments are those of `train`.
+    None if the setting is empty. For the arguments see `train`.
     """
     if not recipe.training.measure:
       return None
@@ -341,7 +367,7 @@ class ClassifierBuilder:
     return AlongTraining(classifier_at, self.along_tasks(recipe), execution, folder)
 
   def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
-    """Returns {name: (study, rows)} of the tasks in the recipe's setting `training.measure`."""
+    """Returns the studies that the setting `training.measure` names, as {name: (study, images)}."""
     tasks = {}
     for name in recipe.training.measure:
       # a single study is the task `SINGLE`, whatever the name of the study
@@ -350,7 +376,7 @@ class ClassifierBuilder:
     return tasks
 
   def along_training(self) -> dict[str, Results]:
-    """Returns {task: results} of the studies that were measured at steps of the trainings."""
+    """Returns the results of studies measured during trainings, as {name of the study: results}."""
     steps_by_task: dict[str, dict[str, list[int]]] = {}  # {task: {label: measured steps}}
     for label, recipe in self.to_train().items():
       fitted, _ = split_validation(self.open_rows(recipe), recipe.training.validation)
@@ -361,11 +387,15 @@ class ClassifierBuilder:
     return {task: join_steps(folder / task, steps) for task, steps in steps_by_task.items()}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
-    """Returns the function that measures the accuracy of the weights during a training.
+    """Returns a function that measures the accuracy during a training.
 
-    The accuracy is on the held-out training rows, with all classes of the network. If none are held
-    out, it is on the rows of the study, in the recipe's label space. None is returned if there
-    are neither. Test-time adaptation is not used in either case.
+    The accuracy is on the training images that are held out, with all classes of the network. If
+    none are held out, it is on the images to measure on, in the classifier's label space. None if
+    there are no such images either. Test-time adaptation is never used.
+
+    Args:
+      label: Name of the classifier.
+      recipe: The classifier's section of the config.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = split_validation(rows, settings.validation)
@@ -382,12 +412,17 @@ class ClassifierBuilder:
     return AccuracyOnRows(classifier, rows, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
-    """Returns the layout of a training on the largest number of devices that divides a micro-batch.
+    """Returns how a training is spread over devices.
 
-    `all_processes` is whether the devices of all processes share a batch, or only this process's.
+    It uses the largest number of devices that divides a micro-batch.
+
+    Args:
+      training: Settings of the training.
+      all_processes: Whether the devices of all processes share a batch, or only the devices of this
+        process.
 
     Raises:
-      SettingError: the processes do not divide the batch.
+      SettingError: the number of processes does not divide the batch.
     """
     processes = jax.process_count() if all_processes else 1
     divisor = processes * training.accumulate
@@ -410,11 +445,17 @@ class ClassifierBuilder:
     variables: Variables,
     step: int | None = None,
   ) -> Classifier:
-    """Returns the classifier with the trained `variables`, and a provenance with their training.
+    """Returns a trained classifier, with a description of its training as provenance.
 
-    They are the weights after `step`, or those that `train` returns if it is None. If the recipe
-    has a probe, the classifier predicts by the network's last layer, without a label space or
-    test-time adaptation: `build` first fits the probe to its features.
+    If the recipe has a probe, the classifier still predicts by the network's last layer, without
+    label space or test-time adaptation. `build` fits the probe afterwards.
+
+    Args:
+      label: Name of the classifier.
+      recipe: The classifier's section of the config.
+      initial: Weights that the training began with; None if they were random.
+      variables: The trained variables.
+      step: The step after which the network had these variables; None for the end of the training.
     """
     settings = recipe.training
     fitted, _ = split_validation(self.open_rows(recipe), settings.validation)
@@ -436,13 +477,14 @@ class ClassifierBuilder:
   # Probes on the features of a network.
 
   def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with a probe (a classifier of its features) that has zeros as weights.
+    """Returns a network with an untrained probe, a classifier of its features, that has zeros as
+    weights.
 
-    It has the shapes of the fitted probe, for checks before features are computed.
+    Used to check the shapes before features are computed.
 
     Raises:
-      InputError: the probe could not be fitted, for example if there are too few rows or no such
-        layer.
+      InputError: the probe could not be fitted, for example because there are too few training
+        images or no such layer.
     """
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
@@ -458,9 +500,14 @@ class ClassifierBuilder:
   def _with_fitted_probe(
     self, label: str, recipe: ClassifierKind, network: Classifier
   ) -> Classifier:
-    """Returns a classifier with the layers of `network` and the logits of the recipe's probe.
+    """Returns a network with its probe, fitted to the network's features of the training images.
 
-    The probe is fitted to the features that `network` has for the recipe's training rows.
+    The probe, a classifier of features, replaces the network's logits.
+
+    Args:
+      label: Name of the classifier.
+      recipe: The classifier's section of the config.
+      network: The network without the probe.
     """
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
@@ -474,10 +521,15 @@ class ClassifierBuilder:
     return probes.with_probe(network, probe, arrays, rows.class_names, fit)
 
   def _record_features(self, probe: probes.Probe, rows: Rows, network: Classifier) -> Records:
-    """Returns records of the features of all rows: the output of layer `probe.layer` of `network`.
+    """Computes the features of all images and returns the files with them.
 
-    The name of their folder is a digest of network, layer, rows and classes, so that probes for
-    which all four are equal share the records, and features are computed once.
+    Features are the output of one layer of the network. Probes with the same network, layer, images
+    and classes share the files, so that features are computed once.
+
+    Args:
+      probe: The probe, which names the layer (`probe.layer`).
+      rows: The images.
+      network: The network.
     """
     runner = Evaluator(
       probes.features_of(network, probe.layer, rows.class_names),
@@ -501,15 +553,15 @@ class ClassifierBuilder:
     return records
 
   def _is_begun(self, label: str) -> bool:
-    """Returns whether the training of a classifier has a checkpoint."""
+    """Returns whether the training of a classifier has saved a checkpoint."""
     return newest_step(self.directory / label) is not None
 
   def _prepare_for_measurement(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier with the label space and the test-time adaptation of its recipe."""
+    """Returns a classifier with the label space and the test-time adaptation that its recipe sets."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)
 
   def _training_precision(self, recipe: ClassifierKind) -> str:
-    """Returns the precision of a recipe's training, by default the evaluation's precision."""
+    """Returns the precision of a training, by default the precision of the evaluation."""
     return recipe.training.precision or self.experiment.execution.precision

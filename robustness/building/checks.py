@@ -18,18 +18,19 @@ from robustness.models.projection import match_labels
 
 
 def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows]) -> Recipes:
-  """Checks that each study can be measured with its rows and the classifiers' trainings.
+  """Checks that every study of a run can be measured on its images and classifiers.
 
   Args:
-    builder: the classifiers of the experiment.
-    rows: the rows of each task, by their settings.
+    builder: The classifiers of the run.
+    rows: {settings of data: images} for the studies.
 
   Returns:
-    {label of a classifier: description of its training images}. The description is {} for a
-    classifier that is not trained in this run.
+    {name of a classifier: what it sees in training}. The value is {} for a classifier that this run
+      does not train.
 
   Raises:
-    InputError: the rows or a training do not suit a study; the message names its section.
+    InputError: the images or a training do not suit a study; the message names the section of the
+      config.
   """
   experiment = builder.experiment
   recipes = {
@@ -51,13 +52,16 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
 
 
 def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution) -> None:
-  """Checks that rows and trainings allow a study to be measured.
+  """Checks that a study can be measured on some images and classifiers.
 
-  `recipes` is {label of a classifier: description of the images that it is trained on}, and
-  `execution` has the precision, which may round away what the study measures.
+  Args:
+    study: The study.
+    rows: The images.
+    recipes: {name of a classifier: what it sees in training}.
+    execution: Settings of the run. Its precision must resolve the effects that the study measures.
 
   Raises:
-    InputError: the rows or a training do not suit the study.
+    InputError: the images or a training do not suit the study.
   """
   if study.needs_labels:
     refuse_unknown_classes(rows.description, f'the study {study.name}')
@@ -68,10 +72,10 @@ def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution
 
 
 def check_classes(study: Study, classifiers: Sequence[Classifier], rows: Rows) -> None:
-  """Checks that there are images of the classes that a study names, for each classifier.
+  """Checks that every class named in a study's settings exists and has images.
 
   Raises:
-    InputError: a classifier has no such class, or the rows have no image of it.
+    InputError: a classifier has no such class, or no image has this class.
   """
   if study.needs_classifier:
     for classifier in classifiers:
@@ -81,13 +85,14 @@ def check_classes(study: Study, classifiers: Sequence[Classifier], rows: Rows) -
 def check_measurable(
   experiment: Experiment, classifiers: Sequence[Classifier], rows: Mapping[DataSettings, Rows]
 ) -> None:
-  """Checks that the compiled step of every study can be traced for its rows and classifiers.
+  """Checks that JAX can trace the compiled step of every study, with all classifiers.
 
-  Classifiers need not be trained yet, because tracing takes only shapes. Of the classifiers without
-  test-time adaptation one is traced. All others are traced, since their adaptations may differ.
+  Tracing takes shapes only, so that classifiers need not be trained yet. One classifier stands for
+  all without test-time adaptation. Each classifier with such an adaptation is traced by itself.
 
   Raises:
-    InputError: the views do not fit the rows or a classifier, or a classifier cannot adapt.
+    InputError: the perturbations do not fit the images or a classifier, or a classifier cannot
+      adapt.
   """
   for task in experiment.measurements.values():
     measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
@@ -103,13 +108,19 @@ def check_measurable(
 def check_step(
   study: Study, execution: Execution, classifiers: Sequence[Classifier], rows: Rows
 ) -> None:
-  """Checks that a study can be evaluated, by tracing its compiled step for one of the classifiers.
+  """Checks that JAX can trace the compiled step of a study, with one of the classifiers.
 
-  A classifier that only the host can call is preferred. It has no gradient, so that a step which
-  suits it suits all. `execution` has the seed and the kind of parallelism.
+  A classifier that is not written in JAX is preferred. It has no gradient, so that a step that
+  works with it works with all others.
+
+  Args:
+    study: The study.
+    execution: Settings of the run, such as seed and parallelism.
+    classifiers: The classifiers to choose from.
+    rows: The images.
 
   Raises:
-    InputError: the views do not fit the rows or the classifier.
+    InputError: the perturbations do not fit the images or the classifier.
   """
   if classifiers and study.needs_classifier:
     # True, for a classifier on the host, is the larger key
@@ -121,14 +132,20 @@ def check_step(
 def split_supported(
   study: Study, classifiers: Sequence[Classifier], rows: Rows, is_single: bool
 ) -> tuple[list[Classifier], dict[str, str]]:
-  """Separates the classifiers that a task can measure from the others.
+  """Separates the classifiers that a study can measure from the others.
 
-  Views that call the classifier, as attacks do, need gradients, which a classifier that only the
-  host can call does not have. A battery of studies leaves such a classifier out of the task. A
-  config with a single study (`is_single`) separates none, and refuses it later.
+  Studies with attacks need gradients. A classifier that is not written in JAX has none, and a
+  battery of studies leaves it out of such a study.
+
+  Args:
+    study: The study.
+    classifiers: All classifiers.
+    rows: The images.
+    is_single: Whether the config has only one study. All classifiers are then returned, and an
+      error follows later.
 
   Returns:
-    The classifiers to measure, and {name of a classifier that is left out: reason}.
+    (classifiers to measure, {name of a classifier that is left out: reason}).
   """
   if is_single or not study.views(rows.image_shape).uses_classifier:
     return list(classifiers), {}

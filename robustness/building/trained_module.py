@@ -20,9 +20,9 @@ from robustness.models.layers import Network
 
 @dataclasses.dataclass(frozen=True)
 class ModuleArchitecture(Architecture):
-  """An architecture that is one Linen module of a user, with the number of classes that it has.
+  """An architecture that consists of a user's Linen module, with a fixed number of classes.
 
-  Images are not normalised: `mean` and `std` are 0 and 1, so that the module gets images in [0, 1].
+  The module gets images in [0, 1]: `mean` and `std` are 0 and 1.
   """
 
   mean: tuple[float, ...] = (0.0,)
@@ -31,16 +31,16 @@ class ModuleArchitecture(Architecture):
   def build(
     self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
   ) -> nn.Module:
-    """Returns the module as it was given; no argument is used."""
+    """Returns the user's module; the arguments are not used."""
     return self.network
 
 
 @dataclasses.dataclass(frozen=True)
 class ModuleFolder(CheckpointFolder):
-  """A folder of checkpoints from the training of a user's module.
+  """Checkpoints from the training of a user's Linen module, as initial weights.
 
   Attributes:
-    module: the module as an architecture.
+    module: The module as an architecture.
   """
 
   module: Architecture = dataclasses.field(kw_only=True)
@@ -53,11 +53,11 @@ class ModuleFolder(CheckpointFolder):
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModule(TrainedHere):
-  """A user's Linen module that is trained.
+  """A user's Linen module that this run trains.
 
   Attributes:
-    module: the module.
-    image_shape: height, width and channels of the images.
+    module: The module.
+    image_shape: Height, width and channels of the images.
   """
 
   module: nn.Module = dataclasses.field(kw_only=True)
@@ -71,7 +71,7 @@ class TrainedModule(TrainedHere):
 
   @functools.cached_property
   def initial_network(self) -> ModuleFolder | None:
-    """The reader of the checkpoint folder `initial_weights`; None draws weights at random."""
+    """The checkpoints in the folder `initial_weights`; None if the training begins at random."""
     if not self.initial_weights:
       return None
     names = [field.name for field in dataclasses.fields(ClassifierSettings)]
@@ -81,16 +81,19 @@ class TrainedModule(TrainedHere):
 
   @functools.cached_property
   def architecture_facts(self) -> Facts:
-    """The name of the network, and numbers that identify what the module computes.
+    """The name of the network, and numbers that change if the module's code changes.
 
-    The numbers are projections of its logits for fixed images and fixed variables. Without these
-    numbers a changed module could resume the training of the earlier one, if the shapes of their
-    variables are equal.
+    Used to refuse resuming the training of another module with variables of the same shapes. The
+    numbers are projections of the logits for fixed images and variables.
     """
     random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)
 
     def draw(collection: str, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-      """Returns random weights of variance 1 / (number of inputs), or statistics of at least .5."""
+      """Returns random values for an array of variables.
+
+      Parameters have the variance 1 / (number of inputs). Other variables, such as batch
+      statistics, are at least .5.
+      """
       values = random.normal(size=shape.shape) / np.sqrt(max(1, np.prod(shape.shape[:-1])))
       return (values if collection == 'params' else 0.5 + abs(values)).astype(shape.dtype)
 

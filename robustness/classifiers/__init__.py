@@ -37,13 +37,13 @@ RANDOM = 'random'
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-  """The images that a classifier is loaded for.
+  """Properties of the images that a classifier must accept.
 
   Attributes:
-    shape: height, width and channels.
-    class_names: the names of the classes, in the order of the labels.
-    has_set_size: whether `config.data.crop` sets the size of images, so that all classifiers must
-      take images with this size; otherwise images get the size that the classifier's weights need.
+    shape: Height, width and channels.
+    class_names: The names of the classes, in the order of the labels.
+    has_set_size: Whether the user set the size of images, by `config.data.crop`. If not, images are
+      resized to what the classifier's weights need.
   """
 
   shape: tuple[int, int, int]
@@ -53,44 +53,43 @@ class Images:
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierSettings:
-  """A section of `config.classifiers`, or `config.classifier`.
+  """Settings of one classifier, a section of `config.classifiers` or `config.classifier`.
 
   Attributes:
-    name: an architecture of `robustness.models.catalog`, `FILE.py:NAME` for an architecture or a
-      classifier in a Python file of the user's (see `robustness.classifiers.from_file`), or
-      `timm:NAME` or `hf:REPOSITORY` for a network in PyTorch (see
-      `robustness.classifiers.torch_library`).
-    weights: a file with weights (.pth and other names of PyTorch's, .safetensors, .npz), a
-      checkpoint folder of a run, or the name of published weights (`robustness list classifiers`);
-      '' takes the architecture's published weights, if it has a default; 'random' draws them from
-      the seed.
-    train: whether to train the network in this workdir if `weights` is ''.
-    initial_weights: weights that the training begins with, named as `weights` are; the last layer
-      is drawn unless the classes are the same. '' draws all from the seed.
-    positions: how a vision transformer's position embedding is resampled for images of another
-      size than its weights were made for: 'bicubic' as timm does it, 'bilinear' as big_vision,
-      'bicubic_pytorch' as transformers, or 'bicubic_dinov2' as DINOv2's authors.
-    mean: number that is subtracted from images in [0, 1], one per channel or one for all. It is
-      needed for a file of weights that does not state its normalisation; () takes the
-      architecture's.
-    std: number that the difference is divided by; given together with `mean`.
-    label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb',
-      'laion_c'), or 'data' for only the classes of the data, if the classifier has more; '' keeps
-      the classes of the weights.
-    merge: how the probabilities of fine classes are combined into one of a coarser label space:
+    name: The network. An architecture of `robustness.models.catalog`; `FILE.py:NAME` for an
+      architecture or classifier in the user's file (`robustness.classifiers.from_file`); or
+      `timm:NAME` or `hf:REPOSITORY` for a network in PyTorch
+      (`robustness.classifiers.torch_library`).
+    weights: A file of weights (.pth, .safetensors, .npz), a checkpoint folder of a run, or the name
+      of published weights (`robustness list classifiers`). '' takes the default weights of the
+      architecture, and 'random' draws random weights.
+    train: Whether to train the network in this workdir. Only if `weights` is ''.
+    initial_weights: Weights that the training begins with, in the forms of `weights`. If the
+      classes differ, the last layer begins at random. '' begins with random weights.
+    positions: How the position embedding of a vision transformer is resampled for images of another
+      size: 'bicubic' (as in timm), 'bilinear' (big_vision), 'bicubic_pytorch' (transformers) or
+      'bicubic_dinov2' (DINOv2).
+    mean: Subtracted from images in [0, 1]; one number, or one per channel. Needed for a file of
+      weights that does not state its normalisation. () takes the normalisation of the architecture.
+    std: Divides the images after `mean` is subtracted; set together with `mean`.
+    label_space: Coarser classes that predictions are mapped to ('imagenet_vid', 'youtube_bb',
+      'laion_c'), or 'data' to keep only the classes of the data. '' keeps the classes of the
+      weights.
+    merge: How probabilities of fine classes are combined into the probability of a coarse class:
       'max', 'sum' or 'mean'.
-    augment: the augmentations of training images.
-    attack: attack that turns training images into adversarial examples; None trains on the images.
-    objective: the loss that the training minimises.
-    input_filter: filter that is applied to images before normalisation, in training and evaluation.
-    probe: small classifier on the features of the network that replaces its logits. It is fitted to
-      the training rows (see `robustness.models.probes`); None keeps the logits.
-    adaptation: how the classifier adapts to the images of a study at test time (see
-      `robustness.models.adaptation`); None predicts each image independently of the others.
-    training: duration and optimizer; keys that are left out come from `config.training`.
-    data: the rows to train on; keys that are left out come from `config.data`, except `num_images`
+    augment: Augmentations of training images.
+    attack: Attack that makes adversarial examples to train on; None trains on the images
+      themselves.
+    objective: The loss that the training minimises.
+    input_filter: Filter of images before normalisation, in training and evaluation.
+    probe: Small classifier of the network's features, which replaces the network's logits. It is
+      fitted to the training images (`robustness.models.probes`). None keeps the logits.
+    adaptation: How the classifier adapts to the images at test time
+      (`robustness.models.adaptation`). None predicts each image independently of the others.
+    training: Duration and optimizer. Keys that are left out come from `config.training`.
+    data: The training images. Keys that are left out come from `config.data`, except `num_images`
       (all) and `split` (`training.split`).
-    seed: the seed of the training: initial weights, order of the rows, augmentation.
+    seed: Seed of the training: of initial weights, order of the images and augmentation.
   """
 
   name: str = 'small_cnn'
@@ -113,11 +112,17 @@ class ClassifierSettings:
   seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32, large=True)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a value that is not valid, alone or with the other values."""
+    """Raises InputError for an invalid value, or for values that do not fit together."""
     check_fields(self, 'config.classifier')
 
     def require_key(key: str, is_valid: bool, valid: str) -> None:
-      """Raises InputError for the value of `key` unless `is_valid`; `valid` says what is valid."""
+      """Raises InputError if a setting is not valid.
+
+      Args:
+        key: Name of the setting.
+        is_valid: Whether its value is valid.
+        valid: The valid values in words, for the message.
+      """
       require(is_valid, f'config.classifier.{key}', getattr(self, key), valid)
 
     trained = f'the network is trained here ({KEYS.classifier.train}=True, no '
@@ -131,18 +136,18 @@ class ClassifierSettings:
 
   @property
   def architecture(self) -> Architecture | None:
-    """The architecture that `name` selects; None if it selects something else, as `timm:NAME`."""
+    """The architecture called `name`; None for another kind of network, such as `timm:NAME`."""
     return catalog.find(self.name)
 
   @functools.cached_property
   def record(self) -> Weights | None:
-    """The description of published weights: where they come from and how images are prepared.
+    """Description of published weights: their source, and how images are prepared.
 
-    It is None for weights without a description, such as a user's weights.
+    None for weights without a description, such as a user's file.
 
     Raises:
-      InputError: the weights are unknown or of another architecture, or their preparation of images
-        cannot be reproduced.
+      InputError: the weights are unknown or for another architecture, or their preparation of
+        images cannot be reproduced.
     """
     if self.architecture is None or self.is_trained_here or self.weights == RANDOM:
       return None
@@ -155,7 +160,7 @@ class ClassifierSettings:
 
   @property
   def depends_on_seed(self) -> bool:
-    """Whether the weights are trained or drawn in this run."""
+    """Whether the weights depend on the seed, because they are trained here or random."""
     return self.is_trained_here or self.weights == RANDOM
 
   @property
@@ -165,13 +170,19 @@ class ClassifierSettings:
 
   @property
   def shown_in_training(self) -> Facts:
-    """The split of the training data, and augmentations, attack and objective, as JSON values."""
+    """What the classifier sees in training, as JSON values.
+
+    The entries are the split of the training data, augmentations, attack and objective.
+    """
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierKind(ClassifierSettings, abc.ABC):
-  """Base class of all kinds of classifiers; the fields are the keys of the classifier's section."""
+  """Base class of all kinds of classifiers, such as published weights or a PyTorch network.
+
+  The fields are the keys of the classifier's section in the config.
+  """
 
   is_fallback: ClassVar[bool] = False
   """Whether this kind takes sections that no other kind claims."""
@@ -188,11 +199,13 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
   @abc.abstractmethod
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier; if it is still to be trained, its weights are shapes only.
+    """Loads the classifier.
+
+    A classifier that is still to be trained has shapes in place of weights.
 
     Args:
-      label: the name of the classifier in tables.
-      images: the images that it will classify.
+      label: Name of the classifier in tables.
+      images: Properties of the images that it must accept.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
 
     Raises:
@@ -200,7 +213,9 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
     """
 
   def fetch(self) -> None:
-    """Downloads the weights, so that a run without them fails before it computes anything.
+    """Downloads the weights if they are missing.
+
+    Called first, so that a run without weights fails before it computes anything.
 
     Raises:
       InputError: the weights are not on this machine and cannot be downloaded.
@@ -208,20 +223,23 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
   @property
   def needs_mean(self) -> bool:
-    """Whether only the config can state the normalisation of images, since the weights do not."""
+    """Whether the weights do not state how images are normalised, so that the config must."""
     return False
 
   @property
   def resamples_positions(self) -> bool:
-    """Whether position embeddings are resampled for images of another size."""
+    """Whether the position embedding is resampled for images of another size.
+
+    True for vision transformers of this project.
+    """
     return False
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings that have no effect on this kind or do not fit the images.
+    """Raises InputError for settings that do not fit the images or this kind of classifier.
 
     Args:
-      label: the name of the classifier in messages.
-      image_shape: height, width and channels of the images.
+      label: Name of the classifier, for messages.
+      image_shape: Height, width and channels of the images.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     if self.input_filter:
@@ -245,14 +263,14 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
 
 def resolve_section(section: ClassifierSettings, **changes: object) -> ClassifierKind:
-  """Converts a classifier's section to the subclass of `ClassifierKind` that it describes.
+  """Converts a classifier's settings to the subclass of `ClassifierKind` that they describe.
 
-  For example, a section without weights becomes a `TrainedHere`. If `claims` is True for several
+  For example, settings without weights become a `TrainedHere`. If `claims` is True for several
   subclasses, one with `is_fallback` False is chosen.
 
   Args:
-    section: the section.
-    **changes: {field: value in place of the section's value}.
+    section: The settings.
+    **changes: New values of settings, as {name: value}.
   """
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}

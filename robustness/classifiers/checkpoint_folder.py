@@ -19,20 +19,20 @@ OF_CLASSIFIER: json_files.Form = {'architecture': str, 'class_names': [str], **_
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFolder(StoredNetwork):
-  """A network with the newest weights of a checkpoint folder."""
+  """A network with the newest weights of a training's checkpoint folder."""
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section names an architecture and a folder of a training's checkpoints.
+    """Returns whether the settings name an architecture and a folder of checkpoints.
 
-    A folder that has been downloaded from a hub is a `WeightsFile`: it has a `record`, the file
-    that states how images are prepared for its weights.
+    A folder that was downloaded from a hub, with a description of its weights, is a `WeightsFile`
+    instead.
     """
     is_folder = section.weights != '' and expanded(section.weights).is_dir()
     return is_folder and section.architecture is not None and section.record is None
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """Returns the weights of the folder's newest checkpoint, for images of shape [H, W, C].
+    """Returns the weights of the newest checkpoint, for images of shape [H, W, C].
 
     Position embeddings that were trained on images of another shape are resampled.
     """
@@ -45,7 +45,9 @@ class CheckpointFolder(StoredNetwork):
     return dataclasses.replace(loaded, variables=variables, input_shape=image_shape)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier with the newest weights, for images of the shape it was trained on.
+    """Returns the classifier with the newest weights.
+
+    The classifier takes images of the shape that it was trained on.
 
     Raises:
       InputError: the folder has no readable checkpoint, or it was trained with another architecture
@@ -63,12 +65,12 @@ class CheckpointFolder(StoredNetwork):
     return self.classifier(label, loaded, precision)
 
   def _read_newest(self) -> tuple[NetworkWeights, Facts]:
-    """Returns the weights of the newest checkpoint, and the content of `classifier.json`.
+    """Returns the newest weights, and the content of the folder's `classifier.json`.
 
-    This file of the folder describes the network and how far its training came.
+    This file describes the network and the progress of the training.
 
     Raises:
-      InputError: the folder has no readable checkpoint, or one of another architecture.
+      InputError: the folder has no readable checkpoint, or a checkpoint of another architecture.
     """
     path = expanded(self.weights)
     variables, facts = load_variables(path)

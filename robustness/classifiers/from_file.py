@@ -35,25 +35,31 @@ such as −∞, counts as this difference below."""
 
 @dataclasses.dataclass(frozen=True)
 class FromFile(ClassifierKind):
-  """A `Classifier` or `Model` in a user's file, or a function there that returns one."""
+  """A `Classifier` or `Model` that a user's Python file defines.
+
+  The file may also define a function that returns one.
+  """
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section's name is `FILE.py:NAME`, and NAME is no architecture."""
+    """Returns whether the name is `FILE.py:NAME`, and NAME is no architecture."""
     return registry.is_reference(section.name) and section.architecture is None
 
   @property
   def channels(self) -> int:
     """The number of channels of the images that the classifier takes.
 
-    Images are made with the largest of the numbers of all classifiers. A `Model` takes any number,
-    and has 1 here, so that the other classifiers decide.
+    1 for a `Model`, which takes any number: images get the largest number of channels that any
+    classifier of the run needs.
     """
     made = _classifier_in_file(self.name, self._digest)
     return made.input_shape[2] if isinstance(made, Classifier) else 1
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """See `ClassifierKind.check`; it also refuses an input filter, weights and a training."""
+    """Raises InputError for settings that have no effect on a classifier in a file.
+
+    These are an input filter, weights and a training. For the arguments see `ClassifierKind.check`.
+    """
     if self.input_filter:
       raise InputError(
         f'{label} is a classifier of a file, which brings its own input filter: set '
@@ -67,11 +73,10 @@ class FromFile(ClassifierKind):
     super().check(label, image_shape, precision)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier that `FILE.py:NAME` defines, renamed to `label`.
+    """Returns the classifier that the file defines, with the name `label`.
 
-    The file decides its arithmetic, so that `precision` has no effect. Its provenance has the name
-    of the file, NAME, the SHA-256 of the file, and outputs for fixed images. A resumed run compares
-    them, so that records of another version of the classifier are not continued.
+    The provenance has the name and SHA-256 of the file, and outputs for fixed images. A resumed run
+    compares these, to detect that the classifier has changed. `precision` has no effect.
 
     Raises:
       InputError: the file or NAME does not exist, the file or the classifier raises an error, or
@@ -95,10 +100,13 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
-  """Returns the object NAME of a file FILE.py, or, if NAME is a function, what a call returns.
+  """Returns the classifier or model that a user's file defines.
 
-  The function is called without arguments. `reference` is 'FILE.py:NAME', and `digest` the SHA-256
-  of the file, so that a changed file is read again.
+  A function in the file is called without arguments, and its result returned.
+
+  Args:
+    reference: 'FILE.py:NAME'.
+    digest: SHA-256 of the file. It is part of the cache key, so that a changed file is read again.
   """
   loaded = registry.load(reference, WHERE)
   value, title = loaded.value, f'{loaded.name} in {loaded.path}'
@@ -120,15 +128,15 @@ def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
 def _call_factory(
   reference: str, digest: str, shape: tuple[int, int, int], class_names: tuple[str, ...]
 ) -> Classifier:
-  """Returns the classifier that a file defines, with a provenance that identifies it.
+  """Returns the classifier that a user's file defines, with a provenance that identifies it.
 
-  A warning is logged if its outputs for the same images differ between two calls.
+  Logs a warning if its outputs for the same images differ between two calls.
 
   Args:
     reference: 'FILE.py:NAME'.
     digest: SHA-256 of the file.
-    shape: shape of the images that a `Model` classifies, (H, W, C).
-    class_names: names of the classes of a `Model`.
+    shape: Shape of the images that a `Model` classifies, (H, W, C).
+    class_names: Names of the classes of a `Model`.
   """
   loaded = registry.load(reference, WHERE)
   made = _classifier_in_file(reference, digest)
@@ -143,16 +151,16 @@ def _call_factory(
 
 
 def probe(classifier: Classifier, title: str = '') -> list[float] | str:
-  """Returns 16 numbers that identify a classifier: `random_projections` of logits on four images.
+  """Returns 16 numbers that identify a classifier, computed from its logits on four images.
 
-  If a second call has other numbers, the result is the text `RANDOM`.
+  The result is the text `RANDOM` if a second call has other numbers.
 
   Args:
-    classifier: the classifier.
-    title: name of the classifier in messages; '' takes `classifier.name`.
+    classifier: The classifier.
+    title: Name of the classifier in messages; '' takes `classifier.name`.
 
   Raises:
-    InputError: the classifier raises an error.
+    InputError: The classifier raises an error.
   """
   images = fixed_images(classifier.input_shape)
   try:
@@ -171,7 +179,10 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
 
 
 def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
-  """Returns four images, a ramp, a wave, noise and grey, float32 [4, H, W, C] in [0, 1]."""
+  """Returns four test images: a ramp, a wave, noise and grey.
+
+  float32 [4, H, W, C] in [0, 1].
+  """
   height, width, channels = shape
   y, x = np.mgrid[:height, :width] / max(height, width)  # coordinates in [0, 1), each [H, W]
   noise, grey = np.random.default_rng(0).random(shape), np.full(shape, 0.5)
@@ -182,10 +193,15 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def random_projections(logits: np.ndarray) -> np.ndarray:
-  """Returns projections of the logits of N images onto fixed random directions, float64 [N · P].
+  """Projects the logits of N images onto P = `PROJECTIONS` random directions, always the same.
 
-  The logits z of an image are projected onto P = `PROJECTIONS` directions u: Σ_c u_c z_c /
-  √classes, rounded to six digits. The first P numbers are of the first image, and so on.
+  A projection of logits z onto a direction u is Σ_c u_c z_c / √classes, rounded to six digits.
+
+  Args:
+    logits: [N, classes].
+
+  Returns:
+    float64 [N · P], the P numbers of the first image first.
   """
   # logits far below the largest, such as −∞ for a class that is never predicted, are raised
   logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _MAX_DEPTH)

@@ -26,21 +26,22 @@ KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses
 
 @dataclasses.dataclass(frozen=True)
 class NetworkWeights:
-  """The weights of a network, and what a classifier or a training needs to know about them.
+  """The weights of a network, and facts about them that a classifier or a training needs.
 
   Attributes:
-    name: the name of the weights in results.
-    variables: the arrays, or their shapes if the network is still to be trained.
-    class_names: the names of the outputs, in order; () if nothing states them.
-    mean: number that is subtracted from images in [0, 1], one per channel or one for all.
-    std: number that the difference is divided by.
-    input_shape: height, width and channels of the images that the weights are for.
-    facts: further values about the weights for results, such as licence and SHA-256.
-    trained_with: names of the augmentations in their training, other than flips and crops; None if
+    name: Name of the weights in results.
+    variables: The arrays, or their shapes if the network is still to be trained.
+    class_names: Names of the outputs, in order; () if they are not known.
+    mean: Subtracted from images in [0, 1]; one number, or one per channel.
+    std: Divides the images after `mean` is subtracted.
+    input_shape: Height, width and channels of the images that the weights are for.
+    facts: Further facts about the weights for results, such as licence and SHA-256.
+    trained_with: Names of the augmentations in their training, other than flips and crops; None if
       they are not known.
-    unfinished: how far the training came if it did not reach its end, such as 'step 100 of 188';
-      '' otherwise.
-    is_assumed: whether `mean` and `std` are the architecture's because nothing states them.
+    unfinished: For weights from an unfinished training, how far it came, such as 'step 100 of 188';
+      else ''.
+    is_assumed: Whether `mean` and `std` are only assumed. They are then the numbers of the
+      architecture.
   """
 
   name: str
@@ -55,19 +56,22 @@ class NetworkWeights:
   is_assumed: bool = False
 
   def has_other_classes(self, class_names: Sequence[str]) -> bool:
-    """Returns whether the weights name their classes, but not as `class_names` in this order."""
+    """Returns whether the weights are for other classes, or for the classes in another order.
+
+    False if the weights do not name their classes.
+    """
     return bool(self.class_names) and not _are_same(self.class_names, class_names)
 
   def for_classes(self, class_names: Sequence[str]) -> Variables:
-    """Returns the variables with which a training for the classes `class_names` begins.
+    """Returns the variables to begin a training with, for the given classes.
 
-    These are all variables if the network's outputs are these classes in this order, up to
-    synonyms: a file of ImageNet may have 'tench' for 'n01440764'. Otherwise the last layer is left
-    out, and the training draws it at random.
+    If the classes are the same as the weights', in the same order, these are all variables.
+    Otherwise the last layer is left out, and the training begins with a random one. Synonyms are
+    the same, such as 'tench' and 'n01440764' in ImageNet.
 
-    If the weights do not name their classes, they are assumed to be ImageNet's if `class_names` are
-    WordNet identifiers of ImageNet, and otherwise `class_names`. The last layer is left out if the
-    network has another number of outputs.
+    Weights may not name their classes. If `class_names` are WordNet identifiers of ImageNet, the
+    weights are then assumed to be for ImageNet, otherwise for `class_names`. The last layer is left
+    out if its number of outputs differs.
     """
     flat = traverse_util.flatten_dict(dict(self.variables))
     # a path is (collection, *layer, name of the array)
@@ -86,40 +90,54 @@ class NetworkWeights:
 
 
 def _are_same(names: Sequence[str], synonyms: Sequence[str]) -> bool:
-  """Returns whether two lists name the same classes in the same order, also by synonyms."""
+  """Returns whether two lists name the same classes in the same order, or synonyms of them."""
   index_by_name = label_space.index_by_name(names)
   return [index_by_name.get(name) for name in synonyms] == [*range(len(names))]
 
 
 @dataclasses.dataclass(frozen=True)
 class Network(ClassifierKind):
-  """Base class of classifiers with a Flax architecture of this project or of a user's file."""
+  """Base class of classifiers with a Flax architecture, from this project or a user's file."""
 
   @property
   def architecture(self) -> Architecture:
-    """The architecture; InputError is raised if no architecture has this name."""
+    """The architecture of the network.
+
+    Raises InputError if there is no architecture of this name.
+    """
     return catalog.get(self.name)
 
   @property
   def has_positions(self) -> bool:
-    """Whether the network has position embeddings, which are resampled for other image sizes."""
+    """Whether the network has position embeddings, which must be resampled for other image sizes."""
     return is_resampled(self.architecture.shapes(1))
 
   @property
   def architecture_facts(self) -> Facts:
-    """The name of the architecture and, if it is a user's, the file that defines it."""
+    """The name of the architecture, and the file that defines it if it is a user's."""
     return {'architecture': self.name, **catalog.file_facts(self.name)}
 
   def classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
-    """Returns the network with the weights `loaded` as a classifier of images in [0, 1]."""
+    """Returns the network with given weights as a classifier of images in [0, 1].
+
+    Args:
+      label: Name of the classifier.
+      loaded: The weights.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
+    """
     return self.with_weights(self.traced_classifier(label, loaded, precision), loaded, precision)
 
   def traced_classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
-    """Returns a classifier of this network without provenance, before it can be evaluated.
+    """Returns the network as a classifier that cannot be evaluated yet.
 
-    `loaded.variables` may be only the shapes of arrays: tracing the network, which finds the names
-    of its layers and takes about a second, needs no values. `with_weights` completes the
-    classifier. If its classes are ImageNet's, their other names, such as WordNet ids, are accepted.
+    `with_weights` completes it. Tracing the network takes about a second and needs shapes only, so
+    `loaded.variables` may be shapes. If the classes are ImageNet's, their other names are accepted
+    too, such as WordNet ids.
+
+    Args:
+      label: Name of the classifier.
+      loaded: The weights, or their shapes.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     imagenet = label_space.get(label_space.IMAGENET)
     classifier = from_linen(
@@ -140,11 +158,11 @@ class Network(ClassifierKind):
   def with_weights(
     self, classifier: Classifier, loaded: NetworkWeights, precision: str
   ) -> Classifier:
-    """Returns a copy of `classifier` with the variables of `loaded` on the device, and provenance.
+    """Returns the classifier with its weights, on the device, and its provenance.
 
     Args:
-      classifier: a result of `traced_classifier`.
-      loaded: the weights, with values.
+      classifier: A result of `traced_classifier`.
+      loaded: The weights, with values.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     variables = loaded.variables
@@ -164,7 +182,7 @@ class Network(ClassifierKind):
 
 @dataclasses.dataclass(frozen=True)
 class StoredNetwork(Network):
-  """Base class of the kinds that read stored weights; a training can begin with these as well."""
+  """Base class of classifiers with stored weights, which a training can also begin with."""
 
   @abc.abstractmethod
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
@@ -175,7 +193,10 @@ class StoredNetwork(Network):
     """
 
   def warn(self, label: str, loaded: NetworkWeights) -> None:
-    """Logs a warning if the training of the weights is unfinished or normalisation is assumed."""
+    """Logs a warning if the weights are from an unfinished training.
+
+    Also warns if the normalisation of their images is only assumed.
+    """
     if loaded.unfinished:
       warn_once(
         f'{label}: the training of {loaded.name} did not reach its end: {loaded.unfinished}'
@@ -190,10 +211,10 @@ class StoredNetwork(Network):
 
 @functools.lru_cache
 def warn_once(message: str) -> None:
-  """Logs a warning once in a run, although several classifiers may begin with the same weights.
+  """Logs a warning, but only once in a run.
 
-  `functools.lru_cache` skips calls with a message that was logged before; `launch.run` clears the
-  cache when it starts a run.
+  Several classifiers may begin with the same weights. `launch.run` clears the cache of this
+  function when a run starts.
   """
   logging.warning('%s', message)
 

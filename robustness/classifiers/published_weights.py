@@ -12,8 +12,7 @@ from robustness.models.architecture import LOCAL, SOURCES
 class PublishedWeights(WeightsFile):
   """A network with published weights for ImageNet's 1000 classes.
 
-  The catalog of this project or a hub such as Hugging Face states where the weights come from and
-  how images are prepared for them.
+  The catalog of this project or a hub, such as Hugging Face, states how images are prepared.
   """
 
   is_fallback = False  # this kind is asked before its base class
@@ -21,11 +20,11 @@ class PublishedWeights(WeightsFile):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section selects published weights; it does not contact a hub.
+    """Returns whether the settings select published weights, without asking a hub.
 
-    `section.weights` can select them in three ways: by their name, such as
-    'torchvision:resnet50.IMAGENET1K_V1', by the path of a file that has the name of their file, or
-    by '' if the architecture has default weights.
+    `section.weights` can be their name, such as 'torchvision:resnet50.IMAGENET1K_V1', or a path
+    that ends with the name of their file. '' selects the default weights of an architecture that
+    has some.
     """
     if section.weights.partition(':')[0] in SOURCES:
       return section.architecture is not None

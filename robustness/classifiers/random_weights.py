@@ -14,17 +14,17 @@ from robustness.models.classifier import Classifier
 
 @dataclasses.dataclass(frozen=True)
 class RandomWeights(Network):
-  """A network with weights that its initialisers draw from the seed."""
+  """An untrained network, with random weights from the seed."""
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section has `weights` 'random' and the name of an architecture."""
+    """Returns whether the settings have `weights` 'random' and name an architecture."""
     return section.weights == RANDOM and section.architecture is not None
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """Returns the network with random weights and the classes of the data.
 
-    Without class names of the data it has one class, '0'.
+    If the data have no class names, the network has one class, '0'.
 
     Raises:
       InputError: the architecture computes some weights from training images.

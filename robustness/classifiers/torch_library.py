@@ -39,12 +39,12 @@ _PACKAGES = {TIMM: 'timm', HF: 'transformers'}
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-  """The configuration of a network and the file with its weights, from which it is built.
+  """The files and descriptions that a network of timm or transformers is built from.
 
   Attributes:
-    weights: the name of the weights and how images are prepared for them.
-    file: the file with the weights; None if they are random.
-    config: the configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
+    weights: Name of the weights, and how images are prepared for them.
+    file: File of the weights; None if they are random.
+    config: Configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
       transformers.
   """
 
@@ -55,14 +55,14 @@ class _Source:
 
 @dataclasses.dataclass(frozen=True)
 class _Built:
-  """A network of PyTorch with its weights.
+  """A PyTorch network with its weights.
 
   Attributes:
-    module: the network, in evaluation mode.
-    head: the name of the submodule that is its last linear map; '' if unknown.
-    outputs: the number of outputs.
-    names: the class names of the outputs in order; () if the description does not state them.
-    is_headless: whether the weights lack the last linear map, so that the network returns features.
+    module: The network, in evaluation mode.
+    head: Name of the submodule that is the last linear map; '' if unknown.
+    outputs: Number of outputs.
+    names: Class names of the outputs in order; () if they are not known.
+    is_headless: Whether the network returns features, because the weights lack the last linear map.
   """
 
   module: 'torch.nn.Module'
@@ -74,9 +74,11 @@ class _Built:
 
 @functools.lru_cache(maxsize=8)
 def _read_source(name: str, weights: str) -> _Source:
-  """Returns the weights file and the configuration of a network, which are read once and cached.
+  """Returns the files and descriptions of a network, from a cache after the first call.
 
-  `name` and `weights` are the values of the classifier's keys, such as 'timm:resnet50' and ''.
+  Args:
+    name: `timm:NAME` or `hf:REPOSITORY`, such as 'timm:resnet50'.
+    weights: A file, a folder, or 'random'; '' takes the published weights.
   """
   library, _, identity = name.partition(':')
   read = _timm_source if library == TIMM else _transformers_source
@@ -84,15 +86,16 @@ def _read_source(name: str, weights: str) -> _Source:
 
 
 def _timm_source(name: str, identity: str, weights: str) -> _Source:
-  """Returns the weights file and the configuration of timm's 'convnext_tiny.fb_in1k', for example.
+  """Returns the files and descriptions of a model of timm.
 
-  The configuration is the `pretrained_cfg` in timm's code. Its values are replaced by the values in
-  a `config.json` next to the weights, if there is one.
+  The configuration is `pretrained_cfg` of timm's code. Values from a `config.json` next to the
+  weights replace it.
 
   Args:
-    name: `timm:` and the identity, for messages.
-    identity: name of the model in timm, and after a dot the tag that names its weights, if any.
-    weights: a file, a folder, or 'random'; '' downloads the weights of the tag from Hugging Face.
+    name: `timm:` and `identity`, for messages.
+    identity: Name of the model in timm, after a dot possibly a tag for its weights:
+      'convnext_tiny.fb_in1k'.
+    weights: A file, a folder, or 'random'; '' downloads the weights of the tag from Hugging Face.
 
   Raises:
     InputError: timm is not installed or has no such model or tag, the weights do not exist or
@@ -129,12 +132,12 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
 
 
 def _transformers_source(name: str, identity: str, weights: str) -> _Source:
-  """Returns the weights file and the configuration of a repository or folder of transformers.
+  """Returns the files and descriptions of a network of transformers.
 
   Args:
-    name: `hf:` and the identity, for messages.
+    name: `hf:` and `identity`, for messages.
     identity: ACCOUNT/NAME of the repository, or the path of a folder.
-    weights: a file, a folder, or 'random'; '' takes `model.safetensors` of the repository or
+    weights: A file, a folder, or 'random'; '' takes `model.safetensors` of the repository or
       folder.
 
   Raises:
@@ -163,14 +166,15 @@ def _transformers_source(name: str, identity: str, weights: str) -> _Source:
 def _stored_source(
   name: str, path: pathlib.Path | None, record: pathlib.Path | None, fields: Facts, config: Facts
 ) -> _Source:
-  """Returns the source of a network, given what `_timm_source` or `_transformers_source` read.
+  """Returns the files and descriptions of a network as a `_Source`.
 
   Args:
-    name: the name of the classifier.
-    path: the file or folder with the weights; None if they are random.
-    record: the path of the JSON file that states the preparation of images; it may not exist.
-    fields: the fields of `Weights` that describe this preparation, such as `mean`.
-    config: the configuration of the network, see `_Source`.
+    name: Name of the classifier.
+    path: The file or folder with the weights; None if they are random.
+    record: Path of the JSON file that states how images are prepared; it may not exist.
+    fields: Fields of `Weights` that describe how images are prepared, such as `mean`.
+    config: Configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
+      transformers.
   """
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
@@ -184,16 +188,19 @@ def _stored_source(
 
 @dataclasses.dataclass(frozen=True)
 class TorchLibrary(ClassifierKind):
-  """A network of timm or transformers; its layer 'features' is the input of its last linear map."""
+  """A network of timm or transformers, run in PyTorch.
+
+  The input of its last linear map is available as the layer 'features'.
+  """
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the name of the classifier begins with `timm:` or `hf:`."""
+    """Returns whether the name begins with `timm:` or `hf:`."""
     return section.name.startswith(tuple(f'{library}:' for library in _PACKAGES))
 
   @functools.cached_property
   def record(self) -> Weights:
-    """The description of the weights: their file, and how images are prepared for them.
+    """Description of the weights: their file, and how images are prepared.
 
     Raises:
       InputError: the name is unknown (the nearest are listed), a package is not installed, files
@@ -203,7 +210,10 @@ class TorchLibrary(ClassifierKind):
 
   @functools.cached_property
   def _source(self) -> _Source:
-    """The source of the network; the setting `mean` replaces the stated normalisation."""
+    """The files and descriptions of the network.
+
+    If the setting `mean` is given, `mean` and `std` replace the normalisation in the description.
+    """
     source = _read_source(self.name, self.weights)
     if not self.mean:
       return source
@@ -212,11 +222,17 @@ class TorchLibrary(ClassifierKind):
 
   @property
   def needs_mean(self) -> bool:
-    """See `ClassifierKind.needs_mean`; True for a file of weights without a record."""
+    """Whether the weights do not state how images are normalised, so that the config must.
+
+    True for a file of weights without `config.json`.
+    """
     return bool(self.record.file) and not self.record.record
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """See `ClassifierKind.check`; it also refuses a training, which needs JAX."""
+    """Raises InputError for settings that do not fit the images or a PyTorch network.
+
+    A training is refused, because it needs JAX. For the arguments see `ClassifierKind.check`.
+    """
     if self.is_trained_here:
       raise InputError(f'{self.name} runs in PyTorch and is not trained here: give its weights.')
     super().check(label, image_shape, precision)
@@ -224,12 +240,12 @@ class TorchLibrary(ClassifierKind):
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """Returns the network as a classifier that calls PyTorch.
 
-    A network with random weights gets ImageNet's classes if they include the data's classes, and
-    the data's classes otherwise.
+    A network with random weights gets ImageNet's classes if the data have classes of ImageNet or
+    none, and otherwise the classes of the data.
 
     Raises:
-      InputError: the library cannot build the network, its outputs have no names, or it has no last
-        linear map and the config has no probe.
+      InputError: the library cannot build the network, its outputs have no names, or the network
+        has no last linear map and no probe is configured.
     """
     source, data_classes = self._source, images.class_names
     import torch  # optional; `_source` has raised InputError if it is not installed
@@ -283,11 +299,18 @@ class TorchLibrary(ClassifierKind):
   def _class_names(
     self, built: _Built, data_classes: tuple[str, ...]
   ) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Returns the class names of a network's outputs, and {other name: number of its class}.
+    """Returns the class names of a network's outputs, and other names of these classes.
 
-    The description of the weights names the outputs. 1000 outputs without names are ImageNet's
-    classes; other outputs without names are the data's classes if their numbers are equal. With a
-    probe, which replaces the outputs, the names '0', '1', ... suffice.
+    The description of the weights names the outputs. If it does not, 1000 outputs are ImageNet's
+    classes. Any other number of outputs are the classes of the data if the numbers are equal. If
+    there is a probe, which replaces the outputs, the names can be '0', '1', and so on.
+
+    Args:
+      built: The network.
+      data_classes: Names of the classes of the data.
+
+    Returns:
+      (class names, {other name: number of the class}).
 
     Raises:
       InputError: the outputs have no names.
@@ -314,9 +337,9 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   """Returns a network of timm with its weights, built for images of a shape.
 
   Args:
-    source: the files and descriptions of the network.
-    input_shape: height, width and channels of the images.
-    classes: the number of outputs if weights are random; otherwise the file decides.
+    source: The files and descriptions of the network.
+    input_shape: Height, width and channels of the images.
+    classes: Number of outputs if weights are random; otherwise the file decides.
   """
   name, config, file = source.weights.name, source.config, source.file
   timm = _import_with_torch('timm', name)
@@ -350,9 +373,9 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   """Returns a network of the library transformers with its weights.
 
   Args:
-    source: the files and descriptions of the network.
-    input_shape: not used; the network's description decides which sizes of images it takes.
-    classes: the number of outputs if weights are random; otherwise the description decides.
+    source: The files and descriptions of the network.
+    input_shape: Not used; the network's description decides which sizes of images it takes.
+    classes: Number of outputs if weights are random; otherwise the description decides.
 
   Raises:
     InputError: arrays are missing in the file or have no place in the network.
@@ -362,7 +385,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   transformers = _import_with_torch('transformers', source.weights.name)
 
   class Logits(torch.nn.Module):
-    """A model of transformers that returns only the tensor of logits."""
+    """Wraps a model of transformers so that it returns only the tensor of logits."""
 
     def __init__(self, model: torch.nn.Module) -> None:
       super().__init__()
@@ -387,10 +410,18 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
 
 
 def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[Any, bool]:
-  """Returns a model of transformers with the weights of a file, and whether they lack the head.
+  """Loads a file of weights into a model of transformers.
 
-  The head is the last linear map, 'classifier'; without it the network returns features. Other
-  arrays that are missing or left over raise InputError.
+  Args:
+    model: The model.
+    config: Configuration of the model.
+    file: The weights.
+
+  Returns:
+    (model, whether the file lacks 'classifier', the last linear map).
+
+  Raises:
+    InputError: other arrays are missing or left over.
   """
   import torch
 
@@ -414,9 +445,14 @@ def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[A
 
 
 def _import_with_torch(package: str, name: str) -> ModuleType:
-  """Returns the imported package, with PyTorch imported too.
+  """Imports a package and PyTorch, and returns the package.
 
-  `name` is the classifier that needs it, for the InputError if either is not installed.
+  Args:
+    package: Name of the package, 'timm' or 'transformers'.
+    name: Name of the classifier that needs the package, for the message.
+
+  Raises:
+    InputError: one of them is not installed.
   """
   with importing(f"{name} needs {package}: pip install '.[{package}]'"):
     importlib.import_module('torch')

@@ -16,24 +16,27 @@ from robustness.models.classifier import Classifier
 
 @dataclasses.dataclass(frozen=True)
 class TrainedHere(Network):
-  """A network without weights, which is trained in this run if the config sets `train`.
+  """A network that this run trains.
 
-  Without `train`, `check` raises an error that names the weights that could be used.
+  Also the kind of classifiers without weights for which `train` is not set: `check` raises an error
+  for these that names possible weights.
   """
 
   is_fallback = True  # takes sections that no other kind claims
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section names no weights."""
+    """Returns whether the settings name no weights."""
     return not section.weights
 
   @functools.cached_property
   def initial_network(self) -> StoredNetwork | None:
-    """The classifier kind that reads `initial_weights`; None if training begins with random ones.
+    """The kind of classifier that reads `initial_weights`, such as a `CheckpointFolder`.
+
+    None if the training begins with random weights.
 
     Raises:
-      InputError: `initial_weights` are not of a kind that a training can begin with.
+      InputError: a training cannot begin with weights of this kind.
     """
     if not self.initial_weights:
       return None
@@ -50,23 +53,25 @@ class TrainedHere(Network):
 
   @functools.cached_property
   def record(self) -> Weights | None:
-    """The description of `initial_weights` if they are published weights, else None."""
+    """Description of `initial_weights` if they are published weights, else None."""
     return self.initial_network.record if self.initial_network else None
 
   @property
   def needs_mean(self) -> bool:
-    """Whether only the config can state the normalisation that `initial_weights` need."""
+    """Whether `initial_weights` do not state how images are normalised, so that the config must."""
     return self.initial_network is not None and self.initial_network.needs_mean
 
   @property
   def resamples_positions(self) -> bool:
-    """Whether `initial_weights` have position embeddings, made for images of one size."""
+    """Whether position embeddings in `initial_weights` are resampled for the size of the images."""
     return self.initial_network is not None and self.has_positions
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """See `ClassifierKind.check`; it also refuses a config that does not set `train`.
+    """Raises InputError for settings with which the training cannot work.
 
-    Adversarial training in bfloat16 is refused if ε is so small that rounding removes it.
+    Classifiers without `train` are refused, since they have no weights. Adversarial training in
+    bfloat16 is refused if ε is so small that rounding removes it. For the arguments see
+    `ClassifierKind.check`.
     """
     super().check(label, image_shape, precision)
     if not self.train:
@@ -93,8 +98,8 @@ class TrainedHere(Network):
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """Returns the classifier before its training, with shapes and types in place of weights.
 
-    The classifier has the classes of the training images. Logs a warning if the training of the
-    initial weights is unfinished or their normalisation is assumed.
+    The classifier has the classes of the training images. Logs a warning if the initial weights are
+    from an unfinished training, or if their normalisation is only assumed.
     """
     initial = self.read_initial_weights(images.shape)
     if self.initial_network and initial:
@@ -104,9 +109,9 @@ class TrainedHere(Network):
     return self.traced_classifier(label, planned, precision)
 
   def read_initial_weights(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
-    """Returns the weights that the training begins with, for images of a shape [H, W, C].
+    """Returns the weights that the training begins with, for images of shape [H, W, C].
 
-    They are read once. None stands for weights that are drawn at random.
+    None stands for random weights. The weights are read once and cached.
     """
     if self.initial_network and image_shape not in self._weights_by_shape:
       self._weights_by_shape[image_shape] = self.initial_network.read(image_shape)
@@ -114,20 +119,21 @@ class TrainedHere(Network):
 
   @functools.cached_property
   def _weights_by_shape(self) -> dict[tuple[int, int, int], NetworkWeights]:
-    """Cache of `read_initial_weights`: {shape of images: weights}."""
+    """Cache of `read_initial_weights`, {shape of images: weights}."""
     return {}
 
   def weights_of_training(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
-    """Returns `variables` with the class names, normalisation and provenance of this training.
+    """Returns the variables of the training together with class names, normalisation and
+    provenance.
 
     Args:
-      variables: the arrays after the training, or their shapes if it is still to come.
-      images: the training images, which decide class names and image size.
-      initial: the weights that the training begins with, which decide the normalisation of images.
-        None if it begins with random weights; the architecture then decides.
-      facts: further values about the training for results, such as its last step; {} before it.
+      variables: The trained arrays, or their shapes before the training.
+      images: The training images, which decide class names and image size.
+      initial: Weights that the training begins with, which decide the normalisation of images. If
+        it is None, the architecture decides.
+      facts: Further facts about the training for results, such as its last step; {} before it.
     """
     normalisation = initial or self.architecture
     begun_with = facts_of_initial(initial) if initial else {}
@@ -143,17 +149,16 @@ class TrainedHere(Network):
 
 
 def facts_of_initial(initial: NetworkWeights) -> Facts:
-  """Returns values for results that describe the weights that a training began with.
+  """Returns facts for results about the weights that a training began with.
 
   Returns:
-    A dict with the keys:
+    A dictionary with the keys:
 
-    * `initial_weights`: their name;
-    * `initial_weights_trained_with`: names of the augmentations of their training, None if unknown;
-    * `initial_weights_resemble`: names of the transforms of `robustness.environments`, such as
-      'blur', that look like one of these augmentations, so that the network has seen them; None if
-      unknown;
-    * `initial_weights_unfinished`: how far their training came, if it did not reach its end.
+    * `initial_weights`: name of the weights;
+    * `initial_weights_trained_with`: names of the augmentations in their training, None if unknown;
+    * `initial_weights_resemble`: names of the image transforms, such as 'blur', that these
+      augmentations look like, None if unknown;
+    * `initial_weights_unfinished`: for weights from an unfinished training, how far it came.
   """
   trained_with, resembles = initial.trained_with, None
   if trained_with is not None:

@@ -25,17 +25,17 @@ class WeightsFile(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether the section has `weights`."""
+    """Returns whether the settings name weights."""
     return bool(section.weights)
 
   @property
   def needs_mean(self) -> bool:
-    """See `ClassifierKind.needs_mean`; True if the weights have no `record`."""
+    """Whether the weights do not state how images are normalised, so that the config must."""
     return self.record is None
 
   @property
   def resamples_positions(self) -> bool:
-    """Whether the network has position embeddings, which are resampled for other image sizes."""
+    """Whether the network has position embeddings, which must be resampled for other image sizes."""
     return self.has_positions
 
   def fetch(self) -> None:
@@ -44,11 +44,12 @@ class WeightsFile(StoredNetwork):
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
-    """The file with the weights, which is downloaded if `weights` are the name of published ones.
+    """The file of the weights, downloaded if `weights` is a published name.
 
     Raises:
-      InputError: `weights` is written like 'torchvision:resnet50.IMAGENET1K_V1', but is neither a
-        published name nor a file. Other missing files raise when they are read.
+      InputError: `weights` is written like a published name, such as
+        'torchvision:resnet50.IMAGENET1K_V1', but is neither one nor a file. Other missing files
+        raise when they are read.
     """
     path = expanded(self.weights)
     if self.record and not path.is_file():  # a published name, or a folder with a weights file
@@ -60,18 +61,21 @@ class WeightsFile(StoredNetwork):
 
   @functools.cached_property
   def class_names(self) -> tuple[str, ...]:
-    """The class names that the file, or the description next to it, states; () if neither does."""
+    """The class names that the file states, or the description next to it.
+
+    () if neither does.
+    """
     recorded = self.record.class_names if self.record else ()
     return tuple(weights.saved_facts(self.fetched.path).get('class_names', ())) or recorded
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """Returns the weights of the file for images of shape [H, W, C], to begin a training with."""
+    """Returns the weights to begin a training with, for images of shape [H, W, C]."""
     return self._read(image_shape, len(self.class_names) or None)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """Returns the network with the weights of the file as a classifier.
 
-    With a probe, which replaces the logits, the file needs no last layer and no class names.
+    If there is a probe, which replaces the logits, the file needs no last layer and no class names.
     """
     candidates = self._possible_classes(images.class_names)
     names = candidates[0]
@@ -99,11 +103,14 @@ class WeightsFile(StoredNetwork):
     return self.classifier(label, named, precision)
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Returns the lists of class names that the outputs may have, the most likely list first.
+    """Returns the lists of class names that the outputs may have, the likeliest first.
 
-    If the file states no class names, its classes are ImageNet's if `data_classes` are WordNet
-    identifiers of ImageNet, and otherwise `data_classes`. The setting `label_space` adds ImageNet's
-    classes as a second list, because predictions are projected from these.
+    If the file states no class names, the data decide: WordNet identifiers of ImageNet stand for
+    ImageNet's classes, and other class names for themselves. With the setting `label_space`,
+    ImageNet's classes follow as a second possibility, because predictions are mapped from these.
+
+    Args:
+      data_classes: Names of the classes of the data.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:
@@ -114,13 +121,18 @@ class WeightsFile(StoredNetwork):
     return [data_classes, imagenet] if self.label_space else [data_classes]
 
   def _read(self, image_shape: tuple[int, int, int], num_classes: int | None) -> NetworkWeights:
-    """Returns the weights for images of shape [H, W, C], with the normalisation of images.
+    """Returns the weights with the normalisation of images, for images of shape [H, W, C].
 
-    Mean and standard deviation are taken from the first of: the record of published weights, the
-    config, the project that the file is from, such as torchvision, and the architecture.
+    Mean and standard deviation come from the first of these that states them: the description of
+    published weights, the config, the project that the file is from, such as torchvision, and the
+    architecture.
+
+    Args:
+      image_shape: (H, W, C).
+      num_classes: Required number of outputs; None takes any.
 
     Raises:
-      InputError: `num_classes` is not None and the file has another number of outputs.
+      InputError: the file has another number of outputs.
     """
     path, revision = self.fetched
     variables, notes = weights.load_with_notes(
