@@ -557,7 +557,7 @@ class ClassifierBuilder:
     return newest_step(self.directory / label) is not None
 
   def _prepare_for_measurement(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier with the label space and the test-time adaptation that its recipe sets."""
+    """Adds the label space and the test-time adaptation of the recipe to a classifier."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)

@@ -109,7 +109,7 @@ class Network(ClassifierKind):
 
   @property
   def has_positions(self) -> bool:
-    """Whether the network has position embeddings, which must be resampled for other image sizes."""
+    """Whether the network has position embeddings, which are resampled for other image sizes."""
     return is_resampled(self.architecture.shapes(1))
 
   @property

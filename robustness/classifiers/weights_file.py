@@ -35,7 +35,7 @@ class WeightsFile(StoredNetwork):
 
   @property
   def resamples_positions(self) -> bool:
-    """Whether the network has position embeddings, which must be resampled for other image sizes."""
+    """Whether the network has position embeddings, which are resampled for other image sizes."""
     return self.has_positions
 
   def fetch(self) -> None:
