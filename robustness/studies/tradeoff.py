@@ -30,11 +30,10 @@ HIGH_FREQUENCY_FRACTION = dataclasses.replace(SHARE_OF_HIGH, headline=False, ref
 
 @dataclasses.dataclass(frozen=True)
 class Tradeoff(StoredOrMade):
-  """A study of changes of accuracy under corruptions against the frequencies of these corruptions.
+  """A study of whether robustness depends on the frequency of corruptions (Yin et al. 2019).
 
-  For each classifier but the first, the difference of its accuracy from the first classifier's is
-  compared over corruptions with the share of high frequencies in the energy of the corruption. The
-  settings, which select corruptions and severities, are those of `StoredOrMade`.
+  For each classifier, its accuracy under each corruption minus the first classifier's is plotted
+  against the high-frequency share of the corruption's energy.
   """
 
   title = 'Robustness by frequency: the trade-off'
@@ -44,16 +43,16 @@ class Tradeoff(StoredOrMade):
   quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
   def __post_init__(self) -> None:
-    """Raises InputError for fewer than three corruptions, the points that a line is fitted to."""
+    """Raises InputError for fewer than three corruptions, too few to fit a line."""
     super().__post_init__()
     valid = 'at least three corruptions, through which a line is drawn'
     self.require(len(self.names) >= 3, 'corruptions', valid)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies and shares of high-frequency energy by corruption, and fitted lines.
+    """Yields accuracy and high-frequency share of energy by corruption, and fitted lines.
 
-    For each classifier but the first, a line is fitted to points, one for each corruption: its
-    accuracy minus the first classifier's, over the share of high-frequency energy.
+    A line is fitted for each classifier but the first, to a point per corruption. The point is the
+    accuracy minus the first classifier's accuracy, against the share of energy.
     """
     recorded.require_distinct()
     yield self.means(CLEAN_ACCURACY, recorded, where=recorded.views.corruption.isna().to_numpy())
@@ -73,10 +72,10 @@ class Tradeoff(StoredOrMade):
       yield trade_off(label, first, share_of_high, errors[first], errors[label], self.confidence)
 
   def figures(self, results: Results) -> Figures:
-    """Returns a figure of changes of accuracy against shares of energy, and the default figures.
+    """Returns a figure of change of accuracy against high-frequency share, and default figures.
 
-    It has a panel for each classifier but the first, with a point for each corruption: the accuracy
-    of the classifier minus the accuracy of the first one, over the share of high-frequency energy.
+    It has a panel for each classifier but the first, with a point for each corruption. The change
+    of accuracy is from the first classifier.
     """
     first, *later = (label for label in results.labels if label != IMAGES)
     # `...` selects any corruption.
@@ -96,15 +95,16 @@ class Tradeoff(StoredOrMade):
 
 
 def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) -> NamedPoints:
-  """Returns a panel of points, one per corruption: change of accuracy over share.
+  """Returns one classifier's panel of change of accuracy against high-frequency share.
 
-  The titles are the label, and the slope and the residual of the line, if one was fitted.
+  It has a point for each corruption. Its titles are the name of the classifier, and the slope and
+  residual of a fitted line.
 
   Args:
-    table: the results.
-    label: label of the classifier.
-    first: label of the first classifier; changes are from its accuracy.
-    shares: the share of high frequencies of each corruption.
+    table: The results.
+    label: Name of the classifier.
+    first: Name of the first classifier, from which changes are measured.
+    shares: The high-frequency share of each corruption.
   """
   of_label = table[table.classifier == label]
   changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')

@@ -53,12 +53,14 @@ from robustness.video.rescoring import Rescoring
 def all_right_within(
   right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True
 ) -> np.ndarray:
-  """Returns whether all frames within each distance of the anchor are right, bool [A, D].
+  """Returns whether a classifier is right on all frames near the anchor, bool [A, D].
+
+  An anchor is a labelled video frame.
 
   Args:
-    right: the outcomes of one classifier for A sets.
-    distances: D distances in frames.
-    include_anchor: whether the anchor must be right too.
+    right: Whether the classifier is right on the frames near A anchors.
+    distances: D distances from the anchor in frames.
+    include_anchor: Whether the anchor must be right too.
   """
   within = right_within(right, max(distances), include_anchor)  # at 0, 1, ..., max(distances)
   return within[..., np.asarray(distances)]
@@ -67,11 +69,16 @@ def all_right_within(
 def drop_within(
   right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True
 ) -> np.ndarray:
-  """Returns the drop from the anchor to the worst frame within each distance, [A, D].
+  """Returns the drop of correctness from an anchor to its worst nearby frame, [A, D].
 
-  With the anchor among these frames it is boolean: the anchor is right and at least one frame is
-  wrong. Without the anchor it is the correctness of the anchor minus the correctness of the worst
-  neighbor: −1, 0 or 1. The arguments are the same as for `all_right_within`.
+  An anchor is a labelled video frame. If the anchor is included, the drop is True where the anchor
+  is right and any frame is wrong. Otherwise it is right (1 or 0) for the anchor minus right for the
+  worst neighbor: −1, 0 or 1.
+
+  Args:
+    right: Whether a classifier is right on the frames near A anchors.
+    distances: D distances from the anchor in frames.
+    include_anchor: Whether the anchor is one of the frames.
   """
   all_right = all_right_within(right, distances, include_anchor)
   anchor = right.is_anchor_right[..., None]
@@ -140,19 +147,23 @@ Pixels are in [0, 1].
 
 
 def _share_within(name: str, measure: str, column: int) -> Quantity:
-  """Returns the quantity for the share of frame pairs within each pixel distance 0, .01, ..., 1.
+  """Declares the cumulative distribution of pixel distances between two frames.
 
-  Its statistic takes the ℓ∞ and root-mean-square distances [P, 2] of P pairs, and returns whether a
-  pair is within each of these 101 `DISTANCES`, bool [P, 101].
+  It is the share of frame pairs within each of the 101 `DISTANCES` 0, .01, ..., 1. It is computed
+  from the ℓ∞ and root mean square distances of P pairs, [P, 2].
 
   Args:
-    name: name of the quantity.
-    measure: the distance in words.
-    column: which of the two distances it is: 0 for ℓ∞, 1 for root mean square.
+    name: Name of the quantity in results.
+    measure: Description of the distance, for reports.
+    column: Which distance to use: 0 for ℓ∞, 1 for root mean square.
   """
 
   def is_within(distances: np.ndarray) -> np.ndarray:
-    """Returns whether each pair is within each of `DISTANCES`, bool [P, 101]."""
+    """Returns whether each frame pair is within each of the `DISTANCES`, bool [P, 101].
+
+    Args:
+      distances: ℓ∞ and root mean square distances of P pairs, [P, 2].
+    """
     # The tolerance admits rounding: 51/255 as float32 is slightly above 0.2.
     return distances[:, column, None] <= DISTANCES + 1e-6
 
@@ -165,20 +176,25 @@ WITHIN_RMS = _share_within('pairs_within_rms', 'root mean square', column=1)
 
 
 def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
-  """Returns the quantity for how much an accuracy changed by people's review of the sets.
+  """Declares a change of accuracy by human review of the video frames.
 
-  It is a sum of four accuracies, each with the factor 1, −1 or 0: on anchors and pm-k before the
-  review, then on anchors and pm-k after it.
+  It is a signed sum of four accuracies: on anchors (labelled frames) and pm-k (worst nearby frame)
+  before the review, and both after it.
 
   Args:
-    name: name of the quantity.
-    words: the quantity in words.
-    signs: the factors of the four accuracies.
-    size: largest absolute value of the change.
+    name: Name of the quantity in results.
+    words: Description of the quantity for reports.
+    signs: The sign (1, −1 or 0) of each of the four accuracies.
+    size: Largest possible absolute value.
   """
 
   def change(accuracies: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns the sum, [...], of `accuracies` [..., 4] with their signs; `baseline` is unused."""
+    """Returns the signed sum of four accuracies, [...].
+
+    Args:
+      accuracies: [..., 4].
+      baseline: Not used.
+    """
     return accuracies @ np.array(signs)
 
   return Quantity(name, words, low=-size, high=size, statistic=np.asarray, function=change)
@@ -219,31 +235,29 @@ AUTO = 'auto'
 
 @dataclasses.dataclass(frozen=True)
 class VideoPmK(study.ScoresPredictions):
-  """A study of accuracy on neighboring video frames; attributes are its settings.
+  """A study of accuracy on the worst of neighboring video frames, pm-k (Shankar et al. 2021).
 
-  A neighbor set is an anchor, a labelled frame, with its neighbors, nearby frames of its video.
+  An anchor is a labelled frame. Its neighbors are nearby frames of the same video. Together they
+  are a neighbor set.
 
   Attributes:
-    k: largest distance from the anchor in frames, at least 1. If no neighbor in the sets is so far
-      away, the largest distance of a neighbor replaces k.
-    include_anchor: whether the anchor must be right too, as in the released scorer.
-    label_rule: which labels count as right for a neighbor: the labels of its 'frame', or of its
-      'anchor'.
-    merge: how scores of fine classes become scores of coarse ones: 'max', 'sum' or 'mean' of the
-      members' probabilities, computed from the recorded scores; '' keeps the projection of the run.
-    testbed: published models that figures show next to the classifiers: 'imagenet_vid_robust' or
-      'ytbb_robust'; 'auto' chooses the one with the same number of anchors as the data, if any,
-      and '' none. Their published accuracy is pm-10. They are therefore left out with another k, or
-      if no neighbor in the sets is 10 frames from its anchor.
-    failures: largest number of sets of each classifier that a table and a figure show, with a right
+    k: Largest distance from the anchor in frames, at least 1. It is lowered if no neighbor is so
+      far away.
+    include_anchor: Whether the anchor must be right too, as in the released scorer.
+    label_rule: Which labels count as right for a neighbor: 'frame' (its own) or 'anchor'.
+    merge: How probabilities of fine classes are merged to coarse ones: 'max', 'sum' or 'mean'. ''
+      keeps what the run recorded.
+    testbed: Published models to show in figures: 'imagenet_vid_robust' or 'ytbb_robust'. 'auto'
+      selects by the number of anchors, and '' shows none. Published accuracy is pm-10, so they are
+      left out with another k.
+    failures: Largest number of failures to show for each classifier: neighbor sets with a right
       anchor and wrong neighbors.
-    distances: whether ℓ∞ and root-mean-square distances of anchor and neighbor are computed, which
-      reads all frames once more.
-    frames: root folder of the frames' paths, to compute distances of frames as they are stored; ''
-      computes them for the resized and cropped frames that the classifier gets.
-    reviewed: folder of the sets that passed a review, if the data are the sets before it; '' for
-      none. Distances are then of all pairs, of the reviewed pairs, and of reviewed pairs with a
-      right anchor and a wrong neighbor.
+    distances: Whether to compute pixel distances of anchors and neighbors, which reads all frames
+      again.
+    frames: Root folder of the frames, to compute distances of stored frames. '' takes the resized
+      and cropped frames that the classifier gets.
+    reviewed: Folder of the neighbor sets that passed a human review, if the data are the sets
+      before it. Distances are then also computed for reviewed pairs. '' for none.
   """
 
   title = 'Accuracy on the worst of neighboring video frames'
@@ -279,7 +293,7 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The name and the recorded outputs: studies that have both in common share records.
+    """The settings on which recorded outputs depend: only the name of the study.
 
     All other settings can change without running a classifier again.
     """
@@ -287,19 +301,19 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The rules of the accuracies in words, for the report's table `which numbers these are`."""
+    """Describes which neighbors and labels count, for a report, under the key 'neighbors'."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
   @property
   def _comparable_testbed(self) -> str:
-    """`testbed`, or '' if this study counts other answers as right than the published models do."""
+    """The setting `testbed`, or '' if this study scores differently than the published models."""
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
   def differences(self, records: RecordsReader, image_shape: study.ImageShape) -> list[str]:
-    """Returns why accuracies are not comparable with published ones, as a list of phrases.
+    """Returns deviations from the published experiment, such as another k.
 
-    Reasons are sets that people did not review, and settings other than the paper's.
+    A missing human review of the frames is also one.
     """
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]  # reviewed sets say so in their title
@@ -311,16 +325,17 @@ class VideoPmK(study.ScoresPredictions):
     return differences + [f'{key} {settings[key]}' for key in changed]
 
   def by_row(self, records: RecordsReader, image_shape: study.ImageShape) -> ViewTable:
-    """Returns the names of the views, with frames of one clip as one unit of resampling."""
+    """Returns the names of the views, and the video clip of each frame for resampling."""
     # The columns that distinguish clips, as far as the records have them.
     names = {columns.GROUP, columns.PATH} & records.read(block=0, chunk=0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
   def check(self, rows: Rows, recipes: study.Recipes) -> None:
-    """Raises InputError for rows that are no frames of neighbor sets, or a folder that is wrong.
+    """Raises InputError if the data are not neighbor sets of video frames.
 
-    The folder `reviewed` must have neighbor sets, and `frames` must be a folder.
+    A neighbor set is a labelled frame with nearby frames. The folders `reviewed` and `frames` are
+    checked too.
     """
     columns.from_columns(rows.without_images())
     if self.reviewed:
@@ -328,9 +343,13 @@ class VideoPmK(study.ScoresPredictions):
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
   def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> study.Scored:
-    """Returns the estimates from files of predictions, which `settings` name.
+    """Computes the results from files of predictions instead of a run.
 
-    With `distances` they include distances of frames as they are stored in the folder `frames`.
+    With `distances` they include pixel distances of the frames in the folder `frames`.
+
+    Args:
+      settings: Names the files of predictions.
+      folder: Folder of this run.
     """
     scored = settings.scored(self, self.review, folder)
     if self.distances:
@@ -339,11 +358,11 @@ class VideoPmK(study.ScoresPredictions):
     return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: study.ImageShape) -> Findings:
-    """Returns the estimates, the published models, and tables of sets.
+    """Returns the results, published models, and tables of neighbor sets.
 
-    The table `neighbor sets` has their numbers, and `failures` the sets with most wrong neighbors.
-    If no neighbor is k frames from its anchor, the largest distance takes the place of k, and a
-    warning is logged.
+    A neighbor set is a labelled frame (anchor) with nearby frames. The table `neighbor sets` has
+    their numbers. The table `failures` has the sets with most wrong neighbors. If no neighbor is k
+    frames away, k is lowered and a warning is logged.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
@@ -366,15 +385,15 @@ class VideoPmK(study.ScoresPredictions):
     )
 
   def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
-    """Returns the predictions of each classifier for all frames, by label."""
+    """Returns {classifier: its predictions for all frames}."""
     return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
   def _with_reachable_k(self, sets: NeighborSets) -> Self:
-    """Returns the study with `k` reduced to the largest distance of a neighbor in the sets."""
+    """Returns the study with `k` lowered to the largest distance of any neighbor."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
-    """Returns which frames each classifier has right."""
+    """Returns which video frames each classifier has right."""
     return SetOutcomes.stacked(
       {
         label: metrics.outcomes(predicted.sets, predicted.prediction, self.label_rule)
@@ -383,11 +402,14 @@ class VideoPmK(study.ScoresPredictions):
     )
 
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields all estimates: over all sets, then across classifiers, then for parts of the data.
+    """Yields all results: over all data, across classifiers, and for parts of the data.
 
-    The parts are the sets of each class, the sets without the frames of each type, and the sets of
-    each frame rate. The median drop of a classifier is the median over classes. `right` has the
-    correctness of all classifiers on the frames of `sets`.
+    The parts are single classes, the data without frames of one type, and single frame rates. The
+    median drop is over classes.
+
+    Args:
+      right: Whether each classifier is right on each frame of the neighbor sets.
+      sets: The neighbor sets, which are labelled frames with nearby frames.
     """
     yield from self._accuracies(right)
     # `_accuracies` yields pm-k with the facet k. Reports state pm-k without facets first.
@@ -410,8 +432,11 @@ class VideoPmK(study.ScoresPredictions):
       yield from self._accuracies(subset, {'fps': rate})
 
   def _by_class(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields the accuracies on the sets of each class; a set counts for each label of its
-    anchor.
+    """Yields accuracies by class of the labelled frame, which may have several classes.
+
+    Args:
+      right: Whether each classifier is right on each frame of the neighbor sets.
+      sets: The neighbor sets, which are labelled frames with nearby frames.
     """
     labels = sets.labels[sets.anchors]  # [A, labels], padded with −1
     for class_id in np.unique(labels[labels >= 0]).tolist():
@@ -422,9 +447,13 @@ class VideoPmK(study.ScoresPredictions):
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracy on anchors, pm-k, and the drop from accuracy on anchors to pm-k.
+    """Yields accuracy on anchors (labelled frames), accuracy pm-k, and the difference.
 
-    `facets` are added to the estimates, such as {'class': 'dog'} if `right` has dogs only.
+    Accuracy pm-k is on the worst frame within k frames of the anchor.
+
+    Args:
+      right: Whether each classifier is right on each frame.
+      facets: Columns that describe the data in the results, such as {'class': 'dog'}.
     """
     facets_with_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
@@ -433,11 +462,14 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def _at_k(self) -> tuple[Sequence[int], bool]:
-    """The arguments of the functions of quantities after the outcomes: [k] and `include_anchor`."""
+    """The arguments ([k], `include_anchor`) for functions such as `all_right_within`."""
     return [self.k], self.include_anchor
 
   def _all_right_within_k(self, right: SetOutcomes) -> np.ndarray:
-    """Returns whether all frames within k are right, bool [M, A] for M classifiers and A sets."""
+    """Returns whether all frames within k of the anchor are right, bool [M, A].
+
+    There are M classifiers and A anchors (labelled frames).
+    """
     return all_right_within(right, *self._at_k)[..., 0]
 
   def _means(
@@ -451,16 +483,16 @@ class VideoPmK(study.ScoresPredictions):
   ) -> pd.DataFrame:
     """Returns means of a quantity over neighbor sets, with intervals over videos.
 
-    The statistic of the quantity takes the outcomes of a classifier, and returns V values for each
-    of A sets.
+    A neighbor set is a labelled frame with nearby frames. The quantity's statistic computes V
+    values for each of A sets from the outcomes of one classifier.
 
     Args:
-      quantity: the quantity.
-      right: the outcomes of all classifiers.
-      arguments: further arguments of the statistic.
-      views: table with a row for each of the V values, and their facets as columns.
-      counted: bool [A, V], the values that count; None counts all.
-      **options: further options of `estimates.means.means`, such as `facets` of all estimates.
+      quantity: The quantity.
+      right: Whether each classifier is right on each frame.
+      arguments: Further arguments of the statistic.
+      views: Table with a row for each of the V values, which describes it.
+      counted: bool [A, V], which values to average; None averages all.
+      **options: Options of `estimates.means.means`, such as `facets`.
     """
     fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
     counted_by_model = None if counted is None else dict.fromkeys(right.models, counted)
@@ -472,9 +504,11 @@ class VideoPmK(study.ScoresPredictions):
   def _by_distance(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields three accuracies as functions of the distance from the anchor in frames.
 
-    The first is pm-0 to pm-(k − 1), on the worst frame within each distance. The second is the same
-    up to pm-k without the anchor. The third, for distances 1 to k, is the accuracy on frames at
-    exactly this distance before or after an anchor that is classified correctly.
+    An anchor is a labelled frame.
+
+    * pm-0 to pm-(k − 1): on the worst frame within each distance.
+    * pm-0 to pm-k without the anchor.
+    * Conditional accuracy: on frames at exactly this distance from an anchor that is right.
     """
     distances = range(self.k)
     yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
@@ -495,15 +529,17 @@ class VideoPmK(study.ScoresPredictions):
   def _errors_by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields two error rates by the signed distance of a frame from the anchor.
+    """Yields two error rates as functions of the signed distance from the anchor in frames.
 
-    Both are shares of the sets that have a frame at this distance. In `error` the frame is wrong.
-    In `turned_wrong` the frame is wrong and the anchor right; it is 0 at distance 0, the anchor
-    itself, and is also computed over all classifiers together if there are several. `facets` are
-    added to the estimates.
+    An anchor is a labelled frame. `error` is the share of wrong frames at a distance.
+    `turned_wrong` is the share of frames that are wrong although the anchor is right. With several
+    classifiers it is also computed over all of them.
 
-    The paper's figure 5 has a "% adversarial" that it does not define. Its values, up to 8 %, fit
-    `turned_wrong`.
+    The paper does not define the "% adversarial" of its figure 5; its values fit `turned_wrong`.
+
+    Args:
+      right: Whether each classifier is right on each frame.
+      facets: Columns that describe the data in the results.
     """
     views = pd.DataFrame({'offset': right.offsets})
     yield self._means(OFFSET_ERROR, right, (), views, right.has_frame, facets=facets)
@@ -513,11 +549,10 @@ class VideoPmK(study.ScoresPredictions):
       yield _exact_at_anchor(self._means(TURNED, joint, (), views, joint.has_frame, facets=facets))
 
   def _across_classifiers(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
-    """Yields estimates that need several classifiers.
+    """Yields results that need several classifiers: static accuracy and a fitted line.
 
-    They are the accuracy of each classifier on one fixed frame of each set, the frame that most
-    classifiers have wrong; and for three or more classifiers the slope and intercept of the line
-    that is fitted to them, pm-k over the accuracy on anchors.
+    Static accuracy is on one fixed frame for each anchor, the one that most classifiers have wrong.
+    The line is pm-k against accuracy on anchors, for three or more classifiers.
     """
     within_k = right.of_pairs(np.abs(right.offset) <= self.k)  # without farther neighbors
     hardest_pairs = metrics.static_pairs(within_k)  # anchor and fixed frame of each set
@@ -536,17 +571,16 @@ class VideoPmK(study.ScoresPredictions):
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies before and after people reviewed the sets, and their changes.
+    """Yields accuracies before and after human review of video frames, and their changes.
 
-    It is table 4 of the paper. A set is an anchor, which is a labelled frame, with its neighbors.
-    Intervals resample videos, each with its sets before and after the review.
+    They are table 4 of the paper. Intervals resample videos.
 
     Args:
-      unreviewed: each classifier with its records for all sets, as they were before the review.
-      reviewed: the same classifiers with their records for the sets that the review left.
+      unreviewed: Predictions of each classifier on all frames, as before the review.
+      reviewed: Predictions of the same classifiers on the frames that passed the review.
 
     Raises:
-      InputError: a reviewed anchor is not among the unreviewed.
+      InputError: A reviewed anchor (labelled frame) is not among the unreviewed ones.
     """
     predictions_before = self._predictions(unreviewed)
     predictions_after = self._predictions(reviewed)
@@ -578,7 +612,7 @@ class VideoPmK(study.ScoresPredictions):
       yield self.means(quantity, outcomes, ('view',), facets=facets)
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields the share of pairs of frames within each pixel distance, if `distances` is set.
+    """Yields the distribution of pixel distances of neighboring frames, if `distances` is set.
 
     It is figure 10 of the paper; see `_distances`.
     """
@@ -588,16 +622,15 @@ class VideoPmK(study.ScoresPredictions):
   def _distances(
     self, evaluations: Sequence[Evaluation], rows: Rows | None
   ) -> Iterator[pd.DataFrame]:
-    """Yields the share of pairs of anchor and neighbor within each pixel distance 0, .01, ..., 1.
+    """Yields the share of frame pairs within each pixel distance 0, .01, ..., 1.
 
-    There are shares of all pairs; of the pairs that passed the review, if there is a folder
-    `reviewed`; and of the mistakes of each classifier, pairs with a right anchor and a wrong
-    neighbor. Shares and the ends of their intervals never fall as the distance grows.
+    A pair is an anchor (labelled frame) and a neighbor. There are shares of all pairs, of pairs
+    that passed a review if `reviewed` is set, and of each classifier's mistakes: a right anchor
+    with a wrong neighbor. Shares and their intervals never decrease with distance.
 
     Args:
-      evaluations: the classifiers with their records.
-      rows: the rows that frames are read from unless the setting `frames` names a folder; None for
-        no rows.
+      evaluations: Recorded predictions of the classifiers.
+      rows: Data to read frames from, unless the setting `frames` names a folder; None for no data.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
@@ -625,13 +658,14 @@ class VideoPmK(study.ScoresPredictions):
         yield _with_ascending_ends(shares)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns {'failure_images': [E, 2, H, W, C]}, see `wrong_neighbors.images`."""
+    """Returns {'failure_images': [E, 2, H, W, C]}, right anchors with wrong neighbors.
+
+    See `wrong_neighbors.images`.
+    """
     return wrong_neighbors.images(rows, findings.tables[wrong_neighbors.NAME])
 
   def figures(self, results: Results) -> study.Figures:
-    """Returns the default figures, the paper's figures, and images of the sets in the table
-    `failures`.
-    """
+    """Returns the default figures, the paper's figures, and images of failures."""
     return {
       **charts.draw(results),
       **accuracy_figures.draw(results),
@@ -641,16 +675,17 @@ class VideoPmK(study.ScoresPredictions):
 
 
 def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
-  """Returns the neighbor sets, which are the same for all classifiers."""
+  """Returns the neighbor sets of the predictions, which all classifiers share."""
   return next(iter(predictions.values())).sets
 
 
 def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
-  """Narrows the intervals of shares by ascending distance, and returns the table.
+  """Narrows intervals of a cumulative distribution so that both ends never decrease.
 
-  Shares grow with the distance, and so must both ends of their intervals: no low end is under a low
-  end of smaller distances, and no high end above a high end of larger ones. The share within 1 is
-  1, because no pixels in [0, 1] are farther apart.
+  The share within distance 1 gets the interval [1, 1], since pixels are in [0, 1].
+
+  Args:
+    shares: Table of shares by ascending distance; it is changed in place and returned.
   """
   shares['low'] = shares.low.cummax()
   shares['high'] = shares.high[::-1].cummin()
@@ -660,9 +695,10 @@ def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
-  """Changes the interval at offset 0 of a table of shares to [0, 0], and returns the table.
+  """Sets the interval at offset 0 to [0, 0], since the share there is 0 by definition.
 
-  Offset 0 is the anchor itself: its share is 0 by definition.
+  Args:
+    shares: Table of shares by offset from the anchor; it is changed in place and returned.
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares

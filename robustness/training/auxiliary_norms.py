@@ -23,13 +23,12 @@ _ARRAYS = {'scale', 'bias', 'mean', 'var'}
 
 
 def with_second_norms(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` with a second set of all arrays of normalisation layers.
+  """Adds a copy of all normalisation layers' arrays, for augmented or adversarial images.
 
-  The second set is a copy of the first, under the key `auxiliary_norms` of `params` and of
-  `batch_stats`.
+  The copy is under the key `auxiliary_norms` of `params` and of `batch_stats`.
 
   Raises:
-    InputError: the network has no normalisation layers.
+    InputError: The network has no normalisation layers.
   """
   flat = flatten_dict(dict(without_second_norms(variables)), keep_empty_nodes=True)
   # a path is (collection, *layer, array), such as ('params', 'stem', 'bn', 'scale')
@@ -52,9 +51,9 @@ def with_second_norms(variables: Variables) -> Variables:
 
 
 def without_second_norms(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` without the second set of normalisation layers.
+  """Removes the second set of normalisation layers that `with_second_norms` added.
 
-  Variables without a second set (`with_second_norms` adds it) are unchanged.
+  Variables without a second set are returned unchanged.
   """
   return {
     name: {key: value for key, value in tree.items() if key != AUXILIARY}
@@ -63,9 +62,10 @@ def without_second_norms(variables: Variables) -> Variables:
 
 
 def swap_norms(variables: Variables) -> Variables:
-  """Returns `params`, `batch_stats` or both with the two sets of normalisation arrays exchanged.
+  """Exchanges the first and second set of normalisation layers' arrays.
 
-  The network then uses the second set, which `with_second_norms` added.
+  The network then uses the set that `with_second_norms` added. `variables` have `params`,
+  `batch_stats` or both.
   """
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
   # a path of the second set is (collection, AUXILIARY, *layer, array)

@@ -48,16 +48,20 @@ Path = str | os.PathLike[str]
 
 
 class Checkpoints:
-  """The checkpoints of one training, as a context; its end waits for unfinished saves."""
+  """The checkpoints of one training, a context manager that waits for unfinished saves."""
 
   def __init__(self, directory: Path, facts: Facts):
-    """Opens or creates a directory; all processes of a run must call all methods.
+    """Opens or creates a directory of checkpoints.
 
-    `facts` are the values that decide the trained weights, see `Training.facts`. They are written
-    to `classifier.json` as JSON.
+    All processes of a run must call all methods.
+
+    Args:
+      directory: The directory.
+      facts: Values that determine the trained weights, such as settings and seed. They are written
+        to `classifier.json`.
 
     Raises:
-      InputError: the directory holds checkpoints of a training with other facts.
+      InputError: The directory has checkpoints of a training with other facts.
     """
     self._directory = pathlib.Path(directory).absolute()
     barrier('the checkpoints')  # Orbax's first exchange has a short time-out
@@ -73,12 +77,13 @@ class Checkpoints:
       raise
 
   def restore(self, template: TrainState) -> TrainState | None:
-    """Returns the state of the newest checkpoint as NumPy arrays, or None if there is none.
+    """Reads the newest checkpoint as NumPy arrays; returns None if there is none.
 
-    `template` is a state with the expected shapes and types.
+    Args:
+      template: A state with the expected shapes and types.
 
     Raises:
-      InputError: the checkpoint is damaged, or of another architecture (with the keys that differ).
+      InputError: The checkpoint is damaged, or of another architecture.
     """
     step = self._newest()
     if step is None:
@@ -89,12 +94,12 @@ class Checkpoints:
     return serialization.from_state_dict(template, saved)
 
   def save(self, state: TrainState) -> None:
-    """Saves a state of JAX or NumPy arrays; a thread writes it while the training continues.
+    """Saves a state of JAX or NumPy arrays in a thread, while training continues.
 
-    The memory of the arrays may be reused when this returns.
+    The arrays may be overwritten or donated when this method returns.
 
     Raises:
-      OSError: the disk has no room.
+      OSError: The disk is full.
     """
     saved = serialization.to_state_dict(state)
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
@@ -106,7 +111,7 @@ class Checkpoints:
       self._manager.save_parts(step, saved, position)
 
   def wait(self) -> None:
-    """Returns when all saves are on disk; raises the error of a save that failed."""
+    """Waits until all saves are on disk; raises the error of a save that failed."""
     self._manager.wait_until_finished()
 
   def __enter__(self) -> Self:
@@ -117,15 +122,18 @@ class Checkpoints:
       self._manager.close()
 
   def _newest(self) -> int | None:
-    """Returns the step of the newest checkpoint that the first process sees, or None."""
+    """Returns the step of the newest checkpoint, as seen by the first process, or None."""
     step = self._manager.latest_step()
     from_first, *_ = exchange('the newest checkpoint', json.dumps(step))
     return json.loads(from_first)
 
   def _check_or_write(self, facts: Facts) -> None:
-    """Raises InputError if there are checkpoints and `classifier.json` has other facts.
+    """Raises InputError if the checkpoints are of a training with other facts.
 
-    Without checkpoints the facts are written to this file.
+    Without checkpoints, the facts are written to `classifier.json`.
+
+    Args:
+      facts: Values that determine the trained weights, such as settings and seed.
     """
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
@@ -135,16 +143,16 @@ class Checkpoints:
 
 
 def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
-  """Reads a trained classifier from a directory that `train` wrote.
+  """Reads a trained classifier from the directory of its checkpoints.
 
   Returns:
-    {'params': ..., 'batch_stats': ...} of the newest checkpoint as NumPy arrays: the best weights
-    if `keep` is 'best', else the averaged weights if there are any, else the last ones. And the
-    facts of `classifier.json` with the `step` of the checkpoint and, if `keep` is 'best', the step
-    of these weights, `kept_step`.
+    The variables {'params': ..., 'batch_stats': ...} of the newest checkpoint as NumPy arrays, and
+    facts about the training. The weights are the best if `keep` is 'best', else the averaged ones
+    if there are any, else the last. The facts are those in `classifier.json`, the `step` of the
+    checkpoint and, for the best weights, their step `kept_step`.
 
   Raises:
-    InputError: there is no checkpoint, it is damaged, or `keep` is 'best' and no weights were
+    InputError: The checkpoint is missing or damaged, or `keep` is 'best' and no weights were
       evaluated yet.
   """
   root = pathlib.Path(directory).absolute()
@@ -166,16 +174,21 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
 
 
 def progress(facts: Facts) -> dict[str, int]:
-  """Returns `step`, `total_steps` and, if present, `kept_step` of facts from `load_variables`."""
+  """Selects `step`, `total_steps` and, if present, `kept_step` from facts about a training.
+
+  Args:
+    facts: The facts that `load_variables` returned.
+  """
   # `classifier.json` has the number of all steps in its section `training`
   steps = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
   return {name: steps[name] for name in PROGRESS if steps.get(name) is not None}
 
 
 def unfinished(facts: Facts) -> str:
-  """Returns the progress of an unfinished training, such as 'step 100 of 188'.
+  """Describes how far an unfinished training came, as 'step 100 of 188'; '' if finished.
 
-  It is '' for a finished one. `facts` come from `load_variables`.
+  Args:
+    facts: The facts that `load_variables` returned.
   """
   steps = progress(facts)
   step, total = steps['step'], steps.get('total_steps', 0)
@@ -183,9 +196,9 @@ def unfinished(facts: Facts) -> str:
 
 
 def newest_step(directory: Path) -> int | None:
-  """Returns the step of the newest complete checkpoint of a training, or None.
+  """Returns the step of the newest complete checkpoint in a directory, or None.
 
-  It only lists names, so that another process may save and delete checkpoints at the same time.
+  It is safe while another process saves and deletes checkpoints.
   """
   folder = pathlib.Path(directory).absolute() / FOLDER_NAME
   if not folder.is_dir():
@@ -194,10 +207,10 @@ def newest_step(directory: Path) -> int | None:
 
 
 def _read(folder: pathlib.Path) -> dict[str, PyTree]:
-  """Returns the state in the folder of a checkpoint, a nested dict of NumPy arrays.
+  """Reads a checkpoint from its folder, as a nested dictionary of NumPy arrays.
 
   Raises:
-    InputError: the checkpoint cannot be read, or its digest shows that it was altered.
+    InputError: The checkpoint cannot be read, or its digest does not match.
   """
   from robustness.training import orbax_files  # Orbax takes long to import
 
@@ -217,10 +230,12 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 
 
 def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
-  """Returns the SHA-256 of a state's arrays, its position such as {'step': 100}, and its facts.
+  """Returns the SHA-256 of a checkpoint's arrays, its position, and the training's facts.
 
-  The facts are read from `classifier.json` in `directory`. The state may be on devices, also of
-  several processes.
+  Args:
+    state: The arrays, which may be distributed over devices and processes.
+    position: Where the training was, such as {'step': 100}.
+    directory: The directory of `classifier.json`, which has the facts.
   """
   leaves = {name: value for name, value in _flatten(state).items() if value is not None}
   arrays = {name: np.asarray(value) for name, value in own_copy(leaves).items()}
@@ -230,26 +245,26 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
 
 
 def _load_json(path: pathlib.Path) -> Facts:
-  """Returns the content of `classifier.json`."""
+  """Reads the facts about a training from `classifier.json`."""
   return json_files.read(
     path, FACTS_FORM, 'The command of the training writes this file again once it is removed.'
   )
 
 
 def _flatten(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:
-  """Returns the leaves of a tree by their paths, joined by dots."""
+  """Flattens a tree to {path: leaf}, with paths joined by dots."""
   return traverse_util.flatten_dict(dict(tree), sep='.')
 
 
 def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
-  """Returns {path: type and shape} of the arrays of a tree."""
+  """Returns {path: type and shape} for the arrays of a tree, such as {'params.w': 'float32[3]'}."""
   return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flatten(tree).items()}
 
 
 def _check_same(new: Facts, stored: Facts, problem: str) -> None:
-  """Raises InputError if two sets of facts differ.
+  """Raises InputError if two dictionaries of facts differ.
 
-  The message is `problem` with the first differences, '{key}: {stored value} → {new value}'.
+  The message is `problem` and the first differences, as '{key}: {stored value} → {new value}'.
   """
   if lines := differing_keys(stored, new, tolerances=TOLERANCES):
     omitted = f' and {len(lines) - MAX_LISTED} more' if len(lines) > MAX_LISTED else ''

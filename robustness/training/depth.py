@@ -20,25 +20,26 @@ BEFORE_BLOCKS = ('stem', 'patches', 'embedding', 'pre_norm')
 
 
 def _block(path: tuple[Any, ...]) -> tuple[int, int] | None:
-  """Returns the numbers of stage and block in a path, such as (2, 3) for 'stage2' and 'block3'.
+  """Parses the stage and block number of a parameter's path, for instance (2, 3).
 
-  The number of a stage or block that the path lacks is 0. The result is None if it lacks both.
+  This is the result for a path with 'stage2' and 'block3'. A missing number is 0. Without both, the
+  result is None.
   """
   numbers = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
   return (int(numbers.get('stage', 0)), int(numbers.get('block', 0))) if numbers else None
 
 
 def is_in_block(params: PyTree) -> PyTree:
-  """Returns a tree of bools like `params`, true for parameters of a residual stage or block."""
+  """Returns a tree like `params`, True for parameters of a residual stage or block."""
   return path_aware_map(lambda path, _: _block(path) is not None, params)
 
 
 def layer_numbers(params: PyTree) -> PyTree:
-  """Returns the number of the layer of each parameter, a tree of ints, grouped as in timm.
+  """Returns the depth of each parameter's layer, a tree of ints like `params`.
 
-  The stem is layer 0, the L residual blocks are layers 1 to L, and the head is layer L + 1. The
-  norm after the blocks is in layer L in networks with attention, and in layer L + 1 in ConvNeXt.
-  The last convolution of an EfficientNet is in layer L.
+  The stem is layer 0, the L residual blocks are layers 1 to L, and the head is layer L + 1, as in
+  timm. The norm after the blocks is in layer L in networks with attention, and in layer L + 1 in
+  ConvNeXt. The last convolution of an EfficientNet is in layer L.
   """
   blocks = {path: _block(path) for path in flatten_dict(params)}
   order = sorted({block for block in blocks.values() if block})  # (stage, block) of the L blocks
@@ -46,7 +47,7 @@ def layer_numbers(params: PyTree) -> PyTree:
   in_last_block = ('top', 'norm') if has_attention else ('top',)
 
   def layer(path: tuple[Any, ...], _: Any) -> int:
-    """Returns the number of the layer that has the parameter at a path."""
+    """Returns the depth of the layer of the parameter at a path."""
     if block := blocks[path]:
       return 1 + order.index(block)
     # parameters of the second set of norms have the path (AUXILIARY, *path in the network)
@@ -60,10 +61,10 @@ def layer_numbers(params: PyTree) -> PyTree:
 
 
 def rate_factors(params: PyTree, decay: float) -> PyTree:
-  """Returns the factor of the learning rate of each parameter, a tree of floats like `params`.
+  """Returns the factor on each parameter's learning rate for layer-wise decay.
 
-  It is decay^(M − m) for a parameter in layer m, where M is the number of the last layer, the head.
-  For the numbers of layers see `layer_numbers`.
+  The result is a tree of floats like `params`, decay^(M − m) in layer m. The last layer M is the
+  head; see `layer_numbers`.
   """
   numbers = layer_numbers(params)
   last = max(flatten_dict(numbers).values())
@@ -71,19 +72,20 @@ def rate_factors(params: PyTree, decay: float) -> PyTree:
 
 
 def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = True) -> Variables:
-  """Returns random factors of stochastic depth, which multiply the branches of residual blocks.
+  """Draws the factors of stochastic depth, which multiply the branches of residual blocks.
 
-  In block i of n blocks, counted from 0, a sample's factor is 0 (the branch is dropped) with
-  probability p = rate·i / (n − 1), else 1 / (1 − p). A block has up to two branches, such as
-  attention and MLP, which draw independently.
-
-  The result is {DROP_PATH: a tree with the array `factors` [..., 2] at the path of each block}.
+  In block i of n, from 0, a sample's branch is dropped (factor 0) with probability p = rate·i / (n
+  − 1). Otherwise its factor is 1 / (1 − p). A block has up to two branches, such as attention and
+  MLP, with independent draws.
 
   Args:
-    params: parameters of the network.
-    rate: probability in the last block, in [0, 1).
-    keys: random keys of the samples, of any shape [...], such as [B].
-    rises: whether p rises linearly; if not, p = rate in all blocks.
+    params: Parameters of the network.
+    rate: Probability of dropping in the last block, in [0, 1).
+    keys: Random keys of the samples, of any shape [...], such as [B].
+    rises: Whether p rises linearly over blocks; if False, p = rate in all blocks.
+
+  Returns:
+    {DROP_PATH: tree}, with an array `factors` [..., 2] at the path of each block.
 
   Reference:
     Huang et al. (2016), Deep Networks with Stochastic Depth, section 3; Liu et al. (2022) multiply
@@ -97,7 +99,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
   keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]  # 1 − p, [n, 1]
 
   def draw(key: jax.Array) -> jax.Array:
-    """Returns the factors of one sample, [n, 2]."""
+    """Draws the factors of one sample for n blocks with two branches each, [n, 2]."""
     return jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep
 
   by_sample = jax.vmap(draw)(keys.ravel()).reshape(*keys.shape, len(blocks), 2)

@@ -21,22 +21,22 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """The function from weights to their accuracy on rows, for evaluations during a training.
+  """Computes the accuracy of weights on a data set, for evaluations during training.
 
-  Each process evaluates a part of the rows, in blocks (batches), on its devices.
+  Each process evaluates a part of the data in batches on its devices.
   """
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
   ):
-    """Prepares the evaluation of a classifier; the rows are read by the first call.
+    """Prepares the evaluation; the data are read by the first call.
 
     Args:
-      classifier: the classifier, with weights or only their shapes.
-      rows: the images and labels on which accuracy is measured.
-      seed: seed of the evaluation's random numbers.
-      parallel: layout of the devices.
-      resident_bytes: rows with at most this number of bytes are read once and stay on the devices.
+      classifier: The classifier, with weights or only their shapes.
+      rows: The data, images and labels.
+      seed: Seed of the evaluation's random numbers.
+      parallel: Layout of the devices.
+      resident_bytes: Data up to this size stay on the devices after the first call.
     """
     self.classifier, self.rows = classifier, rows
     key = random_keys.stream(seed, 'accuracy')
@@ -45,9 +45,9 @@ class AccuracyOnRows:
     self._blocks = CachedBlocks(self._blocks_of_process, resident_bytes)
 
   def __call__(self, variables: Variables) -> dict[str, float]:
-    """Returns {'accuracy': share of the rows that the weights classify correctly, in [0, 1]}.
+    """Returns {'accuracy': share of the data that the weights classify correctly}.
 
-    All processes must call it, each for its part of the rows, and get the accuracy on all rows.
+    All processes must call this method. Each evaluates a part, and all get the same result.
     """
     local = own_copy(variables)  # an evaluation uses the devices of one process only
     results = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=local)
@@ -58,31 +58,31 @@ class AccuracyOnRows:
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
-    """Yields the blocks of this process, every n-th of n processes, on the devices."""
+    """Yields the batches of this process on its devices: every n-th batch of n processes."""
     numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
     if numbers:  # there may be fewer blocks than processes
       yield from self.evaluator.blocks_on_devices(self.rows, self._layout, numbers)
 
 
 class CachedBlocks:
-  """Blocks of rows (batches) on the devices; each evaluation iterates over all of them.
+  """Batches of data on the devices, to iterate over again and again.
 
-  If all blocks take at most `max_bytes`, summed over the devices, they stay on the devices after
-  the first iteration. Otherwise they are read again for each iteration.
+  If all batches take at most `max_bytes`, summed over the devices, they stay on the devices after
+  the first iteration. Otherwise they are read again each time.
   """
 
   def __init__(self, read: Callable[[], Iterator[BlockOnDevices]], max_bytes: int):
-    """Holds no blocks yet.
+    """Prepares an empty cache.
 
     Args:
-      read: function that reads all blocks and copies them to the devices, again in each call.
-      max_bytes: largest size of all blocks together at which they stay on the devices.
+      read: Function that reads all batches and copies them to the devices.
+      max_bytes: Total size up to which the batches stay on the devices.
     """
     self._read, self._max_bytes = read, max_bytes
     self._cache: list[BlockOnDevices] = []
 
   def __iter__(self) -> Iterator[BlockOnDevices]:
-    """Yields all blocks, from the devices if they stayed there, else read again."""
+    """Yields all batches, from the devices if they are cached there, else read again."""
     if self._cache:
       yield from self._cache
       return
@@ -100,14 +100,17 @@ class CachedBlocks:
 
 
 def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
-  """Returns two int arrays: the indices of the rows to train on and of the rows to validate on.
+  """Splits data into training and validation; returns the row indices of each.
 
-  Rows that belong together are not separated: frames of a clip, stored versions (for example
-  corrupted ones) of an image, and other rows with the same `group_id`. `share` is the fraction of
-  rows to validate on, in [0, 1).
+  Rows that belong together are not separated: frames of a video clip, versions of an image (for
+  example corrupted ones), and rows with the same `group_id`.
+
+  Args:
+    rows: The data.
+    share: Fraction of rows for validation, in [0, 1).
 
   Raises:
-    InputError: the rows are stored versions, and too many to read all their columns.
+    InputError: The data have versions of images, and are too many to read all columns.
   """
   columns: Mapping[str, np.ndarray] = {}
   if share:
@@ -123,7 +126,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def columns_of(rows: Rows) -> Mapping[str, np.ndarray]:
-  """Returns the columns of all rows except images; {} for rows that are read only in order."""
+  """Returns all columns of the data but the images; {} if data can only be read in order."""
   try:
     return rows.without_images()
   except InputError:

@@ -55,31 +55,32 @@ def train(
   facts: Facts | None = None,
   label: str = 'training',
 ) -> Variables:
-  """Trains to the last step, from the newest checkpoint in `directory` if there is one.
+  """Trains a network to the last step, resuming from the newest checkpoint if there is one.
 
-  The same call after a kill returns the same parameters, bit for bit, on the same machine and
-  device layout; a GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true for it. The log may then
+  A resumed training ends with the same parameters, bit for bit, on the same machine and device
+  layout. On a GPU this needs XLA_FLAGS=--xla_gpu_deterministic_ops=true. After a kill the log may
   contain a step twice; the later line is valid. A finished training returns at once.
 
   Args:
-    training: the specification of the training.
-    directory: folder of `classifier.json` and `checkpoints/` of this training only.
-    parallel: layout of the devices.
-    writer: writer of `train/...` (loss, accuracy, gradient_norm, learning_rate, images_per_second,
-      epoch) and `evaluation/...`.
-    evaluate: function from variables to {name: number} with `accuracy`, which must not change or
-      store the variables. With `keep='best'` it decides which weights are kept.
-    measure: function of step and variables, called at the steps of `measure_at`; None for none.
-    facts: further JSON values for `classifier.json`, such as the class names.
-    label: label of the progress line.
+    training: The specification of the training.
+    directory: Folder for `classifier.json` and `checkpoints/`, used by no other training.
+    parallel: Layout of the devices.
+    writer: Writer of metrics: `train/...` (loss, accuracy, gradient_norm, learning_rate,
+      images_per_second, epoch) and `evaluation/...`.
+    evaluate: Function from variables to {name: number} with the key `accuracy`. It must not change
+      or store the variables. With `keep='best'` it selects the weights to keep.
+    measure: Function of step and variables, called at the steps of the setting `measure_at`; None
+      for none.
+    facts: Further JSON values for `classifier.json`, such as the class names.
+    label: Title of the progress line.
 
   Returns:
-    {'params': ..., 'batch_stats': ...} as NumPy arrays: of the best evaluation if `keep` is 'best',
-    else the averaged ones if there are any, else those after the last step.
+    {'params': ..., 'batch_stats': ...} as NumPy arrays: the best if `keep` is 'best', else the
+    averaged ones if there are any, else the last.
 
   Raises:
-    InputError: settings, data or directory do not fit, or the training diverged.
-    Preempted: a process of the training received SIGTERM; the state is saved.
+    InputError: Settings, data or directory do not fit, or the training diverged.
+    Preempted: A process of the training received SIGTERM; the state is saved.
   """
   training.check_layout(parallel)
   if training.settings.keep == BEST and evaluate is None:
@@ -93,7 +94,7 @@ def train(
 
 
 def batches(training: Training, parallel: Parallel, begin: int) -> Iterator[Columns]:
-  """Returns the batches of a training from step `begin` to the last one, on the devices.
+  """Returns the batches of a training on the devices, from step `begin` to the last one.
 
   The iterator raises InputError for a batch that does not fit the training.
   """
@@ -107,11 +108,16 @@ def batches(training: Training, parallel: Parallel, begin: int) -> Iterator[Colu
 
 
 def resident_rows(training: Training, parallel: Parallel, begin: int) -> ArrayRows | None:
-  """Returns the rows of a training, which stay on the devices from step `begin` on.
+  """Returns the training data if they should stay on the devices, else None.
 
-  This is faster than reading batches on the host. It is done if one process has the whole batch, at
-  least one epoch remains, and the rows fit into `config.training.resident_bytes`: one copy on an
-  accelerator, or a copy for each device of a CPU. Otherwise the result is None.
+  This is faster than reading batches on the host. It needs a single process, at least one remaining
+  epoch, and data that fit into `config.training.resident_bytes`. An accelerator needs room for one
+  copy, a CPU for one per device.
+
+  Args:
+    training: The training.
+    parallel: Layout of the devices.
+    begin: First step to take.
   """
   images_left = (training.total_steps - begin) * training.settings.batch_size
   if parallel.num_processes > 1 or images_left < training.rows.num_examples:
@@ -124,10 +130,10 @@ def resident_rows(training: Training, parallel: Parallel, begin: int) -> ArrayRo
 def _gathered_batches(
   training: Training, parallel: Parallel, arrays: ArrayRows, begin: int
 ) -> Iterator[Columns]:
-  """Copies all rows to the devices, and returns the batches from step `begin` on.
+  """Copies all training data to the devices, and returns the batches from step `begin` on.
 
-  A batch is gathered on the devices, by a separate program, so that the training step is compiled
-  for the shape of a batch only and not for the number of rows.
+  A separate program gathers each batch on the devices. The training step is therefore compiled for
+  the shape of a batch, whatever the number of images.
   """
   columns = _check_batch(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   copy_to_devices = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
@@ -135,7 +141,7 @@ def _gathered_batches(
   order, size = training.order, training.settings.batch_size
 
   def gather(rows: Columns, indices: jax.Array, sampler_columns: Columns) -> Columns:
-    """Returns the rows with these indices, and the columns that the sampler adds."""
+    """Selects rows of the data by index, and adds the columns of the sampler."""
     # every index is the index of a row, so that XLA need not clip them
     selected = {name: rows[name].at[indices].get(mode='promise_in_bounds') for name in rows}
     return {**selected, **sampler_columns}
@@ -143,7 +149,7 @@ def _gathered_batches(
   compiled_gather = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
 
   def batch(step: int) -> Columns:
-    """Returns the batch of a step, on the devices."""
+    """Returns the batch of a step, as arrays on the devices."""
     first, end = share_of_batch(step, size)  # of the endless sequence of rows that `order` draws
     indices = order.positions(first, end).astype(np.int32)
     return compiled_gather(rows, *parallel.put_batch((indices, order.columns(first, end))))
@@ -152,16 +158,16 @@ def _gathered_batches(
 
 
 def _check_batch(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the columns of a batch; raises InputError if they do not fit the training."""
+  """Returns the checked columns of a batch; raises InputError if they do not fit the training."""
   columns = check_batch(dict(batch), training.rows.image_shape, training.num_classes)
   training.check_columns(columns)
   return columns
 
 
 def read_ahead(source: Iterator[Columns]) -> Iterator[Columns]:
-  """Yields the elements of `source`, and takes each one `AHEAD` elements before it is yielded.
+  """Prefetches: yields the elements of `source`, but takes each `AHEAD` elements earlier.
 
-  Taking an element starts its copy to the devices, which then overlaps with the steps before it.
+  Taking a batch starts its copy to the devices, which then overlaps with the steps before it.
   """
   buffer = collections.deque(itertools.islice(source, AHEAD))
   while buffer:
@@ -170,7 +176,7 @@ def read_ahead(source: Iterator[Columns]) -> Iterator[Columns]:
 
 
 def compiled_step(training: Training, parallel: Parallel) -> Compiled:
-  """Returns the compiled step `(state, batch, scalars) -> (state, metrics)` on all devices."""
+  """Compiles the training step `(state, batch, scalars) -> (state, metrics)` for all devices."""
   return parallel.compile(
     TrainStep(training, parallel),
     inputs=(REPLICATED, BATCH, REPLICATED),
@@ -181,16 +187,16 @@ def compiled_step(training: Training, parallel: Parallel) -> Compiled:
 
 @dataclasses.dataclass
 class _Run:
-  """The loop over the steps of a training.
+  """The training loop over steps, with logs, evaluations and checkpoints.
 
   Attributes:
-    training: the specification of the training.
-    parallel: layout of the devices.
-    writer: writer of scalars.
-    evaluate: function from variables to {name: number}, or None.
-    measure: function of step and variables, or None.
-    checkpoints: the folder of checkpoints.
-    newest: {name: number} of the newest loss and evaluation, for the progress line.
+    training: The specification of the training.
+    parallel: Layout of the devices.
+    writer: Writer of metrics.
+    evaluate: Function from variables to {name: number}, or None.
+    measure: Function of step and variables, or None.
+    checkpoints: The checkpoints of the training.
+    newest: {name: number}, the newest loss and evaluation, shown in the progress line.
   """
 
   training: Training
@@ -202,20 +208,24 @@ class _Run:
   newest: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Adds `settings`, the section `config.training`, and `meter`, which collects metrics."""
+    """Sets `settings` (the section `config.training`) and `meter`, which collects metrics."""
     self.settings = self.training.settings
     self.meter = Meter(
       self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))
     )
 
   def steps(self, state: TrainState, label: str) -> TrainState:
-    """Takes the remaining steps, and shows a progress line with a label.
+    """Takes the remaining steps of the training and shows a progress line.
+
+    Args:
+      state: The state to start from.
+      label: Title of the progress line.
 
     Returns:
-      The last state, with replicated arrays as single arrays.
+      The last state, with one copy of each replicated array.
 
     Raises:
-      Preempted: the run received SIGTERM; the state is saved.
+      Preempted: The run received SIGTERM; the state is saved.
     """
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     on_devices = batches(training, self.parallel, begin)
@@ -243,7 +253,10 @@ class _Run:
     return self.parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
-    """Writes the means since the last log line after every `log_every_steps` steps and the last."""
+    """Writes mean metrics every `log_every_steps` steps and after the last step.
+
+    Means are over the steps since the previous log line.
+    """
     if step % self.settings.log_every_steps == 0 or step == self.training.total_steps:
       values = self.meter.summary()
       values['epoch'] = step * self.settings.batch_size / self.training.rows.num_examples
@@ -251,13 +264,15 @@ class _Run:
       self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState, progress: Progress) -> TrainState:
-    """Evaluates the weights after every `evaluate_every_epochs` epochs and after the last step.
+    """Evaluates the weights every `evaluate_every_epochs` epochs and after the last step.
 
-    `progress` shows that the training is evaluated.
+    Args:
+      step: Number of steps taken.
+      state: The state after them.
+      progress: The progress line, which shows that an evaluation runs.
 
     Returns:
-      The state. With `keep='best'` its `best` holds the evaluated weights if their accuracy is
-      higher than all earlier accuracies.
+      The state. With `keep='best'` its `best` is replaced if the accuracy is the highest so far.
     """
     num_examples = self.training.rows.num_examples
     is_last = step == self.training.total_steps
@@ -284,7 +299,10 @@ class _Run:
   def _measure_if_due(self, step: int, state: TrainState, progress: Progress) -> None:
     """Calls `measure` after the steps that `measure_at` selects and after the last step.
 
-    `state` is the state after step `step`; `progress` shows that studies are measured.
+    Args:
+      step: Number of steps taken.
+      state: The state after them.
+      progress: The progress line, which shows that studies are measured.
     """
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
@@ -295,12 +313,12 @@ class _Run:
       self.meter.pause()  # the images per second leave out this time
 
   def _save_if_due(self, step: int, state: TrainState, is_stopped: bool) -> None:
-    """Saves the state after every `checkpoint_every_steps` steps, the last step and SIGTERM.
+    """Saves a checkpoint every `checkpoint_every_steps` steps, after the last, and on SIGTERM.
 
     Args:
-      step: number of steps taken.
-      state: the state after them.
-      is_stopped: whether the run received SIGTERM.
+      step: Number of steps taken.
+      state: The state after them.
+      is_stopped: Whether the run received SIGTERM.
 
     Raises:
       Preempted: `is_stopped` is True, and the state is saved.
@@ -316,7 +334,7 @@ class _Run:
       raise self._preempted(step)
 
   def _preempted(self, step: int) -> Preempted:
-    """Returns the error that ends a run after SIGTERM, with the state after `step` saved."""
+    """Returns the error that ends a run on SIGTERM, once the state after `step` is saved."""
     return Preempted(
       f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved. Run the '
       'same command to resume.'
@@ -324,20 +342,20 @@ class _Run:
 
 
 class Meter:
-  """Collects the metrics of steps, and fetches them to the host in one transfer for a log line.
+  """Collects metrics of training steps on the devices, and averages them for log lines.
 
-  It also limits how far the host runs ahead of the devices to `LAG` steps, so that the devices
-  always have work and hold few batches.
+  Metrics are copied to the host in one transfer for a log line. The meter also keeps the host at
+  most `LAG` steps ahead of the devices, so that few batches are held in memory.
   """
 
   def __init__(
     self, batch_size: int, fetch: Callable[[Sequence[Metrics]], Sequence[Metrics]] = jax.device_get
   ):
-    """Begins with no metrics.
+    """Starts without metrics.
 
     Args:
-      batch_size: number of images per step.
-      fetch: function that copies the metrics of several steps to the host.
+      batch_size: Number of images per step.
+      fetch: Function that copies the metrics of several steps to the host.
     """
     self._batch_size, self._fetch = batch_size, fetch
     self._running: collections.deque[Metrics] = collections.deque()  # of steps that may still run
@@ -348,10 +366,14 @@ class Meter:
     self._rate_images = 0
 
   def add(self, step: int, metrics: Metrics) -> None:
-    """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it.
+    """Adds the metrics of a step that may still run, and waits for the step `LAG` earlier.
 
-    After the start or a pause it waits for the added step itself, from whose end on images per
-    second are measured.
+    The first step, and the first after a pause, is waited for itself. Its end starts the clock for
+    images per second.
+
+    Args:
+      step: Number of steps taken.
+      metrics: {name: scalar} on the devices.
     """
     self._collected.append((step, metrics))
     self._running.append(metrics)
@@ -359,10 +381,10 @@ class Meter:
       self._wait_for_oldest()
 
   def flush(self) -> None:
-    """Fetches the metrics of all added steps.
+    """Copies the metrics of all added steps to the host.
 
     Raises:
-      InputError: the loss or the norm of the gradient is not finite at some step.
+      InputError: The loss or the norm of the gradient is not finite at some step.
     """
     while self._running:
       self._wait_for_oldest()
@@ -382,15 +404,15 @@ class Meter:
         self._values[name].append(value)
 
   def pause(self) -> None:
-    """Excludes the time until the end of the next step from the images per second."""
+    """Stops the clock for images per second until the end of the next step."""
     self._rate_begin, self._rate_images = None, 0
 
   def summary(self) -> dict[str, float]:
-    """Returns {name: mean since the previous call}, and `images_per_second`.
+    """Returns {name: mean since the previous call}, with `images_per_second`.
 
-    `learning_rate` is the rate of the last step instead of a mean. Images per second are measured
-    from the end of the first step after the start or a pause, so that compilation does not count,
-    and are missing if no later step has ended.
+    `learning_rate` is from the last step, not a mean. Images per second leave out the first step
+    and the first after a pause, because of compilation. They are missing if no other step has
+    ended.
     """
     self.flush()
     end = time.monotonic()
@@ -403,10 +425,10 @@ class Meter:
     return means
 
   def _wait_for_oldest(self) -> None:
-    """Waits until the oldest running step has ended, and counts its images for images per second.
+    """Waits until the oldest running step has ended, and counts its images.
 
-    The first step after the start or a pause is not counted, as its time includes compilation or
-    the pause: its end only starts the clock.
+    The images per second leave out the first step and the first after a pause. The end of such a
+    step only starts the clock.
     """
     jax.block_until_ready(self._running.popleft())
     if self._rate_begin is None:

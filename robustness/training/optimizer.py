@@ -20,9 +20,11 @@ PLATEAU_FACTOR = 0.1
 
 
 def has_decay(params: PyTree, decay: str) -> PyTree:
-  """Returns a tree of bools, true for parameters with weight decay.
+  """Returns a tree of bools like `params`, True for parameters with weight decay.
 
-  `decay` is 'kernels' for the parameters called `kernel`, 'all' or 'none'.
+  Args:
+    params: Parameters of the network.
+    decay: 'kernels' for all arrays with the name `kernel`, 'all' or 'none'.
   """
   return path_aware_map(
     lambda path, _: decay == ALL or (decay != NONE and path[-1] == 'kernel'), params
@@ -30,29 +32,29 @@ def has_decay(params: PyTree, decay: str) -> PyTree:
 
 
 def is_in_head(params: PyTree) -> PyTree:
-  """Returns whether each parameter is of the last layer, a tree of bools."""
+  """Returns a tree of bools like `params`, True for parameters of the last layer."""
   return path_aware_map(lambda path, _: path[:-1] in LAST_LAYERS, params)
 
 
 def is_in_backbone(params: PyTree) -> PyTree:
-  """Returns whether each parameter is of another layer than the last, a tree of bools."""
+  """Returns a tree of bools like `params`, True for parameters before the last layer."""
   return jax.tree.map(operator.not_, is_in_head(params))
 
 
 def scaled_head(params: PyTree, factor: float) -> PyTree:
-  """Returns the parameters, with the parameters of the last layer multiplied by a factor."""
+  """Multiplies the parameters of the last layer by a factor."""
   return jax.tree.map(lambda x, last: factor * x if last else x, params, is_in_head(params))
 
 
 def is_in_stem(params: PyTree) -> PyTree:
-  """Returns whether each parameter is of the layer `stem`, a tree of bools."""
+  """Returns a tree of bools like `params`, True for parameters of the layer `stem`."""
   return path_aware_map(lambda path, _: path[0] == 'stem', params)
 
 
 def is_normalisation_bias(params: PyTree) -> PyTree:
-  """Returns whether each parameter is the bias of a normalisation layer, a tree of bools.
+  """Returns a tree of bools like `params`, True for biases of normalisation layers.
 
-  Such a layer has a bias and no kernel.
+  A layer with a bias and no kernel counts as a normalisation layer.
   """
   flat = flatten_dict(params)
   return path_aware_map(
@@ -66,32 +68,32 @@ def create(
   epoch_steps: int | jax.Array = 1,
   stem_rate: ArrayLike = 1.0,
 ) -> optax.GradientTransformationExtraArgs:
-  """Returns the optimizer of one step; its state fits all steps, as it depends on `settings` only.
+  """Returns the Optax optimizer of a training, for one step with its learning rate.
 
-  With parameters θ, gradient g, learning rate η, momentum μ and weight decay λ:
+  The optimizer's state depends on `settings` only, so it fits all steps. With parameters θ,
+  gradient g, learning rate η, momentum μ and weight decay λ:
 
   * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
   * 'adamw': Adam with β1 = .9, β2 = .999, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
   * 'rmsprop': g ← g + λ·θ; s ← .9·s + .1·g² from s = 1; v ← μ·v + η·g / √(s + ε); θ ← θ − v.
 
-  The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
-  all layers except the last are multiplied by `backbone_rate_multiplier`, the updates of each
-  layer by `layer_decay` to the power of its distance from the last layer, and of `stem` by
-  `stem_rate`. Gradients of the biases of normalisation layers are multiplied by `bias_rate` before
-  decay. For these biases this is the same, in 'sgd', as the learning rate times `bias_rate` and
-  `weight_decay` divided by it.
+  Gradients are changed in this order: clipping to the global norm `clip_norm`, multiplication by
+  `bias_rate` for biases of normalisation layers, and weight decay. For 'sgd', `bias_rate` acts like
+  a learning rate times `bias_rate` and a weight decay divided by it.
 
-  Under 'plateau' η is multiplied by a factor that starts at 1. An epoch improves if its mean
-  training loss is below the least mean of earlier epochs by at least a ten-thousandth of it; each
-  epoch that does not improve divides the factor by 10. The factor is part of the optimizer's state,
-  so that it survives a stop.
+  Updates are multiplied by `backbone_rate_multiplier` in all layers but the last, by `layer_decay`
+  to the power of the distance from the last layer, and by `stem_rate` in `stem`.
+
+  Under the schedule 'plateau', η is multiplied by a factor that starts at 1. Each epoch without
+  improvement divides the factor by 10. An epoch improves if its mean training loss is at least 0.01
+  % below the least so far. The factor is stored in the optimizer's state.
 
   Args:
-    settings: names the optimizer and its constants.
+    settings: Name and constants of the optimizer.
     learning_rate: η of this step.
-    epoch_steps: steps of one epoch.
-    stem_rate: factor of the updates of `stem` if `stem_epochs` is set.
+    epoch_steps: Number of steps in an epoch.
+    stem_rate: Factor on updates of the layer `stem`, if `stem_epochs` is set.
 
   Returns:
     An Optax transformation; its updates are to be added to the parameters, and its `update` needs
@@ -110,10 +112,8 @@ def create(
   mask = functools.partial(has_decay, decay=settings.decay)
 
   def schedule(_: ArrayLike) -> ArrayLike:
-    """Returns the learning rate of this step for every count of steps.
-
-    With a number instead of a function, Optax's state would lack the count, which checkpoints have.
-    """
+    """Returns the learning rate of this step, whatever the count of steps is."""
+    # With a number in place of this function, Optax's state and checkpoints would lack the count.
     return learning_rate
 
   if settings.optimizer == SGD:
@@ -139,7 +139,7 @@ def create(
   if settings.layer_decay != 1:
 
     def decayed(updates: PyTree, _: PyTree) -> PyTree:
-      """Returns the update of each parameter times the factor of its layer."""
+      """Multiplies the update of each parameter by its layer's factor for layer-wise decay."""
       return jax.tree.map(operator.mul, updates, depth.rate_factors(updates, settings.layer_decay))
 
     transformations.append(optax.stateless(decayed))
@@ -154,9 +154,12 @@ def create(
 
 
 def rate_factor(opt_state: optax.OptState) -> jax.Array:
-  """Returns the factor of the schedule's rate from the state of the optimizer of `create`.
+  """Returns the factor on the learning rate that the schedule 'plateau' has reached.
 
-  It is 1 unless the schedule is 'plateau' and has lowered the rate.
+  It is 1 for other schedules.
+
+  Args:
+    opt_state: State of the optimizer that `create` returned.
   """
   states = jax.tree.leaves(opt_state, is_leaf=_is_plateau)
   factors = [state.scale for state in states if _is_plateau(state)]
@@ -164,5 +167,5 @@ def rate_factor(opt_state: optax.OptState) -> jax.Array:
 
 
 def _is_plateau(state: PyTree) -> bool:
-  """Returns whether a part of an optimizer's state is the state of the schedule 'plateau'."""
+  """Returns whether a node of the optimizer's state belongs to the schedule 'plateau'."""
   return isinstance(state, optax.contrib.ReduceLROnPlateauState)

@@ -14,16 +14,15 @@ from robustness.core.typing import Facts, PyTree
 
 
 class Manager(ocp.CheckpointManager):
-  """Orbax's checkpoint manager of a folder, which keeps two checkpoints and never stops a training.
+  """Orbax's checkpoint manager, which keeps two checkpoints and ignores SIGTERM.
 
-  After SIGTERM, JAX chooses a step after which all processes stop. For this, each process asks JAX
-  at every step whether to stop (`StopRequest`), and JAX takes the step of the last question for the
-  step of the process. Orbax would ask too, from its own thread after a save, about the step that
-  was saved; the process is past that step, so that JAX would choose a wrong one.
+  SIGTERM is handled by `StopRequest` instead. There each process asks JAX after every step whether
+  to stop, and JAX selects a common last step. Orbax would ask too, about the step that it saves in
+  a thread. JAX would then select a step that the process has already passed.
   """
 
   def __init__(self, folder: pathlib.Path):
-    """Opens an existing folder, and deletes checkpoints in it that were not written to the end."""
+    """Opens an existing folder, and deletes unfinished checkpoints in it."""
     options = ocp.CheckpointManagerOptions(
       create=False, max_to_keep=2, cleanup_tmp_directories=True
     )
@@ -31,20 +30,29 @@ class Manager(ocp.CheckpointManager):
     super().__init__(folder, options=options, item_handlers=handlers)
 
   def save_parts(self, step: int, state: PyTree, position: Facts) -> None:
-    """Saves a state of arrays with its position, such as {'step': 100}; a thread writes them."""
+    """Saves the arrays of a training and its position in a thread.
+
+    Args:
+      step: Name of the checkpoint.
+      state: Tree of arrays.
+      position: Where the training is, such as {'step': 100}, stored as JSON.
+    """
     parts = ocp.args.Composite(
       state=ocp.args.StandardSave(state), position=ocp.args.JsonSave(position)
     )
     self.save(step, force=True, args=parts)
 
   def reached_preemption(self, step: int) -> bool:
-    """Returns False without asking JAX, so that Orbax never stops a training by itself."""
+    """Returns False, so that Orbax never stops a training by itself."""
     del step
     return False
 
 
 def read(folder: pathlib.Path) -> tuple[dict[str, PyTree], dict[str, object]]:
-  """Returns the state, a nested dict of NumPy arrays, and the position of a checkpoint's folder."""
+  """Reads a checkpoint's arrays and its position, such as {'step': 100}.
+
+  The arrays are a nested dictionary of NumPy arrays. Other processes are not waited for.
+  """
   process = jax.process_index()
   alone = ocp.options.MultiprocessingOptions(  # this process waits for no other one
     primary_host=process, active_processes={process}, barrier_sync_key_prefix=f'process{process}'

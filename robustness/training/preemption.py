@@ -13,10 +13,10 @@ from jax.experimental import multihost_utils
 
 @contextlib.contextmanager
 def interrupt_deferred() -> Iterator[None]:
-  """Delays the KeyboardInterrupt of Ctrl-C to the end of a context.
+  """Delays Ctrl-C (KeyboardInterrupt) until the end of a context.
 
-  An interrupt while Orbax starts its threads would leave a checkpoint unfinished. In other threads
-  than the main one, which do not receive signals, the context has no effect.
+  Orbax would leave a checkpoint unfinished if it were interrupted while it starts its threads.
+  Outside the main thread the context has no effect.
   """
   if threading.current_thread() is not threading.main_thread():
     yield
@@ -32,24 +32,25 @@ def interrupt_deferred() -> Iterator[None]:
 
 
 class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an error)
-  """An error that ends a training after SIGTERM, with its state saved; the same call resumes it."""
+  """Raised when a training has stopped on SIGTERM and saved its state to resume from."""
 
 
 class StopRequest:
-  """A context in which SIGTERM requests the training to stop after a step.
+  """A context in which SIGTERM stops the training after the current step.
 
-  The training asks `must_stop` after each step. If the signal comes after the last call, it is
-  raised at the end of the context, as if there had been no context. Only the main thread can handle
-  signals; in other threads the context has no effect. If several processes train one network, JAX
-  handles the signal and makes all of them stop after the same step, because the other processes
-  would wait forever for one that stops alone.
+  The training asks `must_stop` after each step. A signal after the last call is raised again at the
+  end of the context. With several processes, JAX handles the signal and stops all of them after the
+  same step. Signals can only be handled in the main thread; elsewhere the context has no effect.
+
+  Attributes:
+    received: Whether the signal came. It stays False if JAX handles the signal.
   """
 
   def __init__(self, processes: int = 1) -> None:
     """Prepares the context.
 
-    The attribute `received` is whether the signal came; it stays False if JAX handles the signal.
-    `processes` is the number of processes that train one network.
+    Args:
+      processes: Number of processes that train the network together.
     """
     self.received = False
     self._has_peers = processes > 1  # so that JAX handles the signal
@@ -57,16 +58,18 @@ class StopRequest:
     self._previous: Any = None  # the handler of the signal outside of the context
 
   def __enter__(self) -> Self:
-    """Replaces the handler of SIGTERM, unless JAX or another thread handles signals."""
+    """Installs the handler of SIGTERM, if this is the main thread of a single process."""
     if self._is_handler:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
-    """Restores the handler of SIGTERM, and raises a signal again that nothing has reacted to.
+    """Restores the handler of SIGTERM, and raises a received signal again if it was ignored.
 
-    A training that stops for the signal ends the context with the error `Preempted`; without an
-    error nothing has reacted. `kind` is the type of the error that ends the context, or None.
+    Args:
+      kind: Type of the error that ends the context, or None. With an error, such as `Preempted`,
+        the signal counts as handled.
+      *unused: The error and its traceback.
     """
     if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
@@ -76,17 +79,17 @@ class StopRequest:
       signal.raise_signal(signal.SIGTERM)
 
   def must_stop(self, step: int) -> bool:
-    """Returns whether SIGTERM came, so that the training is to stop after this step.
+    """Returns whether to stop after this step, because SIGTERM came.
 
-    With several processes, all must call it at every step, and it returns True at the same step in
-    each process.
+    With several processes, all must call this method at every step. It returns True at the same
+    step in each.
     """
     if self._has_peers:
       return multihost_utils.reached_preemption_sync_point(step)
     return self.received
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
-    """Handles SIGTERM: the training stops after the current step."""
+    """Handles SIGTERM: remembers that the training must stop after the current step."""
     del number, frame
     logging.warning('SIGTERM: the training stops after this step and saves.')
     self.received = True

@@ -20,12 +20,16 @@ from robustness.training.settings import (
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the number of optimizer steps: `steps`, or else round(epochs · N / batch_size).
+  """Returns the number of optimizer steps of a training.
 
-  N is `num_examples`, the number of rows.
+  This is `steps` if set, else round(epochs · N / batch_size).
+
+  Args:
+    settings: Length and batch size of the training.
+    num_examples: N, the number of training images.
 
   Raises:
-    InputError: the epochs are less than half a step, or more than `MAX_STEPS`.
+    InputError: The epochs are less than half a step, or more than `MAX_STEPS`.
   """
   if settings.steps:
     return settings.steps
@@ -40,20 +44,23 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
 
 
 def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedule:
-  """Returns the function from a step t = 0, ..., T − 1 to its learning rate η_t.
+  """Returns the learning rate schedule, a function from step t = 0, ..., T − 1 to η_t.
 
-  With η the largest rate, a warm-up of w steps and T steps in all, η_t = η·t/w for t < w. Then
+  With η the largest rate, a warm-up of w steps and T steps in all, η_t = η·t/w for t < w. After the
+  warm-up:
 
-  * 'cosine': η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T;
-  * 'step': η_t = η·f^n with f the `step_factor` and n the number of `step_epochs`, rounded to
-    steps, that are at most t;
-  * 'constant' and 'plateau': η_t = η, which the optimizer multiplies by a factor under 'plateau';
-  * 'triangular', with factors f_0, f_1 and the share p: η_t is linear from η·f_0 at t = 0 to η at
+  * 'cosine': η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T.
+  * 'step': η_t = η·f^n, where f is `step_factor` and n the number of `step_epochs` that are over.
+  * 'constant' and 'plateau': η_t = η. For 'plateau' the optimizer multiplies it by a factor.
+  * 'triangular', with factors f_0, f_1 and fraction p: η_t is linear from η·f_0 at t = 0 to η at
     ⌊p·T⌋, and from there to η·f_1 at T.
 
+  Args:
+    settings: The schedule and its constants.
+    num_examples: Number of training images.
+
   Raises:
-    InputError: the warm-up is not shorter than the training, `lookahead` is longer, or the rate
-      falls after the end.
+    InputError: The warm-up or `lookahead` is too long, or the rate falls after the end.
 
   Reference:
     Loshchilov and Hutter (2017), SGDR, equation 5, without restarts.
@@ -95,9 +102,13 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
 
 
 def stem_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the number of steps in `stem_epochs`, from 1 to all steps; 0 if `stem_epochs` is 0.
+  """Returns the number of steps in `stem_epochs`, at least 1; 0 if `stem_epochs` is 0.
 
-  An epoch has `num_examples` rows.
+  It is at most the number of all steps.
+
+  Args:
+    settings: Length and batch size of the training.
+    num_examples: Number of training images.
   """
   if not settings.stem_epochs:
     return 0
@@ -106,15 +117,20 @@ def stem_steps(settings: TrainingSettings, num_examples: int) -> int:
 
 
 def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the steps of one epoch, rounded, at least 1."""
+  """Returns the number of steps in an epoch, rounded, at least 1."""
   return max(1, round(num_examples / settings.batch_size))
 
 
 def is_evaluated(step: int, settings: TrainingSettings, num_examples: int) -> bool:
-  """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
+  """Returns whether to evaluate after a step, because a period of epochs is complete.
 
-  If that many epochs are 2.5 steps, for example, evaluations follow the steps 3, 5, 8, 10, … An
-  epoch has `num_examples` rows.
+  The period is `evaluate_every_epochs`. If it is 2.5 steps, for example, evaluations follow steps
+  3, 5, 8, 10 and so on.
+
+  Args:
+    step: Number of steps taken.
+    settings: Settings of the training.
+    num_examples: Number of training images, an epoch.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   if period <= 0:
@@ -124,15 +140,19 @@ def is_evaluated(step: int, settings: TrainingSettings, num_examples: int) -> bo
 
 
 def is_saved(step: int, settings: TrainingSettings) -> bool:
-  """Returns whether a step is a multiple of `checkpoint_every_steps`."""
+  """Returns whether to save a checkpoint: whether `checkpoint_every_steps` divides the step."""
   return settings.checkpoint_every_steps > 0 and step % settings.checkpoint_every_steps == 0
 
 
 def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> bool:
-  """Returns whether the studies of `measure` are measured after a step.
+  """Returns whether to run the studies of the setting `measure` after a step.
 
-  `measure_at` decides whether this is after each evaluation or after each checkpoint. An epoch has
-  `num_examples` rows.
+  The setting `measure_at` selects the steps with an evaluation or with a checkpoint.
+
+  Args:
+    step: Number of steps taken.
+    settings: Settings of the training.
+    num_examples: Number of training images, an epoch.
   """
   if settings.measure_at == CHECKPOINTS:
     return is_saved(step, settings)
@@ -140,7 +160,14 @@ def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> boo
 
 
 def measured_steps(settings: TrainingSettings, num_examples: int) -> list[int]:
-  """Returns the steps after which the studies of `measure` are measured, among them the last."""
+  """Returns the steps after which the studies of the setting `measure` run.
+
+  The last step is always among them.
+
+  Args:
+    settings: Settings of the training.
+    num_examples: Number of training images, an epoch.
+  """
   last = total_steps(settings, num_examples)
   return [step for step in range(1, last) if is_measured(step, settings, num_examples)] + [last]
 
@@ -148,13 +175,14 @@ def measured_steps(settings: TrainingSettings, num_examples: int) -> list[int]:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class StepScalars:
-  """Numbers of a step that are arguments of the compiled step.
+  """Numbers that are passed to the compiled training step as arguments.
 
-  Trainings that differ only in seed, learning rates or length therefore share one program.
+  Trainings that differ only in these numbers share a compiled program.
 
   Attributes:
-    seed: uint32, the seed of the random keys of augmentations and attack.
-    learning_rate: float32, η of this step, without the factor of the schedule 'plateau'.
+    seed: uint32, seed of the random keys of augmentations and attack.
+    learning_rate: float32, η of this step. The schedule 'plateau' multiplies it by a further
+      factor.
     stem_rate: float32, 1 while the layer `stem` is trained, 0 once it is frozen.
     epoch_steps: int32, number of steps over which the schedule 'plateau' averages the loss.
     total_steps: float32, number of steps of the training.

@@ -24,13 +24,13 @@ class TrainState(struct.PyTreeNode):
   Attributes:
     step: int32 scalar, number of steps taken.
     params: float32 parameters.
-    batch_stats: running averages of batch normalisation; empty without it. Both `params` and
-      `batch_stats` also hold the second set of normalisation layers, if there is one.
-    opt_state: state of the optimizer.
-    objective: state of the objective; empty for most objectives.
-    ema: averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
-    best: `params` and `batch_stats` of the best evaluation so far, its `score` float32 and `step`
-      int32; empty unless the best weights are kept.
+    batch_stats: Running averages of batch normalisation; empty without it. For trainings with
+      auxiliary normalisation layers, `params` and `batch_stats` have these too.
+    opt_state: State of the optimizer.
+    objective: State of the objective (the loss); empty for most objectives.
+    ema: Averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
+    best: `params` and `batch_stats` of the best evaluation so far, its `score` (float32) and `step`
+      (int32); empty unless the best weights are kept.
   """
 
   step: jax.Array
@@ -43,20 +43,20 @@ class TrainState(struct.PyTreeNode):
 
   @property
   def trained(self) -> Variables:
-    """`params` and `batch_stats`, the second set of normalisation layers included."""
+    """`params` and `batch_stats`, with auxiliary normalisation layers if there are any."""
     return {'params': self.params, 'batch_stats': self.batch_stats}
 
   @property
   def raw_variables(self) -> Variables:
     """The variables after the last step for `model.apply`, not averaged.
 
-    They have only the first of two sets of normalisation layers.
+    Auxiliary normalisation layers, which only training uses, are left out.
     """
     return auxiliary_norms.without_second_norms(self.trained)
 
   @property
   def variables(self) -> Variables:
-    """The variables that are evaluated: the averaged `ema` if there are any, else the raw ones."""
+    """The variables to evaluate: the averaged ones (`ema`) if there are any, else the raw ones."""
     return auxiliary_norms.without_second_norms(self.ema or self.trained)
 
   def averaged(self, decay: float) -> Self:
@@ -73,14 +73,14 @@ class TrainState(struct.PyTreeNode):
     return self.replace(ema=_mix(d, self.ema, self.trained))
 
   def after_lookahead(self, every: int, total_steps: float | jax.Array) -> Self:
-    """Returns the state after the update of Lookahead, which is due if `every` divides the step.
+    """Applies the Lookahead update to slow and fast weights, every `every` steps.
 
-    The update is s ← d·s + (1 − d)·w, then w ← s, with the slow weights s = `ema`, the weights and
-    statistics w, and d = .95^every · (step / total_steps)³.
+    The update is s ← d·s + (1 − d)·w, then w ← s. Here s is the slow copy `ema`, w the weights and
+    batch statistics, and d = .95^every · (step / total_steps)³.
 
     Args:
-      every: number of steps between two updates; 0 leaves the state unchanged.
-      total_steps: number of steps of the training.
+      every: Number of steps between two updates; 0 leaves the state unchanged.
+      total_steps: Number of steps of the training.
 
     Reference:
       Zhang et al. (2019), Lookahead Optimizer: k steps forward, 1 step back; the rising d is
@@ -97,9 +97,9 @@ class TrainState(struct.PyTreeNode):
 
 
 def start_of_average(trained: Variables) -> Variables:
-  """Returns copies of weights and statistics to begin an average with, at least in float32.
+  """Copies weights and statistics as the first value of a running average.
 
-  Integers keep their type.
+  Floats are at least float32, and integers keep their type.
   """
 
   def copied(x: jax.Array) -> jax.Array:
@@ -110,7 +110,7 @@ def start_of_average(trained: Variables) -> Variables:
 
 
 def _mix(decay: jax.Array, mean: Variables, new: Variables) -> Variables:
-  """Returns decay · mean + (1 − decay) · new, or `new` for integers, as a counter of steps."""
+  """Returns decay · mean + (1 − decay) · new; integers, such as counters, are taken from `new`."""
   return jax.tree.map(
     lambda m, x: decay * m + (1 - decay) * x if jnp.issubdtype(x.dtype, jnp.floating) else x,
     mean,
@@ -119,10 +119,14 @@ def _mix(decay: jax.Array, mean: Variables, new: Variables) -> Variables:
 
 
 def final_variables(state: Mapping[str, PyTree]) -> Variables:
-  """Returns `params` and `batch_stats` that a training ends with.
+  """Selects the weights that a training ends with: best, averaged or raw.
 
-  They are the `best` variables if the state has `best`, else the averaged `ema`, else the raw ones.
-  `state` is {attribute: value} of a `TrainState`, or a checkpoint, which omits empty attributes.
+  Returns `params` and `batch_stats`: the `best` ones if the state has them, else the averaged
+  `ema`, else the last.
+
+  Args:
+    state: {attribute: value} of a `TrainState`, or a checkpoint, where empty attributes may be
+      missing.
   """
   weights = state.get('best') or state.get('ema') or state
   collections = 'params', 'batch_stats'
@@ -130,7 +134,11 @@ def final_variables(state: Mapping[str, PyTree]) -> Variables:
 
 
 def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variables:
-  """Returns `params` and `batch_stats` of variables, with arrays replaced by arrays of `initial`.
+  """Replaces arrays of `params` and `batch_stats` by the arrays in `initial`.
+
+  Args:
+    variables: Variables of the network.
+    initial: Some or all of these variables, for instance pretrained weights.
 
   Raises:
     InputError: `initial` has arrays that the network does not have, or of another shape.
