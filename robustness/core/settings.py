@@ -54,9 +54,12 @@ def parse(cls: type[T], section: Section, path: str) -> T:
 
 
 def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
-  """Raises InputError, with the nearest valid keys, if a section has a key that is not valid.
+  """Raises InputError with the nearest valid keys if a config section has an unknown key.
 
-  `path` is the name of the section, for the message.
+  Args:
+    section: the section of the config.
+    valid: the valid keys.
+    path: name of the section for the message, such as 'config.study'.
   """
   for key in section:
     if key not in valid:
@@ -64,15 +67,16 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
 
 
 def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
-  """Raises SettingError for a key of an earlier version, with the key or argument to use instead.
+  """Raises SettingError for a renamed key and names the new key.
 
-  For {'epsilon': 'pgd.epsilon, in [0, 1]'} and the value 0.1, the fix is 'It is now
-  config.study.pgd.epsilon, in [0, 1].', or in Python "It is now pgd={'epsilon': 0.1}, in [0, 1].".
+  For example, {'epsilon': 'pgd.epsilon, in [0, 1]'} turns a section {'epsilon': 0.1} into an error
+  that ends with 'It is now config.study.pgd.epsilon, in [0, 1].' For a caller in Python, the error
+  ends with "It is now pgd={'epsilon': 0.1}, in [0, 1].".
 
   Args:
-    moved_keys: {old key: new key}; a note about the new key may follow it after a comma.
+    moved_keys: {old key: new key}. A note may follow the new key after a comma.
     section: the section of the config.
-    path: name of the section, for messages.
+    path: name of the section for the message, such as 'config.study'.
   """
   for key, value in section.items():
     if key in moved_keys:
@@ -87,10 +91,10 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
 
 
 def merge_changes(section: Section, changes: Section) -> dict[str, PlainValue]:
-  """Returns a copy of a section in which the values of `changes` are added or replace others.
+  """Returns a copy of a nested dictionary, updated recursively with `changes`.
 
-  A section inside a section is changed in the same way: {'a': {'b': 1, 'c': 2}} with the changes
-  {'a': {'c': 3}} is {'a': {'b': 1, 'c': 3}}.
+  For example, {'a': {'b': 1, 'c': 2}} with the changes {'a': {'c': 3}} becomes {'a': {'b': 1, 'c':
+  3}}.
   """
   values = dict(section)
   for key, value in changes.items():
@@ -101,9 +105,9 @@ def merge_changes(section: Section, changes: Section) -> dict[str, PlainValue]:
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
-  """Returns a section without the keys that are None, at any depth.
+  """Returns a config section without keys whose value is None, at any depth.
 
-  None in the section of a classifier or task stands for the value of the same key in the run.
+  In the section of a classifier or task, None means that the value of the whole run applies.
   """
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
@@ -113,20 +117,20 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
 
 def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
-  """Returns a section of the config without settings that have no effect and are at their default.
+  """Returns a config section without unused settings that have their default value.
 
-  A setting has no effect if it is off (0, '', (), False), or if it belongs to a value of another
-  setting that is not chosen: the momentum of 'sgd' has none if the optimizer is 'adamw'
-  (`only_with` of `robustness.core.registry.setting`).
+  A setting is unused if it is off (0, '', (), False) or if another setting switches it off. For
+  example, `momentum` is unused if the optimizer is 'adamw' (see `only_with` in
+  `robustness.core.registry.setting`).
 
   Args:
-    cls: the dataclass of the section.
+    cls: dataclass that defines the settings of the section.
     section: the section.
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def is_needed(key: str, value: PlainValue) -> bool:
-    """Returns whether the setting `key` differs from its default, or its default has an effect."""
+    """Returns whether the setting `key` is used or differs from its default."""
     immutable = tuple(value) if isinstance(value, list) else value
     if key not in fields or immutable != fields[key].default:
       return True
@@ -210,9 +214,9 @@ def check_name(
   """Raises InputError unless a name can be the name of a folder.
 
   Args:
-    key: the config key of the name, for messages.
-    name: the name; values of other types than str are refused.
-    is_key: whether the name is also a key of the config, which has no dots.
+    key: config key with the name, for the message.
+    name: the name. Values of other types than str are refused.
+    is_key: whether the name is also used as a key in the config, where dots are not allowed.
     max_bytes: largest length in UTF-8.
   """
   text = name if isinstance(name, str) else ''

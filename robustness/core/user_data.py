@@ -26,21 +26,22 @@ def rows_of(
   columns: Mapping[str, Any] | None = None,
   class_names: Sequence[str] = (),
 ) -> ArrayRows:
-  """Returns images with labels, from arrays or data sets of any library, as rows in memory.
+  """Returns users' images and labels as a data set in memory.
+
+  `data` is either an array of images, or a data set of pairs (image, label).
 
   Args:
-    data: images [N, H, W, C], uint8 or floats in [0, 1]; or pairs (image, label), single or in
-      batches: a `tf.data.Dataset`, a PyTorch data set or loader, a Grain data set, a list; or a
-      data set or loader of MAITE. Tensors of PyTorch and images of MAITE have channels first,
-      everything else has channels last.
-    labels: integers [N]; None where `data` are pairs.
-    columns: further columns by name, each [N, ...].
-    class_names: names of the classes, in label order; () takes the names that data sets of MAITE
-      state, and leaves other rows without names.
+    data: images [N, H, W, C], uint8 or floats in [0, 1]. Or pairs (image, label), single or in
+      batches, from a `tf.data.Dataset`, a PyTorch data set or loader, a Grain or MAITE data set, or
+      a list. PyTorch tensors and MAITE images have channels first, all others channels last.
+    labels: integers [N], or None if `data` contains the labels.
+    columns: {name: further values of each image, [N, ...]}.
+    class_names: names of the classes, in label order. With (), the names of a MAITE data set are
+      used, and other data have no names.
 
   Raises:
-    InputError: no images; channels first; values outside [0, 1]; labels that are no integers [N]; a
-      column that has the name of another array of the rows, or that is no array [N, ...].
+    InputError: there are no images, an array has channels first, values are outside [0, 1], labels
+      are not integers [N], or a column has a reserved name or is not an array [N, ...].
   """
   if labels is None:
     images, labels = _stack_pairs(data)
@@ -71,7 +72,11 @@ def rows_of(
 
 
 def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
-  """Returns the rows with names of their classes, in label order; () leaves them unnamed.
+  """Returns the data set with names for its classes.
+
+  Args:
+    rows: the data set.
+    class_names: names in label order; () for no names.
 
   Raises:
     InputError: a label has no name.
@@ -210,19 +215,25 @@ def _image_array(image: Any) -> np.ndarray:
 
 
 def as_array(value: Any) -> np.ndarray:
-  """Returns a tensor of any library, an image of Pillow, or a list as an array of NumPy.
+  """Returns a NumPy array with the values of an array-like object.
+
+  Args:
+    value: a JAX, NumPy, PyTorch or TensorFlow array, a Pillow image, a number, or nested lists of
+      numbers.
 
   Raises:
-    InputError: NumPy cannot read the value, such as a list of lists of different lengths.
+    InputError: NumPy cannot convert the value, for example lists of different lengths.
   """
   return np.asarray(arguments.as_array('a value', value))
 
 
 def as_numbers(value: Any) -> tuple[float, ...] | None:
-  """Returns one number, a sequence or an array of any library as a tuple; None is unchanged.
+  """Returns a number, or a sequence or array of numbers, as a flat tuple of floats.
+
+  None is returned unchanged.
 
   Raises:
-    InputError: the value holds something other than numbers.
+    InputError: the value contains something other than numbers.
   """
   if value is None:
     return None

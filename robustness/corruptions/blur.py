@@ -46,7 +46,8 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma` pixels.
 
-  Both are constants of the severity. Borders are mirrored without repeating the edge pixel.
+  `radius` and `sigma` depend on the severity. Borders are mirrored without repeating the edge
+  pixel.
   """
   kernels = disk_kernels(strength.constants['radius'], strength.constants['sigma'])
   return jnp.clip(filters.correlate(image, strength.select(kernels)), 0, 1)
@@ -54,14 +55,13 @@ def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Ar
 
 @functools.lru_cache
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
-  """Returns the smoothed disks of S severities as kernels, float64 [S, K, K].
+  """Returns the blur kernels of S severities, disks smoothed by a Gaussian, float64 [S, K, K].
 
-  `radii` are the radii of the disks, and `sigmas` the standard deviations of the Gaussians that
-  smooth them, one for each severity, in pixels.
+  K is the smallest odd side that contains all disks. For the smoothing see `_disk`.
 
-  K is the smallest odd side that holds all disks. A disk of sum 1 is smoothed on a grid of 17 × 17
-  pixels, or of the disk's size for a radius above 8, with mirrored edges. A disk that touches the
-  edges gets a sum above 1, as in the released generator.
+  Args:
+    radii: radius of the disk at each severity, in pixels.
+    sigmas: standard deviation of the Gaussian at each severity, in pixels.
   """
   kernels = [_disk(radius, sigma) for radius, sigma in zip(radii, sigmas, strict=True)]
   side = max(len(kernel) for kernel in kernels)
@@ -73,10 +73,14 @@ def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndar
 
 
 def _disk(radius: float, sigma: float) -> np.ndarray:
-  """Returns the kernel of a disk that is smoothed by a Gaussian, float64 [side, side].
+  """Returns the kernel of a disk smoothed by a Gaussian, float64 [side, side].
 
-  `radius` and the standard deviation `sigma` of the Gaussian are in pixels. The side is 17 pixels,
-  or 2 ⌊radius⌋ + 1 for a radius above 8. The sum is 1, or more if the disk touches the edges.
+  The side is 17 pixels, or 2 ⌊radius⌋ + 1 for a radius above 8. Edges are mirrored. The entries sum
+  to 1, or to more if the disk touches the edges, as in the released generator.
+
+  Args:
+    radius: radius of the disk in pixels.
+    sigma: standard deviation of the Gaussian in pixels.
   """
   reach = 8 if radius <= 8 else int(radius)
   line = np.arange(-reach, reach + 1)
@@ -118,8 +122,8 @@ def motion_blur(
 ) -> jax.Array:
   """Blurs along one direction, then truncates to 8-bit levels.
 
-  `radius` and `sigma` of the kernel are in pixels. A pixel takes a weighted mean of the pixels in
-  the direction `degrees`: 0 is to the right, and 90 is downwards.
+  Each pixel becomes a weighted mean of the pixels in the direction `degrees`: 0 is to the right,
+  and 90 is downwards. The kernel's `radius` and `sigma` are in pixels.
   """
   del angle  # which `_draw_angle` takes
   radius, sigma = strength['radius'], strength['sigma']
@@ -128,7 +132,7 @@ def motion_blur(
 
 
 def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
-  """Returns for each pair (end, step) the zoom factors 1, 1 + step, ... below the end."""
+  """Returns the zoom factors 1, 1 + step, ... below `end` for each pair (end, step)."""
   return [tuple(np.arange(1, end, step).tolist()) for end, step in ends]
 
 
@@ -143,11 +147,10 @@ def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
   family=BLUR,
 )
 def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Averages the image x with enlargements of its centre by n zoom factors z, the first one 1.
+  """Averages an image with enlarged copies of its centre.
 
-  The result is (2 x + Σ zoom(x, z)) / (n + 1), with the sum over z > 1: the clean image counts
-  twice, as itself and as the zoom by 1. The factors are the constant `zooms` of `strength`; `key`
-  is unused.
+  With the n zoom factors z (`zooms` of `strength`), the result is (2 x + Σ zoom(x, z)) / (n + 1).
+  The sum is over z > 1. The first factor is 1, therefore the image x itself counts twice.
   """
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
@@ -160,7 +163,7 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   severity, count = strength.index, strength.select(counts)
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
-    """Returns `total` plus the image enlarged by zoom factor number i."""
+    """Returns `total` plus the image enlarged by the i-th zoom factor."""
     return total + filters.interpolate(image, rows[severity, i], columns[severity, i])
 
   # the image counts twice at the start, as itself and as its zoom by 1
@@ -171,15 +174,21 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 def _draw_moves(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, exchange: str = 'copy'
 ) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
-  """Returns the random numbers of glass blur: a function `(iteration, delta) -> offsets`.
+  """Returns a function that draws the random pixel moves of glass blur.
 
-  In each iteration a pixel takes the value of a partner. The result, int32 [2, H, W], holds how
-  many rows down (offsets[0]) and columns right (offsets[1]) of the pixel its partner is.
-  `constants` and `exchange` are unused: every `draw` function gets them.
+  Glass blur makes several passes over the image. In each pass a pixel takes the value of a random
+  partner nearby. The function is called as `moves(iteration, delta)` and returns int32 [2, H, W]:
+  the rows down and the columns right from each pixel to its partner.
+
+  Args:
+    key: random key of the image.
+    shape: shape of the image, (H, W, C).
+    constants: unused; every `draw` function gets them.
+    exchange: unused.
   """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
-    """Returns the offsets of an iteration, uniform on −delta, …, delta − 1 in both directions."""
+    """Returns the moves of one pass, uniform on −delta, …, delta − 1 in both directions."""
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
     cell = bits % (side * side)  # one of the side × side pairs (row, column), counted row by row
@@ -208,12 +217,15 @@ def glass_blur(
   strength: Strength,
   exchange: str = 'copy',
 ) -> jax.Array:
-  """Moves pixels at random by up to delta pixels, between two Gaussian smoothings of sigma pixels.
+  """Moves pixels at random by up to `delta` pixels, between two Gaussian smoothings.
 
-  `strength` has delta, sigma and the number of passes over the pixels, `iterations`. `moves` is the
-  function of `_draw_moves`, which draws a partner for each pixel in each pass. With 'copy', as in
-  the released generator, a pixel takes its partner's value, and the partner keeps it; with 'swap'
-  the two exchange values.
+  Args:
+    moves: function of `_draw_moves` that draws a random partner for each pixel in each pass.
+    image: float32 [H, W, C] in [0, 1].
+    strength: has `sigma` of the smoothings and `delta`, both in pixels, and the number of passes,
+      `iterations`.
+    exchange: 'copy', as in the released generator, copies the partner's value to the pixel. 'swap'
+      exchanges the values of both.
   """
   sigma, max_sigma = strength['sigma'], strength.maximum('sigma')
   delta = strength['delta']
@@ -222,7 +234,12 @@ def glass_blur(
   channels = image.shape[-1]
 
   def after_pass(number: jax.Array, source: jax.Array) -> jax.Array:
-    """Returns the flat index of the pixel that each value is from, after one more pass."""
+    """Updates the origin of each pixel's value by one more pass.
+
+    Args:
+      number: number of the pass.
+      source: flat index of the pixel where each pixel's value was at first, int32 [H·W].
+    """
     return source[one_pass(moves(number, delta), delta)]
 
   first = one_pass(moves(0, delta), delta)  # int32 [H·W]
@@ -232,10 +249,10 @@ def glass_blur(
 
 
 def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the flat index of each pixel's partner, int32 [H·W].
+  """Returns the flat index of each pixel's partner in glass blur, int32 [H·W].
 
-  Only pixels in rows delta + 1 to H - delta and columns delta + 1 to W - delta have another pixel
-  as partner; the others are their own partners.
+  Only pixels in rows delta + 1 to H − delta and columns delta + 1 to W − delta have another pixel
+  as partner. All others are their own partners.
 
   Args:
     moves: rows down and columns right from each pixel to its partner, int32 [2, H, W].
@@ -249,13 +266,15 @@ def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns which pixel each pixel takes its value from in one pass of copies, int32 [H·W].
+  """Returns the origin of each pixel's value after one pass of copies, as flat indices int32 [H·W].
 
-  The result holds flat indices. Pixels are visited once each, from the last to the first. A visited
-  pixel takes the value of its partner: the final value if the partner comes later in the image and
-  was therefore visited before, and else the old value. A pixel's source is therefore found by
-  following partners while they come later, then once more. `moves` [2, H, W] are the rows down and
-  columns right to each partner, at most `delta` pixels (`_targets`).
+  The released generator visits the pixels from the last to the first and copies the partner's value
+  to each. A partner later in the image was visited before and has a copied value itself. Therefore
+  partners are followed while they come later in the image, and then once more.
+
+  Args:
+    moves: rows down and columns right from each pixel to its partner, int32 [2, H, W].
+    delta: largest move in pixels.
   """
   target = _targets(moves, delta)  # flat index of each pixel's partner
   index = jnp.arange(len(target))
@@ -263,7 +282,7 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns where two jumps lead from each pixel, and whether that differs from one jump."""
+    """Doubles the number of jumps in `jump[pixel]`, and returns whether this changed anything."""
     jump, _ = state
     doubled = jump[jump]
     return doubled, filters.any_of_batch(doubled != jump)
@@ -274,18 +293,20 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns which pixel each pixel takes its value from in one pass of swaps, int32 [H·W].
+  """Returns the origin of each pixel's value after one pass of swaps, as flat indices int32 [H·W].
 
-  The result holds flat indices. Pixels are visited once each, from the last to the first, and a
-  visited pixel and its partner exchange their values. Every swap depends on the swaps before it, so
-  they run one after another. `moves` [2, H, W] are the rows down and columns right to each partner,
-  at most `delta` pixels (`_targets`).
+  The pixels are visited from the last to the first, and each exchanges values with its partner. The
+  swaps run one after another, because each depends on the swaps before.
+
+  Args:
+    moves: rows down and columns right from each pixel to its partner, int32 [2, H, W].
+    delta: largest move in pixels.
   """
   target = _targets(moves, delta)  # flat index of each pixel's partner
   num_pixels = len(target)
 
   def visit(i: jax.Array, source: jax.Array) -> jax.Array:
-    """Returns where each pixel's value is from after pixel H·W − 1 − i and its partner swapped."""
+    """Updates the origins `source` [H·W] by the swap of pixel H·W − 1 − i with its partner."""
     pixel, partner = num_pixels - 1 - i, target[num_pixels - 1 - i]
     return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 

@@ -41,10 +41,14 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def find(name: str, key: str = 'name') -> Corruption:
-  """Returns the corruption with a name or reference `FILE.py:NAME`.
+  """Returns the corruption with a name such as 'fog', or a reference FILE.py:NAME.
+
+  Args:
+    name: the name or reference.
+    key: name of the setting that holds it, for the error message.
 
   Raises:
-    InputError: there is no such corruption; `key` is the name of the setting in the message.
+    InputError: there is no such corruption.
   """
   if not is_reference(name):
     choice(key, name, KNOWN)
@@ -57,11 +61,11 @@ def find(name: str, key: str = 'name') -> Corruption:
 
 
 def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) -> None:
-  """Checks the names of corruptions.
+  """Raises InputError unless every name is the name of a known corruption.
 
   Args:
-    key: name of the setting, for messages.
-    names: names, or references `FILE.py:NAME`.
+    key: name of the setting that holds the names, for the message.
+    names: names such as 'fog', or references FILE.py:NAME.
     valid: names that are allowed, including names of sets.
 
   Raises:
@@ -82,6 +86,8 @@ def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) ->
 class ConstantsTable:
   """The published constants of all corruptions for one image size.
 
+  For example, `table['gaussian_blur']` is {'sigma': (1.0, 2.0, 3.0, 4.0, 6.0)} for 224 pixels.
+
   Attributes:
     side: Side in pixels of the images for which the constants were published.
     between: Fractional severities in [1, 5], for which constants are interpolated. They are
@@ -93,9 +99,9 @@ class ConstantsTable:
   between: tuple[float, ...] = ()
 
   def __getitem__(self, name: str) -> Constants:
-    """Returns {parameter: one value per severity} of the corruption with a name.
+    """Returns the constants of a corruption as {parameter: one value per severity}.
 
-    The five published values come first, then those interpolated at `between`.
+    The five published values come first, then the values interpolated at `between`.
 
     Raises:
       InputError: No constants were published for this corruption and side.
@@ -117,14 +123,18 @@ TABLES = {side: ConstantsTable(side) for side in SIDES}
 
 
 def table_for(height: int, width: int, side: int | None = None) -> ConstantsTable:
-  """Returns the constants for images of a size in pixels.
+  """Returns the corruption constants for images of a given size.
 
-  Without `side`, the table is for the published side nearest to the shorter side of the image,
-  by the logarithm of their ratio; of two equally near sides it is the smaller. Examples: 28 → 32,
-  45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299. `side` selects a table for any size.
+  Constants were published for images of 32, 64, 224 and 299 pixels.
+
+  Args:
+    height: Height of the images in pixels.
+    width: Width of the images in pixels.
+    side: One of the published sizes. None selects the size nearest to the shorter side on a
+      logarithmic scale, for example 32 for 45 pixels, 64 for 96 and 224 for 256.
 
   Raises:
-    InputError: There is no table of this side.
+    InputError: No constants were published for this side.
   """
   if side is None:
     shorter = min(height, width)
@@ -148,10 +158,10 @@ def corrupt(
   photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
   **options: object,
 ) -> jax.Array:
-  """Corrupts an image or a batch.
+  """Corrupts an image or a batch with one corruption, such as 'fog' at severity 3.
 
-  Image b of a batch is corrupted with fold_in(key, b), so a result depends on the image's index but
-  not on the size of the batch. Random numbers depend on the key alone.
+  Image b of a batch is corrupted with the key fold_in(key, b). Its result therefore depends on its
+  index but not on the size of the batch.
 
   Args:
     key: Random key, or a seed.
@@ -161,14 +171,14 @@ def corrupt(
     name: One of `NAMES`, `C_BAR`, `SETS['laion_c']` or `SETS['resampling']`, 'watermark', or
       `FILE.py:NAME`.
     severity: 1..5, a scalar, or [B] with one per image; integers may be traced. Fractional
-      severities take interpolated constants (`ConstantsTable.between`); every set of them is
-      compiled once.
+      severities such as 2.5 use interpolated constants. Each new set of fractional severities is
+      compiled again.
     quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255. The
       released sets were truncated ('floor').
     side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
     photographs: For `mosaic` and `stickers`, a folder of pictures (`laion_c.load_tiles`); for
-      `frost`, a folder, 'imagecorruptions' or arrays (`textures.pictures`). None makes
-      procedural pictures.
+      `frost`, a folder, 'imagecorruptions' or arrays (`textures.pictures`). None makes procedural
+      pictures.
     **options: Variants of the corruption, for example exchange='swap' of glass_blur.
 
   Returns:
@@ -196,11 +206,11 @@ def corrupt_each(
   side: int | None = None,
   options: Mapping[str, Options] | None = None,
 ) -> jax.Array:
-  """Corrupts every image of a batch by a corruption selected by `index`.
+  """Corrupts a batch with a corruption per image, selected by `index`.
 
-  One function is compiled for all corruptions and severities. Image b is corrupted with
-  fold_in(key, b), as in `corrupt`. On a CPU an image costs its own corruption only; on
-  accelerators, which process images in parallel, every image costs all of `names`.
+  One function is compiled for all corruptions and severities. Image b is corrupted with the key
+  fold_in(key, b), as in `corrupt`. On a CPU only the selected corruption of each image is computed.
+  Accelerators process images in parallel and compute all corruptions in `names` for every image.
 
   Args:
     key: Random key, or a seed.
@@ -233,9 +243,9 @@ def _checked_and_corrupted(
   side: int | None,
   options: Mapping[str, Options],
 ) -> jax.Array:
-  """Returns the corrupted images, after a check of all arguments except the images.
+  """Checks all arguments except the images and returns the corrupted images.
 
-  The arguments are the same as in `corrupt_each`; `images` may also be one image [H, W, C].
+  The arguments are the same as in `corrupt_each`; `images` may also be a single image [H, W, C].
   """
   batch = images.shape[:-3]  # (B,), or () for one image
   # fractional severities, listed in `between`, are numbered 6, 7, ... after the published 1 to 5
@@ -284,7 +294,7 @@ def _corrupt(
   static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
   **settings: Any,
 ) -> jax.Array:
-  """Returns the corrupted image or images, by `apply`.
+  """Corrupts an image or a batch by `apply`, in one compiled function.
 
   Args:
     key: random key; image b of a batch gets fold_in(key, b).
@@ -293,8 +303,8 @@ def _corrupt(
     severity: 1..5, or 6, 7, ... for the fractional severities `between`; a scalar or [B].
     frost_pictures: pictures of frost as traced arrays, uint8 [h, w, 3] each; None if `static` names
       their folder, or frost is procedural.
-    static: the other options of corruptions, which must be hashable for `jax.jit`, as pairs
-      ((corruption, ((option, value), ...)), ...).
+    static: all other options of the corruptions as static arguments of `jax.jit`, which must be
+      hashable: (('glass_blur', (('exchange', 'swap'),)), ...).
     **settings: the arguments `names`, `quantize`, `side` and `between` of `apply`.
   """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
@@ -321,23 +331,27 @@ def apply(
   options: Mapping[str, Options] | None = None,
   between: Sequence[float] = (),
 ) -> jax.Array:
-  """Returns one image after the corruption number `index` of `names`, float32 [H, W, C] in [0, 1].
+  """Corrupts one image inside a compiled function, float32 [H, W, C] in [0, 1].
 
-  The index may be traced, so that a study compiles once for all corruptions. Use it inside a
-  compiled step; `corrupt_each` is compiled already. Under vmap over images do not map `index` and
-  `severity`: if they are mapped, every corruption runs for every image. Traced values are not
-  checked: the result is NaN if the index or the severity is invalid.
+  `index` selects the corruption from `names` and may be traced. A function is then compiled once
+  for all corruptions. Outside of compiled code use `corrupt` or `corrupt_each`.
+
+  Under `vmap` over images, `index` and `severity` should not be mapped: if they are mapped, every
+  corruption is computed for every image.
 
   Args:
     key: Random key, or a seed.
     image: Floating [H, W, C] in [0, 1].
     index: Integer scalar, index into `names`.
-    severity: Integer scalar, 1..5.
+    severity: Integer scalar, 1..5, or 6, 7, ... for the severities in `between`.
     names: The corruptions that can occur; only these are compiled.
     quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255.
     side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
     between: Fractional severities in [1, 5], selected by `severity` = 6, 7, ...
+
+  Returns:
+    The corrupted image. It is NaN if a traced index or severity is invalid.
 
   Raises:
     InputError: As in `corrupt_each`, for the values that are not traced.
@@ -451,9 +465,12 @@ def number_severities(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError if rows are stored images that are corrupted or perturbed already.
+  """Raises InputError if the images of a data set were stored with a corruption or perturbation.
 
-  The error after a second corruption would mean nothing. `columns` are the columns of the rows.
+  Studies that corrupt images call this, because a second corruption would not be meaningful.
+
+  Args:
+    columns: columns of the data set by name, such as 'corruption' of CIFAR-10-C.
   """
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(

@@ -33,9 +33,9 @@ SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 
 @dataclasses.dataclass(frozen=True)
 class Strength:
-  """The constants of a corruption at all severities, and the severity that is applied.
+  """The constants of a corruption at all severities, with the severity that is applied.
 
-  strength['sigma'] is the value of the constant `sigma` at this severity.
+  For example, `strength['sigma']` is the value of the constant `sigma` at this severity.
 
   Attributes:
     constants: {name of a constant: one value per severity}.
@@ -47,11 +47,11 @@ class Strength:
 
   @property
   def index(self) -> jax.Array:
-    """The index of the severity among the values of a constant."""
+    """Index of the severity in arrays with one value per severity."""
     return jnp.asarray(self.severity) - SEVERITIES[0]
 
   def select(self, values: Sequence[float] | np.ndarray) -> jax.Array:
-    """Returns the entry of `values` [severities, ...] at the severity, as int32 or float32."""
+    """Returns the entry for this severity of an array [severities, ...], as int32 or float32."""
     array = np.asarray(values)
     dtype = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
     return jnp.asarray(array.astype(dtype))[self.index]
@@ -70,13 +70,14 @@ class Corruption:
   """A corruption: a function of an image, float32 [H, W, C] in [0, 1] with 1 or 3 channels.
 
   Attributes:
-    function: `(draws, image, strength, **options) -> image`. If `draw` is None, it receives the
-      random key in place of the draws.
+    function: `(draws, image, strength, **options) -> image`. `draws` are the random numbers that
+      `draw` returns, or the random key if `draw` is None.
     constants: {image side: published constants}.
-    family: One of `names.FAMILIES`, of similar corruptions. If training leaves out one corruption,
-      which it is then tested on, it also leaves out all others of the family.
+    family: Group of similar corruptions, one of `names.FAMILIES`. Training that leaves out a
+      corruption for a later test leaves out the whole family.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
-    options: {option: its values, the released generator's first}; () accepts any value.
+    options: {option: valid values}, such as {'exchange': ('copy', 'swap')}. The released generator
+      uses the first value. () accepts any value.
     least_side: Function from the constants to the smallest side that an image may have, in pixels.
     reason: Why there is a smallest side, such as 'or no tile fits'.
     square: Whether images must be square.
@@ -160,23 +161,23 @@ class Corruption:
 def corruption(
   parameters: str, by_side: Mapping[int, Sequence[Any]], family: str, **declared: Any
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
-  """Returns the decorator that makes a function a `Corruption`.
+  """Returns a decorator that turns a function of an image into a `Corruption`.
 
   Args:
-    parameters: Names of its constants, separated by blanks, such as 'low high'.
-    by_side: {side of images: one entry for each of the five severities}. An entry is a value, or a
-      tuple of values if there are several parameters. Sides 64 and 299 that are left out take the
-      entries of 32 and 224 (`SIDES`); images of another side take those of the nearest.
+    parameters: Names of the constants, separated by blanks, such as 'low high'.
+    by_side: Constants by side of the images: {side: one entry for each of the five severities}. An
+      entry is a value, or a tuple of values if there are several parameters. Sides are 32, 64, 224
+      and 299. If 64 or 299 is left out, the entries of 32 or 224 are used.
     family: One of `names.FAMILIES`.
     **declared: Other fields of `Corruption`.
 
   Raises:
-    InputError: a side or a number of entries is not one of these.
+    InputError: A side is not among these, or a side does not have five entries.
   """
   names = parameters.split()
 
   def constants(values: Sequence[Any]) -> Constants:
-    """Returns {parameter: one value per severity} from one entry per severity."""
+    """Transposes entries, one per severity, into {parameter: one value per severity}."""
     columns = zip(*values, strict=True) if len(names) > 1 else [tuple(values)]
     return dict(zip(names, columns, strict=True))
 
@@ -192,10 +193,10 @@ def corruption(
 
 
 def rows(text: str) -> list[tuple[float, ...]]:
-  """Returns a tuple of constants for each severity from a text such as '1 0.5, 2 0.7, ...'."""
+  """Parses constants, one tuple per severity, from a text such as '1 0.5, 2 0.7, ...'."""
 
   def number(word: str) -> float:
-    """Returns an int for digits alone, such as a radius, and else a float."""
+    """Returns an int for a word of digits, such as a radius '10', and otherwise a float."""
     return int(word) if word.isdigit() else float(word)
 
   return [tuple(map(number, row.split())) for row in text.split(',')]
@@ -210,10 +211,9 @@ def c_bar(
   keys: int = 1,
   **declared: Any,
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
-  """Returns the decorator of a corruption of CIFAR-10-C-bar or ImageNet-C-bar.
+  """Returns a decorator for a corruption of CIFAR-10-C-bar or ImageNet-C-bar.
 
-  Such a corruption has one constant, the `magnitude` m. The authors chose magnitudes by the error
-  of a network, so they are irregular.
+  Such a corruption has a single constant, its `magnitude`.
 
   Args:
     draw: `(keys, side)` returns the random numbers of an image of side × side pixels; None passes
@@ -244,11 +244,15 @@ def c_bar(
 
 
 def interpolated(values: Sequence[Any], severity: float) -> Any:
-  """Returns the value at a fractional severity in [1, 5], interpolated linearly.
+  """Returns a corruption constant at a fractional severity in [1, 5], interpolated linearly.
 
-  `values` has one value for each of the severities 1 to 5. Integers (radii, iterations, JPEG
-  quality, spatter's `mud`) are rounded, halves to even. Zoom factors, a tuple for each severity,
-  end at the interpolated last factor and have the steps of the next lower integer severity.
+  Integers, such as radii and JPEG qualities, are rounded, halves to even.
+
+  Args:
+    values: value of the constant at severities 1 to 5. For zoom blur each value is a tuple of zoom
+      factors. The largest factor is interpolated, and the step between factors is taken from the
+      next lower integer severity.
+    severity: the severity.
   """
   below = min(int(severity), len(values) - 1)
   fraction = severity - below

@@ -73,7 +73,10 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Compresses an image to JPEG of the constant `quality`, with 4:2:0 chroma, or to a grey file."""
+  """Compresses the image to JPEG with the constant `quality` and decodes it again.
+
+  Chroma is stored at half the height and width (4:2:0). A grey image is stored without chroma.
+  """
   return jpeg.round_trip(image, strength['quality'])
 
 
@@ -90,11 +93,11 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   family=BLUR,
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Shrinks the image by means over boxes of pixels, then enlarges it to its size by repetition.
+  """Shrinks the image by box averaging, then enlarges it to its size by repeating pixels.
 
-  A side of n pixels is shrunk to ⌊n · `scale`⌋, where `scale` is the constant of the severity. The
-  result equals Pillow's to the bit: the image is rounded to levels, then columns are averaged and
-  rounded, then rows.
+  A side of n pixels shrinks to ⌊n · `scale`⌋, where `scale` is the constant of the severity. The
+  result equals Pillow's to the bit: pixels are rounded to 8-bit levels first, and again after the
+  horizontal and the vertical averaging.
   """
   # a branch for each severity, because the shapes of the shrunk images differ
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
@@ -102,7 +105,7 @@ def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
-  """Returns an image [H, W, C] with sides shrunk to `scale` ≤ 1 times themselves, then enlarged."""
+  """Returns an image [H, W, C] with its sides shrunk by the factor `scale` ≤ 1, then enlarged."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
   # Shrink: each pixel of the small image is the mean over a box of pixels. In `levels` the C
@@ -121,15 +124,15 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
 
 
 def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Array:
-  """Returns the mean levels of boxes of lines, rounded by Pillow's 22-bit arithmetic.
-
-  A line is a row or a column, and a box consists of consecutive lines. `BAND` boxes at a time are
-  summed by a matrix product with the lines that they contain.
+  """Averages groups of neighbouring rows or columns, rounded by Pillow's 22-bit arithmetic.
 
   Args:
     levels: whole numbers in 0..255, float32 [H, W].
-    members: [boxes, lines], 1 where a line is in a box, else 0.
+    members: [groups, lines], 1 where a line (a row or a column) belongs to a group, else 0.
     axis: 0 if lines are rows, 1 if they are columns.
+
+  Returns:
+    The mean levels, [groups, W] or [H, groups].
   """
   sums = []
   for start in range(0, len(members), BAND):
@@ -149,10 +152,14 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
 
 
 def box_membership(old: int, new: int) -> np.ndarray:
-  """Returns which of `old` lines of pixels each of `new` lines averages, 0 or 1, int64 [new, old].
+  """Returns which pixels each pixel of a resized line averages, 0 or 1, int64 [new, old].
 
-  The boxes are as in Pillow's box filter, also where a line is on the boundary of two boxes, which
-  rounding in float64 decides. If lines are enlarged, new > old, a box holds the nearest old line.
+  The boxes are as in Pillow's box filter, and so is the rounding at the boundary of two boxes. If
+  the line is enlarged (new > old), a box contains only the nearest pixel.
+
+  Args:
+    old: number of pixels of the line.
+    new: number of pixels of the resized line.
   """
   step = old / new
   width = max(step, 1.0)  # of a box, in old lines

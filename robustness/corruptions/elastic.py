@@ -17,9 +17,11 @@ _IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
 
 
 def _scale_constants(side: int, text: str) -> list[tuple[float, ...]]:
-  """Returns the constants of each severity in pixels, from `text` in units of `side`.
+  """Returns `side` times the constants in a text, one tuple per severity.
 
-  `text` is such as '0 0 .08, .05 .2 .07': a comma between severities.
+  Args:
+    side: side of the images in pixels.
+    text: constants as fractions of the side, such as '0 0 .08, .05 .2 .07' for two severities.
   """
   return [tuple(side * float(value) for value in row) for row in rows(text)]
 
@@ -29,8 +31,10 @@ def _draw(
 ) -> Draws:
   """Returns the random numbers of an elastic transform, uniform on [−1, 1].
 
-  `jitter` [3, 2] times the constant `affine` are the shifts (x, y) of three anchor points; `noise`
-  [H, W, 2] times the constant `alpha` are displacements (x, y) of pixels before smoothing.
+  Returns:
+    {'jitter': [3, 2], 'noise': [H, W, 2]}. `jitter` is multiplied by the constant `affine` to shift
+    three anchor points by (x, y). `noise` is multiplied by the constant `alpha` to displace each
+    pixel by (x, y), and then smoothed.
   """
   key_affine, key_field = jax.random.split(key)
   return {
@@ -59,9 +63,9 @@ def elastic_transform(
   """Warps by a random affine map and displaces every pixel by a smooth random field.
 
   The affine map moves three anchor points by up to the constant `affine`. The field is noise of
-  amplitude `alpha`, smoothed by `sigma`. All three are in pixels. The variant
-  'imagecorruptions' follows that package: no affine map, a sigma of 1 % of each side, and other
-  amplitudes.
+  amplitude `alpha`, smoothed by `sigma`. All three are in pixels. The variant 'imagecorruptions'
+  follows the package of this name: it has no affine map, other amplitudes, and a sigma of 1 % of
+  each side.
   """
   if variant != 'released':
     return _imagecorruptions(draws, image, strength)
@@ -123,11 +127,11 @@ def _reflect(position: jax.Array, size: int, mirror: bool) -> jax.Array:
 
 
 def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns where pixels take their values from under an affine map: rows and columns, [H, W] each.
+  """Returns where pixels take their values from under an affine map: (rows, columns), [H, W] each.
 
   The map moves three anchor points by `shifts`. In (x, y) the anchors are c + (q, q), c + (q, -q)
-  and c - (q, q), with the centre c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded
-  to 1/32 pixel, as in OpenCV.
+  and c - (q, q), with the centre c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to
+  1/32 pixel, as in OpenCV.
 
   Args:
     y: rows of the pixels, [H, W].

@@ -22,9 +22,15 @@ HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the index in [0, size) of the pixel of a line that a position stands for.
+  """Returns the index of the pixel that extends a line at a position beyond its ends.
 
-  Positions are integers, which may be beyond the ends of the line; `border` says how it continues.
+  Args:
+    position: integer positions, which may be negative or at least `size`.
+    size: number of pixels of the line.
+    border: how the line continues, such as 'mirror'.
+
+  Returns:
+    Indices in [0, size), in the shape of `position`.
   """
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
@@ -50,8 +56,11 @@ def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
 def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float = 4) -> jax.Array:
   """Returns the taps exp(-k² / 2σ²), k = -r..r, of a Gaussian filter, normalised to sum 1.
 
-  Taps with |k| > int(truncate·σ + ½) are 0. σ = `sigma` in pixels may be traced; for σ = 0 only the
-  tap k = 0 is not 0. The static bound `max_sigma` of σ fixes r.
+  Args:
+    sigma: standard deviation σ in pixels, which may be traced. For σ = 0 only the tap k = 0 is not
+      0.
+    max_sigma: static upper bound of σ, which fixes r.
+    truncate: taps with |k| > int(truncate·σ + ½) are 0.
   """
   reach = int(truncate * max_sigma + 0.5)
   tap = jnp.arange(-reach, reach + 1, dtype=jnp.float32)
@@ -67,9 +76,12 @@ def gaussian_matrix(
 ) -> jax.Array:
   """Returns the matrix [size, size] that smooths a line of pixels by a Gaussian.
 
-  `sigma` is the standard deviation in pixels, and `max_sigma` its static bound. The Gaussian is cut
-  off at `truncate` times `sigma` (`gaussian_weights`) and may be wider than the line; `border` says
-  how the line continues beyond its ends.
+  Args:
+    size: number of pixels of the line.
+    sigma: standard deviation in pixels, which may be traced.
+    max_sigma: static upper bound of `sigma`.
+    border: how the line continues beyond its ends, such as 'mirror'.
+    truncate: the Gaussian is cut off at `truncate` times `sigma`, which may exceed the line.
   """
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach = len(weights) // 2
@@ -86,10 +98,10 @@ def gaussian_matrix(
 
 
 def _shifted_rows(weights: jax.Array, size: int) -> jax.Array:
-  """Returns a matrix of `size` rows that holds n weights in row i from column i on, and else 0.
+  """Returns a band matrix with the same n weights in each row, shifted by one column per row.
 
-  It has size + n − 1 columns. For weights a, b, c and 2 rows, a b c 0 0 a b c 0 0 is cut into rows
-  of 4 values, a b c 0 and 0 a b c.
+  The matrix is [size, size + n − 1]. For the weights a, b, c and 2 rows, it has the rows a b c 0
+  and 0 a b c.
   """
   num_columns = size + len(weights) - 1
   repeated = jnp.tile(jnp.pad(weights, (0, size)), size)
@@ -175,15 +187,19 @@ def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
-  """Returns where the pixels of an enlarged line come from, float32 [Z, size], for Z zoom factors.
+  """Returns the source positions of the pixels of a line that is enlarged about its centre.
 
-  A line of n = `size` pixels is enlarged about its centre by each of `zooms` [Z], at least 1. Entry
-  [i, k] is the position in the line, in pixels, that pixel k shows at zoom i. Positions are
-  fractional; `interpolate` takes them.
+  Entry [i, k] is the position in the original line, in pixels and fractional, that pixel k shows at
+  zoom i. At zoom z, the central ⌈n / z⌉ of n pixels are stretched to round(⌈n / z⌉ · z) pixels with
+  aligned end points, and the central n pixels of the result are kept. This equals
+  `scipy.ndimage.zoom` of order 1, followed by a crop.
 
-  At zoom z, the centred piece of p = ceil(n / z) pixels is stretched to round(p · z) pixels with
-  its end points aligned, and the middle n are taken, as scipy.ndimage.zoom of order 1 and a trim
-  do.
+  Args:
+    size: number n of pixels of the line.
+    zooms: zoom factors, at least 1, [Z].
+
+  Returns:
+    float32 [Z, size], to be passed to `interpolate`.
   """
   zooms = np.asarray(zooms, np.float64)
   piece = np.ceil(size / zooms)  # length of the piece; it begins at pixel `start` of the line
@@ -198,13 +214,18 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
 def motion_blur(
   image: jax.Array, radius: jax.Array, sigma: jax.Array, angle: jax.Array, max_radius: int
 ) -> jax.Array:
-  """Returns an image blurred along one side of a direction, edges replicated.
+  """Returns an image blurred by a trail of pixels in one direction.
 
-  The value at pixel p of the image x is Σᵢ wᵢ x(p + oᵢ) over i = 0..2·radius, with weights
-  wᵢ ∝ exp(-i² / 2σ²) of sum 1 and offsets oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) in rows and columns.
+  The value at pixel p of the image x is Σᵢ wᵢ x(p + oᵢ) over i = 0..2·radius, with weights wᵢ ∝
+  exp(-i² / 2σ²) of sum 1 and offsets oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) in rows and columns. Edges
+  are replicated. All numbers but `max_radius` may be traced.
 
-  The integer `radius` and σ = `sigma` are in pixels and a = `angle` in degrees; all may be traced.
-  `max_radius` is the static bound of the radius.
+  Args:
+    image: [H, W, C].
+    radius: integer, in pixels.
+    sigma: standard deviation σ in pixels.
+    angle: angle a in degrees.
+    max_radius: static upper bound of `radius`.
   """
   tap = jnp.arange(2 * max_radius + 1)
   weights = jnp.exp(-0.5 * (tap / sigma) ** 2)
@@ -217,7 +238,7 @@ def motion_blur(
   padded = pad(image, margin, margin, 'nearest')
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
-    """Returns `total` plus the image shifted by offset number i, times its weight."""
+    """Returns `total` plus the image shifted by the i-th offset, times its weight."""
     corner = (margin + down[i], margin + right[i], 0)
     return total + weights[i] * jax.lax.dynamic_slice(padded, corner, image.shape)
 
@@ -233,18 +254,24 @@ def pixel_grid(side: int) -> tuple[jax.Array, jax.Array]:
 
 @jax.custom_batching.custom_vmap
 def any_of_batch(mask: jax.Array) -> jax.Array:
-  """Returns whether any element is true; under vmap, whether any element of any image is.
+  """Returns whether any element of a mask is true; under `vmap`, for the whole batch at once.
 
-  Use it for a condition that selects between equally correct computations of different cost: with
-  one condition per image, `lax.cond` and `lax.while_loop` compute both for every image of a batch.
+  It serves as a condition that selects the faster of two equivalent computations. With a condition
+  per image, `lax.cond` and `lax.while_loop` under `vmap` would compute both for every image.
   """
   return mask.any()
 
 
 @any_of_batch.def_vmap
 def _any_of_batch(axis_size: int, in_batched: object, mask: jax.Array) -> tuple[jax.Array, bool]:
-  """Returns whether any mask of a batch has a true element, and False, as it has no batch axis.
+  """The rule of `any_of_batch` for `vmap`.
 
-  It is the vmap rule of `any_of_batch`; `axis_size` and `in_batched` are unused.
+  Args:
+    axis_size: unused.
+    in_batched: unused.
+    mask: the masks of the batch, bool [B, ...].
+
+  Returns:
+    (whether any element is true, False). False states that the result has no batch axis.
   """
   return any_of_batch(mask), False

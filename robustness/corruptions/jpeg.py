@@ -61,12 +61,13 @@ DCT = np.array(
 
 
 def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
-  """Returns an image after compression to a JPEG file, float32 [H, W, C] in [0, 1].
+  """Compresses an image to JPEG and decodes it, float32 [H, W, C] in [0, 1].
 
-  Of a colour image, Cb and Cr are stored at half the height and width (4:2:0).
+  In colour images, Cb and Cr are stored at half the height and width (4:2:0).
 
   Args:
-    image: float32 [H, W, C] in [0, 1], rounded to 8 bits first; one channel makes a grey file.
+    image: float32 [H, W, C] in [0, 1], rounded to 8 bits first. One channel is stored as a grey
+      file.
     quality: libjpeg's quality, 1..100; may be traced.
   """
   levels = jnp.round(jnp.clip(image, 0, 1) * 255)
@@ -94,7 +95,7 @@ def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
 
 
 def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the planes Y, Cb, Cr, int32 [H, W], of RGB levels [H, W, 3]; Cb and Cr centre on 128.
+  """Converts RGB levels [H, W, 3] to (Y, Cb, Cr), int32 [H, W] each; Cb and Cr centre on 128.
 
   The product of float32 matrices is exact because every sum is an integer below 2^24. On a CPU it
   takes a fifth of the time of integers, which XLA reads channel by channel.
@@ -108,9 +109,9 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
-  """Returns RGB levels [H, W, 3], clipped to 0..255, of the planes Y, Cb and Cr [H, W].
+  """Converts Y, Cb and Cr, int32 [H, W] each, to RGB levels [H, W, 3] clipped to 0..255.
 
-  They equal libjpeg's to the bit. Y, Cb and Cr are int32; Cb and Cr centre on 128.
+  Cb and Cr centre on 128. The result equals libjpeg's to the bit.
   """
   chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
   sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
@@ -120,11 +121,10 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 
 
 def halve(plane: jax.Array) -> jax.Array:
-  """Returns a plane [H, W] of levels shrunk by 2 as in libjpeg: the means of 2 × 2 pixels, int32.
+  """Returns a plane [H, W] of levels shrunk to the means of 2 × 2 pixels as in libjpeg, int32.
 
-  The result is [⌈H/2⌉, 8⌈W/16⌉]: its width is filled up to whole blocks of 8 pixels by repeating
-  the last column before the means are taken. Means of k + ½ are rounded up in odd columns and down
-  in even columns.
+  The result is [⌈H/2⌉, 8⌈W/16⌉]. The last column is repeated before to fill whole blocks of 8
+  pixels. Means of k + ½ are rounded up in odd columns and down in even columns.
   """
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
@@ -136,10 +136,10 @@ def halve(plane: jax.Array) -> jax.Array:
 
 
 def code_and_decode(plane: jax.Array, steps: jax.Array) -> jax.Array:
-  """Returns a plane of levels, int32 [H, W], as it is after JPEG's lossy coding and decoding.
+  """Applies JPEG's lossy coding and decoding to a plane of levels, int32 [H, W].
 
-  The DCT coefficients of its 8 × 8 blocks are rounded to multiples of the quantisation steps
-  `steps`, float32 [8, 8], and transformed back. Edges are replicated to complete blocks.
+  The DCT coefficients of each block of 8 × 8 pixels are rounded to multiples of the quantisation
+  steps `steps`, float32 [8, 8], and transformed back. Edges are replicated to fill whole blocks.
   """
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
@@ -156,10 +156,15 @@ def code_and_decode(plane: jax.Array, steps: jax.Array) -> jax.Array:
 
 
 def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
-  """Returns round(matrix · v / 2^shift), int32, for every vertical run v of 8 values.
+  """Transforms each vertical vector v of 8 values to round(matrix · v / 2^shift), int32.
 
-  `matrix` is [8, 8], and `lines` and the result are [H, W] with H a multiple of 8. Adding half of
-  2^shift before the bits are dropped rounds halves up.
+  Args:
+    lines: int32 [H, W] with H a multiple of 8, which holds H / 8 vectors in each column.
+    matrix: [8, 8].
+    shift: number of bits to drop. Halves are rounded up.
+
+  Returns:
+    int32 [H, W].
   """
   pieces = lines.reshape(-1, BLOCK, lines.shape[1])
   sums = jnp.einsum('uk,nkw->nuw', jnp.asarray(matrix, jnp.int32), pieces)
@@ -167,10 +172,11 @@ def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
 
 
 def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
-  """Returns coefficients rounded to multiples of `step`, int32; halves are rounded away from 0.
+  """Returns DCT coefficients rounded to multiples of `step`, int32; halves are rounded away from 0.
 
-  `eighths` are the coefficients times 8, int32 [H / 8, 8, W]. GUARD, ¼, keeps rounding errors of
-  the division from making a whole quotient smaller.
+  Args:
+    eighths: coefficients times 8, int32 [H / 8, 8, W].
+    step: quantisation steps.
   """
   size = jnp.abs(eighths).astype(jnp.float32)
   # ⌊|coefficient| / step + ½⌋
@@ -179,14 +185,14 @@ def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
-  """Returns a chroma plane of levels enlarged by 2 to a size (H, W), as in libjpeg, int32.
+  """Returns a chroma plane of levels enlarged by 2 to a size (H, W) as in libjpeg, int32.
 
   The four nearest pixels have the weights 9/16, 3/16, 3/16, 1/16. Images with at most 4 columns are
   enlarged by repetition.
 
   Args:
-    plane: int32, at least [⌈H/2⌉, ⌈W/2⌉]; columns beyond, which fill blocks, are dropped.
-    size: H and W.
+    plane: int32, at least [⌈H/2⌉, ⌈W/2⌉]. Further columns, which only fill blocks, are dropped.
+    size: (H, W).
   """
   height, width = size
   plane = plane[: (height + 1) // 2, : (width + 1) // 2]
@@ -200,9 +206,9 @@ def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _double(plane: jax.Array, axis: int) -> jax.Array:
-  """Returns a plane, int32, with twice the pixels along an axis, times 4.
+  """Enlarges a plane by 2 along an axis with triangle weights that sum to 4, int32.
 
-  Pixel p becomes the two pixels 3 p + (pixel before) and 3 p + (pixel after); edges are replicated.
+  Pixel p becomes two pixels: 3 p + (pixel before) and 3 p + (pixel after). Edges are replicated.
   """
   size = plane.shape[axis]
   before = jnp.take(plane, np.maximum(np.arange(size) - 1, 0), axis)

@@ -46,7 +46,7 @@ LevelsFunction = Callable[..., jax.Array]
 def distortion(
   parameters: str, values: Sequence[Any], **declared: Any
 ) -> Callable[[LevelsFunction], Corruption]:
-  """Returns a decorator that makes a corruption from a function of RGB levels, int32 [H, W, 3].
+  """Returns a decorator that turns a function of RGB levels, int32 [H, W, 3], into a corruption.
 
   Args:
     parameters: names of the constants, separated by blanks, such as 'low high'.
@@ -55,11 +55,11 @@ def distortion(
   """
 
   def declare(function: LevelsFunction) -> Corruption:
-    """Returns the corruption, with the constants `values`, that distorts levels by `function`."""
+    """Returns a corruption that applies `function` to 8-bit levels, with the constants `values`."""
 
     @functools.wraps(function)
     def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
-      """Returns an image in [0, 1], [H, W, C], after `function` distorted its RGB levels."""
+      """Applies `function` to the 8-bit RGB levels of an image, float32 [H, W, C] in [0, 1]."""
       levels = jnp.round(to_levels(image, 'round') * 255).astype(jnp.int32)
       rgb = jnp.broadcast_to(levels, (*levels.shape[:2], 3))  # three equal channels if it is grey
       corrupted = from_levels(function(draws, rgb, strength, **options))
@@ -75,11 +75,11 @@ def distortion(
   'level', (2, 4, 5, 8, 10), least_side=lambda constants: 4, reason='or no quarter has a row'
 )
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Shifts bands of rows sideways and one channel downwards, cyclically; every other row is black.
+  """Shifts bands of rows sideways and one colour channel downwards; every other row is black.
 
-  All images have the same shifts, because the released generator has a single seed. The constant
-  `level`, the strength of the package glitch_this, sets the number and the size of the shifts. A
-  band has at most a quarter of the rows.
+  Shifts are cyclic. All images have the same shifts, because the released generator has a single
+  seed. The constant `level`, the strength of the package glitch_this, sets the number and the size
+  of the shifts. A band has at most a quarter of the rows.
   """
   del key
   height, width = levels.shape[:2]
@@ -136,19 +136,29 @@ def draw_glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Makes a mosaic: every tile of the image is replaced by the picture of the nearest mean colour.
+  """Replaces each tile of the image by the picture with the nearest mean colour.
 
   Tiles and pictures have `tile` × `tile` pixels. The grid of tiles is centred, and the image is
-  extended to whole tiles by repeating its edge. For the colours of the tiles, the image is shrunk
-  to one pixel per tile by Pillow's bicubic filter. `photographs` is a folder of pictures, which are
-  shrunk; None takes procedural ones.
+  extended to whole tiles by repeating its edge. The colours of the tiles are found by shrinking the
+  image to one pixel per tile by Pillow's bicubic filter.
+
+  Args:
+    key: unused.
+    levels: RGB levels, int32 [H, W, 3].
+    strength: has the constant `tile`.
+    photographs: folder of pictures, which are shrunk. None makes procedural pictures.
   """
   del key  # nothing is random
   # the side of tiles at each severity
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
-    """Returns the mosaic [H, W, 3] of tiles that show pictures, [P, side, side, 3]."""
+    """Returns the mosaic, int32 [H, W, 3].
+
+    Args:
+      side: side of the tiles in pixels.
+      pictures: the P pictures to choose from, uint8 [P, side, side, 3].
+    """
     # up to whole tiles: 2 for a height of 30 and a side of 8
     missing_height, missing_width = -height % side, -width % side
     y0, x0 = missing_height // 2, missing_width // 2
@@ -209,10 +219,13 @@ def bicubic(size: int, factor: int) -> np.ndarray:
 def _draw_stickers(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, photographs: str | None = None
 ) -> Draws:
-  """Returns random numbers of N stickers, the largest number at any severity.
+  """Returns the random positions and pictures of N stickers.
 
-  They are `corner`, int32 [N, 2], the row and column of the upper left pixel, and `picture`, uint32
-  [N], any number: the remainder by the number of pictures is the index of the picture.
+  N is the number of stickers at the highest severity.
+
+  Returns:
+    {'corner': int32 [N, 2], 'picture': uint32 [N]}. `corner` is the row and column of a sticker's
+    upper left pixel. `picture` modulo the number of pictures is the index of the picture.
   """
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])
@@ -232,10 +245,14 @@ def _draw_stickers(
 def stickers(
   draws: Draws, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Pastes pictures of 16 × 16 pixels at random positions; a later sticker covers an earlier one.
+  """Pastes small pictures at random positions; a later sticker covers an earlier one.
 
-  Their number is the constant `count`. `photographs` is a folder of pictures; None takes procedural
-  ones.
+  Args:
+    draws: positions and pictures, see `_draw_stickers`.
+    levels: RGB levels, int32 [H, W, 3].
+    strength: has the constant `count`, the number of stickers.
+    photographs: folder of pictures, which are shrunk to 16 × 16 pixels. None makes procedural
+      pictures.
   """
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
@@ -273,10 +290,14 @@ def last_stamp(
 
 
 def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns random numbers of N shapes, int32; N is the largest number at any severity.
+  """Returns the random properties of N shapes, int32.
 
-  They are `kind` [N] (0 to 3: triangle, square, circle, star), `place` [N, 2], row and column,
-  `size` [N] in pixels, `colour` [N, 3] in levels, and `turn` [N], the angle of a star in degrees.
+  N is the number of shapes at the highest severity.
+
+  Returns:
+    A dictionary with `kind` [N], 0 to 3 for triangle, square, circle and star; `place` [N, 2], row
+    and column; `size` [N] in pixels; `colour` [N, 3] in levels; and `turn` [N], the angle of a star
+    in degrees.
   """
   keys, count = jax.random.split(key, 5), max(constants['count'])
   return {
@@ -292,8 +313,8 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws shapes of a single colour at random positions; a later shape covers an earlier one.
 
-  A shape is a triangle, square, circle or star of 6 to 15 pixels; stars have a random angle. Their
-  number is the constant `count`.
+  Shapes are triangles, squares, circles and stars of 6 to 15 pixels. Stars have a random angle. The
+  constant `count` is the number of shapes.
   """
   kind, size = draws['kind'], draws['size'] - SIZES[0]  # the index of the size in `SIZES`
   # `shape_stamps` has a stamp for each kind below STAR and size, and then for each size and angle
@@ -309,15 +330,20 @@ def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax
 
 @functools.cache
 def shape_stamps() -> np.ndarray:
-  """Returns masks of shapes as Pillow draws them, bool [3 · 10 + 10 · 360, 29, 29].
+  """Returns masks of all shapes as Pillow draws them, bool [3 · 10 + 10 · 360, 29, 29].
 
-  Triangles, squares and circles of the 10 sizes are followed by stars of each size at the angles of
-  0 to 359°. The position of a shape is at pixel (REACH, REACH) of its mask.
+  The masks are triangles, squares and circles in 10 sizes, then stars of each size at angles of 0
+  to 359°. A shape's position in the image is pixel (REACH, REACH) of its mask.
   """
   stamps = []
 
   def draw(shape: str, points: Sequence[tuple[float, float]]) -> None:
-    """Appends the stamp of a method of `ImageDraw` such as 'polygon', with the corners (x, y)."""
+    """Draws a shape with Pillow and appends its mask to `stamps`.
+
+    Args:
+      shape: name of a method of `ImageDraw`, such as 'polygon'.
+      points: corners (x, y) in pixels, relative to the shape's position.
+    """
     stamp = Image.new('1', (STAMP, STAMP))
     getattr(ImageDraw.Draw(stamp), shape)([(REACH + x, REACH + y) for x, y in points], fill=1)
     stamps.append(np.asarray(stamp))
@@ -338,16 +364,20 @@ def shape_stamps() -> np.ndarray:
 
 
 def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
-  """Returns a random number for each cell, uniform on [0, 1), float32 [rows, columns] of cells."""
+  """Returns random numbers in [0, 1) for the cells of a checkerboard, float32 [rows, columns]."""
   return jax.random.uniform(key, [-(-side // CELL) for side in shape[:2]])  # rounded up
 
 
 @distortion('low high', ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)), draw=_draw_cells)
 def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Makes cells of 14 × 14 pixels alternately lighter and darker.
+  """Makes the cells of a checkerboard alternately lighter and darker.
 
-  The change of a cell in levels is uniform on [low, high); `draws` holds a number for each cell,
-  [rows, columns] of cells, uniform on [0, 1).
+  A cell has 14 × 14 pixels. Its change, in 8-bit levels, is uniform on [low, high).
+
+  Args:
+    draws: random number for each cell, uniform on [0, 1), [rows of cells, columns of cells].
+    levels: RGB levels, int32 [H, W, 3].
+    strength: has the constants `low` and `high`.
   """
   rows, columns = jnp.indices(draws.shape)
   sign = jnp.where((rows + columns) % 2 == 0, 1, -1)
@@ -359,13 +389,13 @@ def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Streng
 
 @distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)))
 def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws vertical lines on black, each bent to the left where the image is dark.
+  """Redraws the image as vertical lines on black that bend to the left where the image is dark.
 
-  Line i of L starts at column iW / L of the width W and runs down in segments of `step` rows. A
-  segment has the mean colour of a block of pixels, in the same rows and the W / L columns to
-  the right of the line's start. It ends 40 (1 - I / 255) pixels to the left of the line's start,
-  where I is the mean grey level of the block. Pixels follow Bresenham's lines between integer
-  coordinates, as in Pillow.
+  There are L lines (the constant `columns`) in an image of width W. Line i starts at column iW / L
+  and consists of segments of `step` rows. A segment has the mean colour of a block of pixels: its
+  rows, and the W / L columns to the right of the line's start. It ends 40 (1 - I / 255) pixels to
+  the left of the line's start, where I is the mean grey level of the block. Pixels follow
+  Bresenham's algorithm between integer coordinates, as in Pillow.
   """
   del key
   height, width = levels.shape[:2]
@@ -383,15 +413,24 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   sums = _sums_to_corner(levels)
 
   def mean_levels(line: jax.Array, segment: jax.Array) -> jax.Array:
-    """Returns the mean R, G, B and grey levels of segments' blocks, rounded down, [..., 4]."""
+    """Returns the mean R, G, B and grey levels of segments' blocks, rounded down, [..., 4].
+
+    Args:
+      line: number of the line of each segment.
+      segment: number of each segment in its line.
+    """
     y0, y1, x0, x1 = top[segment], bottom[segment], block_start[line], block_end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
 
   def draw_line(line: jax.Array, drawn: jax.Array) -> jax.Array:
-    """Returns the number of the segment that was drawn last at each pixel, after line `line`.
+    """Draws one line and returns the number of the last segment drawn at each pixel.
 
-    `drawn` is the result for the line before. Segment s of line i has the number i · height + s.
+    Segment s of line i has the number i · height + s.
+
+    Args:
+      line: number i of the line.
+      drawn: result of the line before, int32 [H, W]; −1 where nothing was drawn.
     """
     block_grey = mean_levels(line, segments)[:, 3]
     x1 = segment_end[line, block_grey]
@@ -410,7 +449,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
 
 def _sums_to_corner(levels: jax.Array) -> jax.Array:
-  """Returns sums of R, G, B and grey levels over rectangles, int32 [H + 1, W + 1, 4].
+  """Returns cumulative sums of R, G, B and grey levels along both axes, int32 [H + 1, W + 1, 4].
 
   Entry [y, x] is the sum over all pixels above row y and left of column x.
   """
@@ -421,7 +460,7 @@ def _sums_to_corner(levels: jax.Array) -> jax.Array:
 
 @functools.lru_cache
 def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the columns of the lines of `vertical_lines`, each with its block of columns.
+  """Returns the columns that each line of `vertical_lines` starts from, averages and bends to.
 
   Args:
     count: number of lines.
@@ -429,9 +468,9 @@ def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarr
     width: width of the image in pixels.
 
   Returns:
-    The first column of each line's block, where the line starts, int32 [size]; the column after the
-    block, int32 [size]; and the column in which a segment of the line ends for each mean grey level
-    of its pixels, int32 [size, 256], truncated as in Pillow.
+    A tuple (start, stop, end). A line starts at column `start`, int32 [size], and averages the
+    pixels in columns [start, stop), int32 [size]. `end`, int32 [size, 256], is the column in which
+    a segment ends, for each mean grey level 0 to 255.
   """
   block_start = np.arange(size) / count * width
   block_end = np.minimum((block_start + width / count).astype(np.int32), width)
@@ -445,8 +484,8 @@ def bresenham(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns the rows and the columns of the pixels of N lines, int32 [N, BEND + 2] each.
 
-  Lines run from (x0, y0) to (x1, y1), int32 [N] each. They must have at most BEND + 2 pixels, the
-  longest lines of `vertical_lines`; a shorter line repeats its last pixel.
+  Lines run from (x0, y0) to (x1, y1), int32 [N] each, and have at most BEND + 2 pixels. A shorter
+  line repeats its last pixel.
   """
   dx, dy = x1 - x0, y1 - y0
   num_steps = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]  # of one pixel along the longer axis
@@ -465,12 +504,15 @@ def bresenham(
 def load_tiles(
   source: str | os.PathLike[str] | None, sides: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-  """Returns pictures shrunk to squares, uint8 [pictures, side, side, 3] for each of `sides`.
+  """Returns pictures cropped and shrunk to squares, uint8 [pictures, side, side, 3] for each side.
 
-  `source` is a folder; its first `MAX_PICTURES` image files by path are read, at any depth. None
-  and '' select procedural pictures. As in the released generator, the shorter side of a picture is
-  resized to 256 pixels, its centre of 224 × 224 pixels is cut out, and this is resized bilinearly
-  to side × side pixels.
+  As in the released generator, the shorter side of a picture is resized to 256 pixels. The central
+  224 × 224 pixels are resized bilinearly to side × side pixels.
+
+  Args:
+    source: a folder. Its first `MAX_PICTURES` image files by path, at any depth, are read. None and
+      '' make procedural pictures.
+    sides: sides in pixels.
   """
   pictures = _folder_pictures(os.fspath(source)) if source else _procedural_pictures()
   return tuple(
@@ -501,9 +543,9 @@ def _folder_pictures(source: str) -> list[Image.Image]:
 
 
 def _procedural_pictures() -> list[Image.Image]:
-  """Returns smooth pictures, 56 × 56 pixels each, around mean colours that fill the RGB cube.
+  """Returns pictures of smooth random colours, 56 × 56 pixels each.
 
-  A fixed seed and generator make them equal on every machine.
+  Their mean colours are spread over all of RGB. A fixed seed makes them the same on every machine.
   """
   generator = np.random.RandomState(19)
   colour = generator.uniform(0, 255, (PROCEDURAL, 1, 1, 3))
@@ -513,10 +555,14 @@ def _procedural_pictures() -> list[Image.Image]:
 
 
 def describe(source: str) -> dict[str, object]:
-  """Returns facts for results on the pictures of mosaics and stickers.
+  """Returns facts on the pictures of mosaics and stickers, to be saved with results.
 
-  They are {'source': 'procedural'} for '', and else also the folder's name ('from'), the number of
-  pictures ('count') and their digest ('sha256'); 'source' is then 'photographs'.
+  Args:
+    source: folder of pictures, or '' for procedural pictures.
+
+  Returns:
+    {'source': 'procedural'}, or {'source': 'photographs', 'from': name of the folder, 'count':
+    number of pictures, 'sha256': their digest}.
   """
   if not source:
     return {'source': 'procedural'}
