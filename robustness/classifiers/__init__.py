@@ -170,7 +170,7 @@ class ClassifierSettings:
 
   @property
   def shown_in_training(self) -> Facts:
-    """What the classifier sees in training, as JSON values.
+    """The data and components that the classifier is trained with, as JSON values.
 
     The entries are the split of the training data, augmentations, attack and objective.
     """
