@@ -19,19 +19,19 @@ __all__ = ['DataSettings', 'Preparation', 'load']
 
 
 def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None = None) -> Rows:
-  """Opens the images that the settings name, and returns them as rows.
+  """Loads the images and labels that `config.data` selects.
 
   Args:
     settings: the section `config.data`.
     seed: seed of the random subset if `settings.num_images` > 0.
-    preparation: how images are resized and cropped for a classifier. It applies only if the
-      settings neither resize nor crop and the stored images are of another size; stored corrupted
-      images are then resized but not cropped.
+    preparation: how a classifier wants images to be resized and cropped. Used only if `settings`
+      neither resize nor crop and stored images differ from the classifier's input size. Stored
+      corrupted images are then resized but not cropped.
 
   Returns:
-    Rows in a fixed order. They are `ArrayRows`, which do not use TensorFlow, if the images are
-    stored in an array and are neither resized nor cropped, else `TfRows`; their contents are the
-    same.
+    Images with labels and further columns, in a fixed order. The result is an `ArrayRows`, which
+    needs no TensorFlow, if the images are in an array and are used at their stored size; otherwise
+    it is a `TfRows`. Both have the same contents.
 
   Raises:
     InputError: the settings or files are invalid, or TensorFlow is needed and not installed.
@@ -56,9 +56,10 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
 
 @contextlib.contextmanager
 def _refusals(purpose: str) -> Iterator[None]:
-  """Converts two errors to InputError with advice: a missing package, and a file name not in UTF-8.
+  """A context manager that raises InputError for missing packages and file names not in UTF-8.
 
-  `purpose` says in the message what needs the package or file.
+  Args:
+    purpose: what needs the package or reads the file, for the message.
   """
   try:
     yield

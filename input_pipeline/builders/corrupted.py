@@ -63,27 +63,28 @@ ImageNet-C was made from such crops.
 
 @dataclasses.dataclass(eq=False)
 class CorruptedConfig(made_of.BaseConfig):
-  """A data set of corrupted images: its base, corruption and severity.
+  """Config of a TFDS data set of corrupted images: base data set, corruption and severity.
 
   Attributes:
-    name: name of the config; '' is <base>_<corruption>_<severity>, or <base>_clean, which needs
-      all other fields at their defaults.
-    base: TFDS name of the data set, with `image` and `label`.
-    base_dir: TFDS folder of the base; '' is the folder of this data set.
-    seed: seed of the random stream.
+    name: name of the config. '' uses <base>_<corruption>_<severity> or <base>_clean; all other
+      fields must then have their default values.
+    base: TFDS name of the uncorrupted data set, which must have `image` and `label`.
+    base_dir: TFDS folder of the base data set; '' is the folder of this data set.
+    seed: seed of the random numbers in corruptions.
     resize, crop, interpolation, resized_by: how images are resized and cropped before they are
       corrupted; see `DataSettings`.
     corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
-    severity: 1..5; 0 for clean images.
-    splits: splits of the base, slices allowed ('test[:1000]'), each stored under the split's plain
-      name; () takes 'test', or 'validation' where there is no test split with labels.
-    constants: image side, 32, 64, 224 or 299, of the table of corruption strengths that is used; 0
-      takes the one nearest to the images' size.
-    quantize: how values become 8-bit levels: by 'floor', as in the released sets, or 'round', as
-      TFDS makes them.
-    photographs: folder of the released photographs of frost, or 'imagecorruptions' for the
-      photographs of the installed package; '' draws procedural frost.
-    beam: prepare with Apache Beam, a block of images at a time.
+    severity: 1 to 5; 0 for clean images.
+    splits: splits of the base data set, with optional slices, such as 'test[:1000]'; a split is
+      stored without the slice in its name. () uses 'test', or 'validation' if there is no labelled
+      test split.
+    constants: image side, 32, 64, 224 or 299, that selects the table of corruption strengths; 0
+      uses the table closest to the image size.
+    quantize: how pixel values are rounded to 8 bits, 'floor' as in the released data sets, or
+      'round' as in TFDS.
+    photographs: folder of the released frost photographs, or 'imagecorruptions' for the photographs
+      in that package; '' generates frost procedurally.
+    beam: whether to prepare the data set with Apache Beam.
   """
 
   corruption: str = ''
@@ -95,7 +96,7 @@ class CorruptedConfig(made_of.BaseConfig):
   beam: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError for invalid fields, and completes `name` and `description`."""
+    """Raises InputError for invalid fields, and fills in an empty `name` or `description`."""
     super().__post_init__()
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
@@ -121,12 +122,12 @@ class CorruptedConfig(made_of.BaseConfig):
     self.description = self.description or f'Images of {self.base} {change}'
 
   def _plain_name(self) -> str:
-    """Returns <base>_<corruption>_<severity> or <base>_clean, which names a config with defaults.
+    """Returns the name of a config with default settings, such as 'cifar10_fog_3'.
 
-    `parse_name` makes such a config from its name alone.
+    The form is <base>_<corruption>_<severity> or <base>_clean, as for `parse_name`.
 
     Raises:
-      InputError: a setting is not as `parse_name` would set it.
+      InputError: a setting differs from its default, so that such a name would be ambiguous.
     """
     defaults = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     defaults.update(PREPARATION.get(self.base, {}))
@@ -151,7 +152,10 @@ class CorruptedConfig(made_of.BaseConfig):
 
 
 def parse_name(name: str) -> CorruptedConfig:
-  """Returns the config with the name <base>_<corruption>_<severity> or <base>_clean.
+  """Returns the config with default settings for a name such as 'cifar10_fog_3'.
+
+  Args:
+    name: <base>_<corruption>_<severity> or <base>_clean.
 
   Raises:
     InputError: the name has another form.
@@ -176,9 +180,10 @@ def parse_name(name: str) -> CorruptedConfig:
 
 
 def default_split(base: tfds.core.DatasetBuilder) -> str:
-  """Returns 'test', or 'validation' if a data set has no test split with labels.
+  """Returns the split to corrupt: 'test', or 'validation' if there is no labelled test split.
 
-  `base` is the builder of the prepared data set.
+  Args:
+    base: builder of the uncorrupted data set, which is prepared.
   """
   splits = base.info.splits
   if 'test' in splits and 'validation' in splits:
@@ -195,7 +200,7 @@ def default_split(base: tfds.core.DatasetBuilder) -> str:
 
 
 class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
-  """Images of a base data set under one common corruption (Hendrycks and Dietterich 2019)."""
+  """TFDS data set of images under one common corruption (Hendrycks and Dietterich 2019)."""
 
   CONFIG = CorruptedConfig
   PARSE_NAME = staticmethod(parse_name)
@@ -216,10 +221,12 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     self._has_chosen_config = kwargs.get('config') is not None
 
   def download_and_prepare(self, **kwargs: Any) -> None:
-    """Downloads the base and stores the corrupted images, unless this is done already.
+    """Prepares the corrupted images, unless this is done already.
+
+    The uncorrupted data set is downloaded if necessary.
 
     Raises:
-      InputError: no config is chosen. TFDS would then take the first, which has clean images.
+      InputError: no config is chosen. TFDS would then use the first config, which has clean images.
     """
     if not self._has_chosen_config:
       raise InputError(
@@ -229,14 +236,14 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     super().download_and_prepare(**kwargs)
 
   def features(self) -> dict[str, made_of.Feature]:
-    """Returns the features of the base, and `example_id`."""
+    """Returns the features of an example: `image`, `label` and `example_id`."""
     return {**self.base_features(), 'example_id': tfds.features.Scalar(dtype=np.int64)}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Returns {split: its examples}, and writes the settings into the data set's metadata.
+    """Returns the examples of each split, and stores the settings in the TFDS metadata.
 
-    The metadata also have what defaults stand for, such as the table of constants that the image
-    size selects. The base is downloaded if it is not prepared.
+    Stored settings are resolved: for instance, the default `constants=0` is replaced by the table
+    of corruption strengths that is used. The base data set is downloaded if it is not prepared.
     """
     del dl_manager
     config = self.builder_config
@@ -263,10 +270,11 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return generators
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns the SHA-256 of the files that the images are made from.
+    """Returns the SHA-256 of all input files, to detect that they have changed.
 
-    The keys are 'base', for the base data set, and 'photographs', for the photographs that frost
-    pastes on images; their digest is '' if frost is drawn without them.
+    Returns:
+      `{'base': digest of the base data set, 'photographs': digest of the frost photographs}`, with
+      '' if no photographs are used.
     """
     photographs = self.builder_config.photographs
     digest = textures.describe(photographs)['sha256'] if photographs else ''
@@ -276,13 +284,13 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
 def block_examples(
   config: CorruptedConfig, base_dir: str, split: str, block: int
 ) -> Iterator[Example]:
-  """Yields (example id, example) of one block of `BLOCK` images.
+  """Yields `(example id, example)` for each corrupted image of one block.
 
   Args:
     config: config of the data set.
-    base_dir: TFDS folder of the base.
-    split: split of the base.
-    block: number of the block.
+    base_dir: TFDS folder of the uncorrupted data set.
+    split: split of the uncorrupted data set.
+    block: index of the block; blocks have `BLOCK` images.
   """
   rows = made_of.open_base(config, base_dir, split)
   [batch] = rows.batches(made_of.BLOCK, [block])
@@ -296,10 +304,15 @@ def block_examples(
 def corruptor(
   config: CorruptedConfig, image_shape: tuple[int, int, int]
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-  """Returns a compiled function that corrupts a batch of images as the config says.
+  """Returns a compiled function that corrupts a batch of images.
 
-  It is `(images float32 [B, H, W, C] in [0, 1], example ids int32 [B]) -> uint8 [B, H, W, C]`.
-  `image_shape` is (H, W, C).
+  Args:
+    config: corruption, severity and further settings.
+    image_shape: (H, W, C) of the images.
+
+  Returns:
+    A function of images, float32 [B, H, W, C] in [0, 1], and example ids, int32 [B], that returns
+    corrupted images, uint8 [B, H, W, C].
   """
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)

@@ -60,26 +60,28 @@ Example = tuple[str, dict[str, np.ndarray | int | bool]]
 
 @dataclasses.dataclass(eq=False)
 class HeldOutConfig(made_of.BaseConfig):
-  """Config of a data set that trains on some cells of class × environment and tests on all.
+  """Config of a TFDS data set with training images from only some classes in each environment.
 
-  A cell is the images of a class in an environment. Environment 0 has the images as stored,
-  environment k = 1, ..., M the images after a transform T_k. Training has all classes in
-  environment 0, and in environment k only the classes of a group C_k.
+  An environment is a transform of the images, such as fog. In environment 0 images are unchanged;
+  in environment k = 1, ..., M they are transformed by T_k. The training split has all classes in
+  environment 0, and only the classes of a group C_k in environment k. Test splits have all classes
+  in all environments.
 
   Attributes:
-    name: name of the config; TFDS loads the data set by it.
-    base: TFDS name of the data set, with `image` and `label`.
-    base_dir: TFDS folder of the base; '' is the folder of this data set.
-    seed: seed of the draws.
+    name: name of the config, with which TFDS loads the data set.
+    base: TFDS name of the untransformed data set, which must have `image` and `label`.
+    base_dir: TFDS folder of the base data set; '' is the folder of this data set.
+    seed: seed of all random choices but the class groups.
     resize, crop, interpolation, resized_by: how images are resized and cropped before they are
       transformed; see `DataSettings`.
     environments: names of T_1, ..., T_M: corruptions or 'rotation'.
-    class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
-    classes_per_group, class_group_seed: size of drawn groups and seed of the draw; 0 makes groups
-      as large as possible, or with one environment half of the classes.
-    severities: severities of corruptions; training draws one for each image.
-    angles: degrees of training's rotations, one drawn for each image; tests have 90, 180 and 270.
-    train_split, test_split: splits of the base, slices allowed.
+    class_groups: class names of C_1, ..., C_M; () chooses groups at random.
+    classes_per_group, class_group_seed: size and seed of random groups. The size 0 makes groups as
+      large as possible, or half of the classes if there is one environment.
+    severities: severities of corruptions. Each training image gets a random one.
+    angles: rotation angles of training images, in degrees. Each image gets a random one; test
+      images are rotated by 90, 180 and 270 degrees.
+    train_split, test_split: splits of the base data set, with optional slices.
   """
 
   description: str | None = 'Class × environment cells, some of them held out'
@@ -104,11 +106,14 @@ class HeldOutConfig(made_of.BaseConfig):
 
   @property
   def names(self) -> list[str]:
-    """Names of all environments, the clean E_0 first."""
+    """Names of all environments (transforms of the images), with the clean environment first."""
     return [transforms.CLEAN, *self.environments]
 
   def groups(self, class_names: tuple[str, ...]) -> ClassGroups:
-    """Returns the class groups, one for each environment.
+    """Returns the groups of classes, one for each environment in which they are trained.
+
+    Args:
+      class_names: names of all classes, in label order.
 
     Raises:
       InputError: the numbers of groups and environments differ.
@@ -133,7 +138,10 @@ class HeldOutConfig(made_of.BaseConfig):
 
 
 def parse_name(name: str) -> HeldOutConfig:
-  """Returns the config with the name <base>_corruptions or <base>_rotation.
+  """Returns the published config for a name such as 'cifar10_corruptions'.
+
+  Args:
+    name: <base>_corruptions or <base>_rotation.
 
   Raises:
     InputError: the name has another form.
@@ -148,10 +156,10 @@ def parse_name(name: str) -> HeldOutConfig:
 
 
 class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
-  """A base data set in several environments, such as corruptions, for systematic robustness.
+  """TFDS data set to measure whether robustness generalises to classes (systematic robustness).
 
-  The training split shows each group of classes in one environment only, and clean; test splits
-  show every group in every environment.
+  In the training split, each group of classes is transformed in one way only, such as by fog, and
+  also shown clean. In the test splits, every group is transformed in every way.
   """
 
   CONFIG = HeldOutConfig
@@ -160,11 +168,14 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, made_of.Feature]:
-    """Returns the features of the base, and features for the environment of an image.
+    """Returns the features of an example.
 
-    `class_group` is the number of the group that the image's class belongs to, `seen` whether
-    training has images of this group in the image's environment, `level` the severity or angle, and
-    `source_id` the index of the image in the base's split.
+    * `image`, `label`: as in the base data set, with the image transformed.
+    * `environment`: the transform, such as 'fog'.
+    * `class_group`: index of the class group of the label.
+    * `seen`: whether the training split has images of this class group in this environment.
+    * `level`: severity, or angle in degrees.
+    * `source_id`: index of the image in the split of the base data set.
     """
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
@@ -174,10 +185,10 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Stores settings and class groups in the metadata, and returns {split: its examples}.
+    """Returns the examples of each split, and stores settings and class groups as metadata.
 
-    The base is downloaded if it is not prepared. The splits are 'train', and one for each
-    environment and class group of the test, such as 'test_snow_c1'.
+    The splits are 'train', and one for each environment and class group of the test, such as
+    'test_snow_c1'. The base data set is downloaded if it is not prepared.
     """
     del dl_manager
     config = self.builder_config
@@ -205,16 +216,19 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return splits
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
-    """Yields the training examples: every image clean, and some images once more transformed.
+    """Yields the training examples: all images clean, then images of class groups transformed.
 
-    Images of classes in group k > 0 are also shown in environment k, at a random level; images of
-    other classes are shown clean only.
+    An image of class group k > 0 is transformed by environment k, at a random severity or angle.
+    Images of classes in no group are clean only.
     """
 
     def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
-      """Yields two views of a batch: all images clean, and images with a group transformed.
+      """Yields the environments and levels for a batch: all images clean, then class groups
+      transformed.
 
-      `ids` are the ids of the images and `group` their class groups, int [B] each.
+      Args:
+        ids: int [B], ids of the images.
+        group: int [B], class groups of the images.
       """
       yield 0, 0  # the clean environment and its only level, for all images
       pairs = zip(ids.tolist(), group.tolist(), strict=True)
@@ -225,10 +239,13 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return self._transformed(rows, groups, TRAIN_STREAM, views)
 
   def _training_level(self, example: int, group: int) -> int:
-    """Returns the random severity or angle at which training shows a transformed image.
+    """Returns the random severity or angle of a transformed training image.
 
-    The draw depends on the config's seed and on the image's id `example`. `group` is the number of
-    the image's class group, and also of the environment that training shows the group in.
+    The result depends only on the seed of the config and on the image.
+
+    Args:
+      example: id of the image.
+      group: class group of the image, which is also the index of its environment.
     """
     config = self.builder_config
     levels = transforms.get(config.names[group]).levels(config.severities, config.angles)
@@ -236,10 +253,14 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return levels[int(draw * len(levels))]
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
-    """Yields the test examples of one class group in one environment: each image at every level.
+    """Yields the test examples of one class group in one environment.
 
-    A level is a severity or an angle. `rows` are the images of the group, and `environment` is the
-    number of the environment, 0 for clean images, which have the one level 0.
+    Each image is shown at every level (severity or angle).
+
+    Args:
+      rows: the images of the class group.
+      groups: the class groups.
+      environment: index of the environment; 0 for clean images, with the only level 0.
     """
     levels: Sequence[int] = (0,)
     if environment > 0:
@@ -256,16 +277,16 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     stream: str,
     views: Callable[[np.ndarray, np.ndarray], Iterable[View]],
   ) -> Iterator[Example]:
-    """Yields (key, example) of all images of a split, each in one or more views.
+    """Yields `(key, example)` for all images of a split, each transformed in one or more ways.
 
-    A key is <id of the image>_<number of the environment>_<level>, such as 000000012_2_005.
+    A key is <id of the image>_<index of the environment>_<level>, such as 000000012_2_005.
 
     Args:
       rows: the images.
       groups: the class groups.
       stream: name of the random stream.
-      views: function that returns the views of a batch, see `View`. It is called with the example
-        ids [B] and class groups [B] of the batch.
+      views: called with the ids [B] and class groups [B] of a batch; returns pairs of an
+        environment and a level (severity or angle) for each image, see `View`.
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(made_of.BLOCK):
@@ -296,16 +317,20 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
 def transformer(
   environments: tuple[str, ...], seed: int, stream: str
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-  """Returns a compiled function that applies one of M transforms to each image of a batch.
-
-  Its arguments are images, float32 [B, H, W, C] in [0, 1]; example ids; the number of the transform
-  of each image, 1 to M, or 0 for a clean image; and its level, a severity or an angle in degrees
-  (all [B]). It returns uint8 [B, H, W, C].
+  """Returns a compiled function that transforms each image of a batch in its own way.
 
   Args:
-    environments: names of the M transforms.
+    environments: names of M transforms.
     seed: seed of the random numbers.
     stream: name of the random stream.
+
+  Returns:
+    A function of four arrays that returns images, uint8 [B, H, W, C]. The arguments are
+
+    * images, float32 [B, H, W, C] in [0, 1];
+    * ids of the images, int [B];
+    * the transform of each image, int [B], 1 to M, or 0 for none;
+    * the level of each transform, int [B], a severity or an angle in degrees.
   """
   root = random_keys.stream(seed, stream)
   # The number of a view is the `view_base` of its transform plus its level, or 0 if it is clean. It

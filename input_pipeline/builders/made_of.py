@@ -46,13 +46,13 @@ _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versio
 
 
 def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int = 0) -> str:
-  """Returns one SHA-256 of the names, sizes and contents of all files, in hexadecimal.
+  """Returns a SHA-256, in hexadecimal, of the names, sizes and contents of files.
 
   Args:
     root: folder from which names are relative.
     files: the files.
-    ends: number of bytes read at the beginning and at the end of each file; 0 reads all bytes. The
-      ends suffice for compressed images: if a pixel differs, their last bytes differ.
+    ends: how many bytes to read at the beginning and at the end of each file; 0 reads all bytes.
+      Reading the ends suffices for compressed images, which differ in their last bytes.
   """
   digest = hashlib.sha256()
   for path in sorted(files):
@@ -68,15 +68,15 @@ def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int
 
 
 class MadeOf(abc.ABC):
-  """Base class of this project's TFDS builders, which records what a data set was made of.
+  """Base class of TFDS builders that detect stale data sets.
 
-  TFDS finds prepared data by the config's name alone. A builder that gets a config object checks
-  that data prepared under its name were made with the same settings and inputs. In a list of base
-  classes it comes before `tfds.core.GeneratorBasedBuilder`.
+  TFDS finds prepared data by the name of the config alone. A builder with a config object checks
+  that data prepared under this name have the same settings and inputs. Subclasses derive from this
+  class first, then from `tfds.core.GeneratorBasedBuilder`.
 
   Attributes:
     CONFIG: the class of the config.
-    PARSE_NAME: function that returns the config with a name; None accepts only the names of
+    PARSE_NAME: called with a name; returns its config. None accepts only names of
       `BUILDER_CONFIGS`.
     PATHS: fields of the config that do not affect the images.
     PAPER: key of the cited paper in the bibliography of reports.
@@ -107,10 +107,13 @@ class MadeOf(abc.ABC):
       self._refuse_other_data()
 
   def _create_builder_config(self, builder_config: Any, version: object) -> tfds.core.BuilderConfig:
-    """Returns the config of a builder, also for names that are not in `BUILDER_CONFIGS`.
+    """Returns the config of the builder, also if it is not in `BUILDER_CONFIGS`.
 
-    TFDS's own method accepts only listed names. `builder_config` is the config itself, its name, or
-    None for the first listed one.
+    Overrides a method of TFDS that accepts only listed names.
+
+    Args:
+      builder_config: a config, the name of a config, or None for the first in `BUILDER_CONFIGS`.
+      version: version of the data set.
     """
     if self.PARSE_NAME is None:
       return super()._create_builder_config(builder_config, version)  # type: ignore[misc]
@@ -139,10 +142,11 @@ class MadeOf(abc.ABC):
     )
 
   def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
-    """Returns all examples: an iterator, or a Beam transform if the config's field `beam` is True.
+    """Returns all examples, as an iterator or (if the config sets `beam`) as a Beam transform.
 
-    The examples are computed in parts, such as blocks of images, which Beam distributes. `parts`
-    are the numbers of the parts; `examples(part)` yields the examples of one.
+    Args:
+      parts: indices of the parts that Beam distributes, such as blocks of images.
+      examples: called with the index of a part; yields its examples.
     """
     if not self.builder_config.beam:
       return itertools.chain.from_iterable(map(examples, parts))
@@ -150,29 +154,34 @@ class MadeOf(abc.ABC):
     return beam.Create(parts) | beam.Reshuffle() | beam.FlatMap(examples)
 
   def settings(self) -> Facts:
-    """Returns the fields of the config, without those that do not affect the images."""
+    """Returns the fields of the config that affect the images, `{name: value}`."""
     fields = dataclasses.asdict(self.builder_config)
     excluded = (*_OF_TFDS, *self.PATHS)
     return {name: value for name, value in fields.items() if name not in excluded}
 
   @abc.abstractmethod
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {name of an input, such as 'base': SHA-256 of its files}.
+    """Returns the SHA-256 of each input, such as `{'base': digest}`, to detect changed files.
 
-    `manual_dir` is TFDS's folder for inputs that the config does not name; '' if it is unknown.
+    Args:
+      manual_dir: TFDS's folder of manual downloads, used for inputs that the config does not name;
+        '' if it is unknown.
     """
 
   def note_inputs(self, manual_dir: str = '') -> None:
-    """Writes settings and digests of inputs into this data set's metadata, while it is prepared.
+    """Stores the settings and the digests of inputs in the metadata of the data set.
 
-    `manual_dir` is TFDS's folder for inputs that the config does not name.
+    Call it while the data set is prepared.
+
+    Args:
+      manual_dir: TFDS's folder of manual downloads, used for inputs that the config does not name.
     """
     noted = {SETTINGS: self.settings(), INPUTS: self.input_digests(manual_dir)}
     # through JSON, so that values have the types with which they are read and compared later
     self.info.metadata.update(json.loads(json.dumps(noted)))
 
   def _refuse_other_data(self) -> None:
-    """Raises InputError if prepared data were made with other settings or inputs."""
+    """Raises InputError if the prepared data set has other settings or inputs than this builder."""
     metadata = self.info.metadata
     try:
       inputs = self.input_digests('')  # manual_dir is unknown
@@ -193,15 +202,16 @@ class MadeOf(abc.ABC):
 
 @dataclasses.dataclass(eq=False)
 class BaseConfig(tfds.core.BuilderConfig):
-  """Config of a data set that is computed from the images of another TFDS data set, its base.
+  """Config of a data set that is computed from another TFDS data set, the base data set.
 
   Attributes:
     name: name of the config.
     description: text for TFDS.
-    base: TFDS name of the base.
-    base_dir: TFDS folder of the base; '' is the folder of this data set.
+    base: TFDS name of the base data set.
+    base_dir: TFDS folder of the base data set; '' is the folder of this data set.
     seed: seed of random numbers.
-    resize, crop, interpolation, resized_by: preparation of the base's images; see `DataSettings`.
+    resize, crop, interpolation, resized_by: how images of the base data set are resized and
+      cropped; see `DataSettings`.
   """
 
   name: str = ''
@@ -223,7 +233,7 @@ class BaseConfig(tfds.core.BuilderConfig):
 
 
 class MadeOfBase(MadeOf):
-  """Base class of builders that compute images from another TFDS data set, the base."""
+  """Base class of builders that compute images from another TFDS data set, the base data set."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
   _data_dir_root: object  # TFDS sets it: the folder in which it stores data sets
@@ -235,13 +245,13 @@ class MadeOfBase(MadeOf):
 
   @property
   def base(self) -> tfds.core.DatasetBuilder:
-    """The builder of the base data set, which may not be prepared yet."""
+    """The TFDS builder of the base data set, which may not be prepared yet."""
     return find_builder(self.builder_config.base, self.base_dir, 'base')
 
   def base_features(self) -> dict[str, Feature]:
-    """Returns the features `image` and `label`, as in the base.
+    """Returns the TFDS features `image` and `label`, copied from the base data set.
 
-    The shape of `image` has None for height and width if images differ in size.
+    Height and width of `image` are None if images differ in size.
     """
     image, names = check_features(self.base)
     config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
@@ -255,9 +265,9 @@ class MadeOfBase(MadeOf):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {'base': SHA-256 of the base data set's files}.
+    """Returns `{'base': SHA-256 of the base data set's files}`.
 
-    If these have more than `WHOLE` bytes, only the beginning and the end of each file are read.
+    If the data set has more than `WHOLE` bytes, only the beginning and end of each file are read.
     """
     del manual_dir
     base = self.base
@@ -272,9 +282,12 @@ class MadeOfBase(MadeOf):
 
 @functools.lru_cache(maxsize=4)
 def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
-  """Opens a split of a config's base as rows, prepared as the config says.
+  """Opens a split of the base data set, with images resized and cropped.
 
-  `base_dir` is the TFDS folder of the base.
+  Args:
+    config: settings of the base data set and of resizing and cropping.
+    base_dir: TFDS folder of the base data set.
+    split: name of the split.
   """
   return input_pipeline.load(
     DataSettings(
@@ -289,15 +302,15 @@ def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
 
 
 def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
-  """Returns a compiled function that computes a batch of 8-bit images with `show`.
+  """Compiles a function of one image into a function of a batch that returns 8-bit images.
 
   Args:
-    show: function that returns one image, float32 [H, W, C] in [0, 1].
+    show: called with entry b of each positional array, and with all keyword arguments; returns
+      image b, float32 [H, W, C] in [0, 1].
 
   Returns:
-    Function that returns B images, uint8 [B, H, W, C]. Its positional arguments are arrays
-    [B, ...]; `show` is called with entry b of each for image b. Its keyword arguments are passed to
-    every call of `show`.
+    A function of positional arrays [B, ...] and keyword arguments that returns B images, uint8 [B,
+    H, W, C].
   """
 
   @jax.jit

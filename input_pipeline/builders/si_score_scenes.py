@@ -71,20 +71,22 @@ Compose = Callable[[Row, np.ndarray], jax.Array]
 
 @dataclasses.dataclass(eq=False)
 class ScenesConfig(tfds.core.BuilderConfig):
-  """A data set of scenes: its objects, backgrounds and levels.
+  """Config of a TFDS data set of scenes: cut-out objects composed onto backgrounds.
 
   Attributes:
     name: 'size', 'location', 'rotation', or the name of your own design.
-    foregrounds: folder of class folders of cutouts with alpha; '' is MANUAL_DIR/foregrounds.
+    foregrounds: folder of cut-out objects with alpha, in a folder per class; '' is
+      MANUAL_DIR/foregrounds.
     backgrounds: folder of backgrounds; '' is MANUAL_DIR/backgrounds.
-    design: the levels (sizes, angles and positions); None takes the published design called `name`.
-      A design also sets the fraction of an object that must be inside the scene:
-      dataclasses.replace(published('location'), min_inside=0).
-    seed: seed of the draw of backgrounds.
-    measure: what areas measure: the bounding 'rectangle' of an object, as published, or its 'mask'.
+    design: sizes, angles and positions of objects; None uses the published design called `name`. A
+      design also sets how much of an object must be inside the scene, for instance
+      `dataclasses.replace(published('location'), min_inside=0)`.
+    seed: seed of the random backgrounds.
+    measure: what is meant by an object's area: its bounding 'rectangle', as published, or its
+      'mask'.
     encoding: 'png', lossless, or 'jpeg', as published.
-    beam: prepare with Apache Beam (`pip install '.[beam]'`), a pair at a time; workers need the
-      folders.
+    beam: whether to prepare the data set with Apache Beam (`pip install '.[beam]'`). Workers need
+      access to the folders.
   """
 
   name: str = 'size'
@@ -101,12 +103,16 @@ class ScenesConfig(tfds.core.BuilderConfig):
     choice('encoding', self.encoding, OPTIONS)
 
   def levels(self) -> Design:
-    """Returns the levels of the scenes: the given ones, or those published under the name."""
+    """Returns sizes, angles and positions of objects: `design`, or the published design."""
     return self.design or designs.published(self.name)
 
 
 def _parse_name(name: str) -> ScenesConfig:
-  """Returns the config of a published design; raises InputError for other names."""
+  """Returns the config of a published design: 'size', 'location' or 'rotation'.
+
+  Raises:
+    InputError: there is no published design of this name.
+  """
   if name not in designs.FACTORS:
     raise InputError(
       f'si_score_scenes has no config {name!r}, and nothing is prepared under that '
@@ -117,7 +123,9 @@ def _parse_name(name: str) -> ScenesConfig:
 
 
 class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
-  """Scenes of cut-out objects on backgrounds by size, location and angle (Yung et al. 2021)."""
+  """TFDS data set of objects on backgrounds that vary in size, location or angle (Yung et al.
+  2021).
+  """
 
   MANUAL_DOWNLOAD_INSTRUCTIONS = (
     'Put cutouts into foregrounds/<class>/*.png and pictures into backgrounds/, or name both '
@@ -130,10 +138,9 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   HOMEPAGE = 'https://arxiv.org/abs/2104.04191'
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features: image, label, number, factors, object and background of a scene.
+    """Returns the features of a scene: image, label, area, angle, position and identifiers.
 
-    A config that was found by name has no design unless the name is a published one; the size of
-    its images is then unknown, None.
+    The image size is None if TFDS knows only the name of a config with a private design.
     """
     config = self.builder_config
     has_design = config.design or config.name in designs.FACTORS
@@ -150,7 +157,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Writes metadata.csv and the other tables, and returns {'test': examples of the scenes}."""
+    """Returns the examples of the split 'test', and writes metadata.csv and further tables."""
     config = self.builder_config
     has_folders = config.foregrounds and config.backgrounds
     manual = '' if has_folders else str(dl_manager.manual_dir)
@@ -172,7 +179,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     return {'test': self._generate_examples(range(len(plan.objects)), examples)}
 
   def settings(self) -> dict[str, object]:
-    """Returns the settings that affect the images; the levels are represented by a digest."""
+    """Returns the settings that affect the images, with a digest of sizes, angles and positions."""
     config, design = self.builder_config, self.builder_config.levels()
     levels = np.stack([*design.factors.values()]).astype('<f8')  # the same bytes on every machine
     return {
@@ -186,7 +193,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {'foregrounds': digest of all cutouts, 'backgrounds': digest of all backgrounds}."""
+    """Returns digests of all object and background files, with the keys of `_folders`."""
     folders = self._folders(manual_dir)
     files = {
       'foregrounds': [c.path for c in find_cutouts(folders['foregrounds'], 'foregrounds')],
@@ -196,9 +203,10 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     return {name: digest_of_files(root, files[name], ENDS) for name, root in roots.items()}
 
   def _folders(self, manual_dir: str) -> dict[str, str]:
-    """Returns {'foregrounds': folder of cutouts, 'backgrounds': folder of backgrounds}.
+    """Returns the input folders, with the keys 'foregrounds' and 'backgrounds'.
 
-    A folder that the config does not name is in `manual_dir`, TFDS's folder of manual downloads.
+    Args:
+      manual_dir: TFDS's folder of manual downloads, used for folders that the config does not name.
     """
     config = self.builder_config
     folders = {'foregrounds': config.foregrounds, 'backgrounds': config.backgrounds}
@@ -207,18 +215,19 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class ScenePlan:
-  """All scenes of a data set before they are composed: P pairs at L levels.
+  """All scenes of a data set before they are rendered: P pairs at L levels.
 
-  A pair is an object with one of its backgrounds; a level is an area, angle and position of the
-  object. Image numbers and the columns of metadata.csv are as the released generator makes them.
+  A pair is an object with a background. A level is an area, angle and position of the object. Image
+  ids and columns of metadata.csv follow the generator of the published data sets.
 
   Attributes:
     design: the levels.
     cutouts: the objects.
-    backgrounds: all files of the folder.
-    objects, grounds: int64 [P], the pair's indices in `cutouts` and `backgrounds`.
-    inside: float32 [P, L], the fraction of the object's rectangle that is on the canvas.
-    measure: what areas measure: the bounding 'rectangle' of an object, or its 'mask'.
+    backgrounds: all background files.
+    objects, grounds: int64 [P], index of each pair's object in `cutouts`, and of its background in
+      `backgrounds`.
+    inside: float32 [P, L], the fraction of the object's bounding rectangle inside the scene.
+    measure: what is meant by an object's area: its bounding 'rectangle' or its 'mask'.
   """
 
   design: Design
@@ -231,15 +240,15 @@ class ScenePlan:
 
   @property
   def is_visible(self) -> np.ndarray:
-    """Whether a scene has enough of its object on the canvas to be made, bool [pairs, levels]."""
+    """Whether enough of the object is inside each scene to render the scene, bool [P, L]."""
     return self.inside >= np.float32(self.design.min_inside)
 
   def tables(self) -> dict[str, str]:
-    """Returns {file name: text} of the tables that the released generator writes.
+    """Returns the CSV tables of the published data sets, `{file name: text}`.
 
-    metadata.csv has a line for each visible scene, by image_id. The other tables have lines
-    (number, name): of all backgrounds, of the classes with numbers in ImageNet's order, and of the
-    classes numbered 0, 1, …, as in metadata.csv.
+    metadata.csv has a row for each visible scene, sorted by image id. The other tables assign
+    numbers to backgrounds, to classes in ImageNet's order, and to classes in the order of
+    metadata.csv.
     """
     level, pair = np.nonzero(self.is_visible.T)  # of each visible scene, level by level
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
@@ -271,19 +280,19 @@ class ScenePlan:
 
 
 def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: str) -> ScenePlan:
-  """Returns the plan of a design with the files of two folders.
+  """Plans all scenes of a data set from a design and two folders of images.
 
-  Every cutout is read completely, and the header of every background that is used, so that bad
-  files are reported before hours of composing.
+  All objects and the headers of used backgrounds are read, so that bad files are reported before
+  hours of rendering.
 
   Args:
-    design: the levels.
-    folders: {'foregrounds': folder of cutouts, 'backgrounds': folder of backgrounds}.
-    seed: seed of the draw of backgrounds.
-    measure: what areas measure: the bounding 'rectangle' of a cutout, or its 'mask'.
+    design: sizes, angles and positions of objects.
+    folders: `{'foregrounds': folder of cut-out objects, 'backgrounds': folder of backgrounds}`.
+    seed: seed of the random backgrounds.
+    measure: what is meant by an object's area: its bounding 'rectangle' or its 'mask'.
 
   Raises:
-    InputError: a file is invalid, or no scene has enough of its object on the canvas.
+    InputError: a file is invalid, or in no scene enough of the object is visible.
   """
   cutouts = find_cutouts(folders['foregrounds'], 'foregrounds')
   files = find_backgrounds(folders['backgrounds'], 'backgrounds')
@@ -311,14 +320,12 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
 
 
 def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example]:
-  """Yields (image number, example) of the scenes of a pair, an object on a background.
-
-  The pair is composed at all levels (sizes, positions and angles) at which the object is visible.
+  """Yields `(image id, example)` for all visible scenes of one object on one background.
 
   Args:
     plan: plan of the data set.
     encoding: 'png' or 'jpeg'.
-    pair: index of the pair.
+    pair: index of the pair of object and background in `plan`.
   """
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
   numbers = design.image_ids(len(plan.objects))[pair]  # the image number at each level
@@ -358,25 +365,25 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
 
 @functools.lru_cache(maxsize=8)
 def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]:
-  """Returns two compiled functions that compose scenes as the study `si_score` shows them.
+  """Returns two compiled functions that render an object on a background at several levels.
 
-  A scene is a cutout on a background at one of L levels: an area, an angle and a position.
+  A level is an area, an angle and a position of the object. Scenes equal the scenes of the study
+  `si_score`.
 
   Args:
-    factors: area, angle, x and y of the levels, the bytes of float64 [4, L]. The angle is in
-      degrees, the others are fractions of the canvas. Bytes, unlike arrays, can be keys of the
-      cache of this function.
-    side: side of the canvas in pixels.
-    measure: what areas measure: the bounding 'rectangle' of a cutout, or its 'mask'.
+    factors: area, angle, x and y of L levels, as the bytes of a float64 array [4, L] (bytes are
+      hashable for the cache). The angle is in degrees, the others are fractions of the scene.
+    side: side of the scene in pixels.
+    measure: what is meant by an object's area: its bounding 'rectangle' or its 'mask'.
 
   Returns:
-    A function `prepare` of one argument, {'image': the background, uint8 [side, side, 3],
-    'foreground': the cutout, padded to a square, uint8 [F, F, 4], 'foreground_size': height and
-    width of the cutout, int32 [2]}. It is called once for the pair, and returns the first argument
-    of the other function.
+    Two functions, `prepare` and `compose`.
 
-    A function `compose` of a prepared pair and the indices of B levels, int [B]. It returns the
-    scenes at these levels, uint8 [B, side, side, 3].
+    * `prepare(images)` preprocesses an object and a background once. `images` has the entries
+      'image', the background, uint8 [side, side, 3]; 'foreground', the object padded to a square,
+      uint8 [F, F, 4]; and 'foreground_size', height and width of the object, int32 [2].
+    * `compose(prepared, levels)` returns B scenes, uint8 [B, side, side, 3], from the result of
+      `prepare` and the indices of B levels, int [B].
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design(name='', side=side, min_inside=0.0, area=area, angle=angle, x=x, y=y)
@@ -385,13 +392,21 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def prepare(row: Row) -> Row:
-    """Returns a background as floats in [0, 1], and a cutout in the form that `show` takes."""
+    """Converts a background to floats in [0, 1] and preprocesses the object."""
     scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
     return prepare_cutout(scaled)
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:
-    """Returns the scenes of a prepared row at the B levels with these indices."""
+    """Renders the scenes at B levels.
+
+    Args:
+      row: background and object from `prepare`.
+      levels: int [B], indices of the levels.
+
+    Returns:
+      uint8 [B, side, side, 3].
+    """
     key = jax.random.key(0)  # `show` takes a key but does not use it: scenes are not random
     views = {name: values[levels] for name, values in parameters.items()}
     images = jax.lax.map(lambda view: show(key, row, view), views)  # one after another
@@ -401,7 +416,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
 
 def encode(image: np.ndarray, encoding: str) -> bytes:
-  """Returns an image, uint8 [H, W, 3], as an encoded file; `encoding` is 'png' or 'jpeg'."""
+  """Encodes an image, uint8 [H, W, 3], as a 'png' or 'jpeg' file."""
   out = io.BytesIO()
   Image.fromarray(image).save(out, encoding.upper(), **OPTIONS[encoding])
   return out.getvalue()

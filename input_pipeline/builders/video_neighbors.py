@@ -40,19 +40,17 @@ ARCHIVE = 'imagenet_vid_ytbb_robust'
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class VideoNeighborsConfig(tfds.core.BuilderConfig):
-  """Config of a data set of neighbor sets: frames of videos around reviewed anchor frames.
+  """Config of a TFDS data set of neighbor sets: anchor video frames with similar frames.
 
-  Relative paths that do not exist are looked for in TFDS's manual_dir.
+  Relative paths that do not exist are searched in TFDS's manual_dir.
 
   Attributes:
-    metadata: the folder of the tables that list the sets, see `robustness.video.metadata.read`.
-    frames: the folder of the images, to which the paths in these tables are relative; '' is
-      `metadata`.
-    classes: label space of tables without a class index, 'imagenet_vid' or 'youtube_bb'; '' is
+    metadata: folder of the files that list the sets, see `robustness.video.metadata.read`.
+    frames: folder of the images, from which paths in these files are relative; '' is `metadata`.
+    classes: classes of the labels if there is no class index, 'imagenet_vid' or 'youtube_bb'; '' is
       'imagenet_vid'.
-    boxes: a COCO file or a folder of ILSVRC annotations with objects' boxes; '' for none.
-    allow_missing: whether images of frames may be missing; the prepared data set's metadata then
-      have the number of missing frames.
+    boxes: COCO file or folder of ILSVRC annotations with object boxes; '' for none.
+    allow_missing: whether images may be missing; their number is stored in the TFDS metadata.
   """
 
   metadata: str
@@ -63,9 +61,10 @@ class VideoNeighborsConfig(tfds.core.BuilderConfig):
 
 
 class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
-  """ImageNet-Vid-Robust, YTBB-Robust, or sets of your own: video frames with similar neighbors.
+  """TFDS data set of similar video frames: ImageNet-Vid-Robust, YTBB-Robust, or your own.
 
-  A neighbor set is a reviewed frame, the anchor, and the frames of its video just before and after.
+  Frames belong to neighbor sets: an anchor frame that humans have reviewed, with the frames just
+  before and after it in the video.
   """
 
   MANUAL_DOWNLOAD_INSTRUCTIONS = f"""\
@@ -96,8 +95,8 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   def features(self) -> dict[str, Feature]:
     """Returns the features of a frame: its image, labels, neighbor sets and boxes.
 
-    The classes are as the config's metadata state, or the classes of its label space if the
-    metadata are not found: TFDS calls this method before its manual_dir is known.
+    Class names are read from the metadata folder. If it is not found yet, `classes` determines
+    them, because TFDS calls this method before its manual_dir is known.
     """
     config = self.builder_config
     if expanded(config.metadata).is_dir():
@@ -119,7 +118,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Reads the sets, frames and boxes, and returns the examples of the only split, 'test'."""
+    """Returns the examples of the only split, 'test', and stores counts as TFDS metadata."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
     missing = [path for path in paths if path and not expanded(path).exists()]
@@ -165,9 +164,10 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     return {'test': self._examples(loaded, frames_root, boxes_of)}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {'metadata', 'frames' or 'boxes': SHA-256 of its files}; '' for boxes if not given.
+    """Returns SHA-256 digests of the input files, to detect changes.
 
-    Of large frames only the first and the last `ENDS` bytes are read.
+    The keys are 'metadata', 'frames' and 'boxes' ('' without boxes). Only the first and last `ENDS`
+    bytes of large frames are read.
     """
     config = self.builder_config
     metadata_folder, frames_root, loaded = _load(config, manual_dir)
@@ -194,15 +194,12 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     frames_root: pathlib.Path,
     boxes_of: Mapping[str, list[Box]],
   ) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yields (0, example), (1, example), … of the frames in the order of their paths.
-
-    An example has the keys of `features`, among them `image`, the path of a file that TFDS stores
-    unchanged.
+    """Yields `(index, example)` for each frame, sorted by path.
 
     Args:
-      loaded: paths of the frames, their labels, and further columns, such as `group_id`, which has
-        the numbers of the sets that a frame belongs to.
-      frames_root: the folder to which their paths are relative.
+      loaded: paths of the frames, labels and further columns, such as `group_id`, the indices of
+        the neighbor sets that contain a frame.
+      frames_root: folder from which paths are relative.
       boxes_of: {path of a frame: its boxes}.
     """
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
@@ -233,7 +230,11 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
 def _load(
   config: VideoNeighborsConfig, manual_dir: str
 ) -> tuple[pathlib.Path, pathlib.Path, video_neighbors.NeighborFrames]:
-  """Returns the folder of the metadata, the folder of the frames, and the frames that exist."""
+  """Reads the frames that exist, with their labels and neighbor sets.
+
+  Returns:
+    The folder of the metadata, the folder of the frames, and the frames.
+  """
   metadata_folder = _existing(config.metadata, manual_dir)
   frames = str(_existing(config.frames or config.metadata, manual_dir))
   loaded = video_neighbors.load(metadata_folder, frames, config.classes, config.allow_missing)
@@ -241,10 +242,14 @@ def _load(
 
 
 def _existing(path: str, manual_dir: str) -> pathlib.Path:
-  """Returns where a file or folder of the config is: the first of three places that exists.
+  """Returns the location of a file or folder that the config names by a possibly relative path.
 
-  They are `path` itself, manual_dir/path, and manual_dir/<folder of the released archive>/path. If
-  none exists, manual_dir/path is returned.
+  `path`, `manual_dir/path` and `manual_dir/<folder of the released archive>/path` are tried in this
+  order. If none exists, the result is `manual_dir/path`.
+
+  Args:
+    path: path from the config.
+    manual_dir: TFDS's folder of manual downloads.
   """
   manual = pathlib.Path(manual_dir)
   candidates = (expanded(path), manual / path, manual / ARCHIVE / path)
