@@ -26,19 +26,19 @@ _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
 def of_parts(
   parts: Sequence[StoredPart], num_base: int, title: str, description: Facts, **fields: Any
 ) -> Images:
-  """Returns the `Images` of a stored corrupted set.
+  """Describes a stored set of corrupted images, with one part per corruption and severity.
 
-  A part is all base (clean) images under one corruption at one severity. The columns are
-  `corruption`, `severity` and `base_id` (index of the base image), int32 [parts · num_base]. A
-  subset takes the same base images from every part, so that comparisons stay paired. Images were
-  cropped before they were corrupted and are not cropped again.
+  Each part holds the same clean images in the same order, corrupted in one way. Random subsets use
+  the same clean images in every part, so that comparisons are paired. Stored images are not cropped
+  again. The result has the int32 columns `corruption`, `severity` and `base_id` (index of the clean
+  image).
 
   Args:
-    parts: corruption and severity of each part, in the order of the examples.
-    num_base: number of base images, the same in each part.
-    title: names the images in messages.
-    description: JSON values for results.json, to which properties of the parts are added.
-    fields: the other fields of `Images`, such as `store`; `where` may be left out.
+    parts: corruption and severity of each part, in the order of the stored images.
+    num_base: number of clean images, the same in each part.
+    title: name of the data set in messages.
+    description: JSON values for results.json; properties of the parts are added.
+    fields: further fields of `Images`, such as `store`; `where` is optional.
   """
   # a pair (corruption, severity) for each image of each part, split into two columns
   corruptions, severities = np.array(parts, np.int32).repeat(num_base, axis=0).T
@@ -68,9 +68,10 @@ def of_parts(
 
 
 def part_of_config(config: str) -> StoredPart | None:
-  """Returns the corruption and severity in a config's name, such as 'frosted_glass_blur_5'.
+  """Parses the name of a TFDS config, such as 'frosted_glass_blur_5'.
 
-  It returns None for a name of another form.
+  Returns:
+    The corruption and severity, or None for a name of another form.
   """
   match = _CONFIG.fullmatch(config)
   return match and StoredPart(NUMBERS[_ALIASES.get(match[1], match[1])], int(match[2]))
@@ -79,13 +80,13 @@ def part_of_config(config: str) -> StoredPart | None:
 def check_names(
   names: Collection[str], folder: Path, valid: Sequence[str] = NAMES, kind: str = 'corruption'
 ) -> None:
-  """Raises InputError if a name in a folder is no corruption, or if the folder has no names.
+  """Raises InputError unless all names in a folder are corruptions, and there is at least one.
 
   Args:
-    names: the names of files or folders in the folder, without suffixes.
+    names: names of the files or subfolders, without suffixes.
     folder: the folder, for messages.
-    valid: the valid names, by default of corruptions.
-    kind: what a valid name is called in messages.
+    valid: the valid names, by default all corruptions.
+    kind: what the valid names are, for messages.
   """
   for name in names:
     if name not in valid:

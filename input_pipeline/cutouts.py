@@ -60,14 +60,14 @@ Line = dict[str, object]
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-  """An object in a photograph, with a mask of its pixels.
+  """An object in a photograph, with the file of its pixel mask.
 
   Attributes:
     image_id: file name of the photograph without suffix.
     mask: file name of the mask.
     class_name: a class of SI-Score.
-    flags: {name in `FLAGS`, such as 'IsOccluded': 1 true, 0 false, −1 unknown}; {} if no box
-      matches the object.
+    flags: properties of the object from the table of boxes, with the keys `FLAGS`, such as
+      `{'IsOccluded': 1}`: 1 true, 0 false, −1 unknown. {} if no box matches the object.
   """
 
   image_id: str
@@ -77,10 +77,12 @@ class Segment:
 
 
 def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
-  """Returns {identifier: class of SI-Score}, such as {'/m/01fb_0': 'bagel'}, from a CSV file.
+  """Reads the identifiers of SI-Score's classes, such as `{'/m/01fb_0': 'bagel'}`.
 
-  The file has lines 'identifier,English name' and no header. Only classes of SI-Score are
-  returned, and of these only the classes in `only`, unless it is empty.
+  Args:
+    path: CSV file without header and with lines 'identifier,English name'. Other classes are
+      ignored.
+    only: classes to return; () returns all.
   """
   with _refusals(path), path.open(newline='', encoding='utf-8-sig') as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
@@ -96,12 +98,13 @@ def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
 
 
 def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list[Segment]:
-  """Returns the segments of the classes in `names`, with the flags of their boxes.
+  """Reads the segmented objects of some classes from two tables of Open Images.
 
   Args:
-    segments: table of masks (train-annotations-object-segmentation.csv or like it).
-    boxes: table of boxes of the same split (oidv6-train-annotations-bbox.csv or like it).
-    names: {value of the column LabelName: class}, such as {'/m/01fb_0': 'bagel'}.
+    segments: table of masks, such as train-annotations-object-segmentation.csv.
+    boxes: table of boxes of the same split, such as oidv6-train-annotations-bbox.csv. It adds
+      properties such as 'IsOccluded' to the objects.
+    names: identifiers and names of the classes, such as {'/m/01fb_0': 'bagel'}.
   """
   table = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
   filters = {'LabelName': [*names], 'ImageID': [*table.ImageID]}
@@ -121,9 +124,10 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
-  """A context for reading a table, which converts errors of an unreadable file to InputError.
+  """A context manager that turns errors of reading a table into InputErrors.
 
-  `path` is the path of the table, for the message.
+  Args:
+    path: path of the table, for the message.
   """
   if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
     raise InputError(f'cannot read the table {path}: it is no regular file.')
@@ -142,18 +146,16 @@ def _read(
   number_columns: Sequence[str],
   allowed: Mapping[str, Collection[str]],
 ) -> pd.DataFrame:
-  """Returns the named columns of the lines of a table that have allowed values.
+  """Reads some columns and rows of a large CSV file.
 
   Args:
-    path: a CSV file.
+    path: the CSV file.
     text_columns: columns that are returned as strings.
     number_columns: columns that are returned as numbers.
-    allowed: {column: allowed values}; a line is returned if each of these columns has one of its
-      allowed values.
+    allowed: {column: allowed values}; rows with other values in these columns are left out.
 
   Raises:
-    InputError: the table cannot be read, lacks a column, or has a field that is no number in one of
-      `number_columns`.
+    InputError: the file cannot be read, lacks a column, or has text in a numeric column.
   """
   columns = [*text_columns, *number_columns]
   options = {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
@@ -184,13 +186,14 @@ def _read(
 
 @dataclasses.dataclass(frozen=True)
 class Filters:
-  """The conditions that a segment must meet.
+  """Conditions on segmented objects; the others are not cut out.
 
   Attributes:
-    absent: flags that must not be present; the paper's are IsOccluded and IsTruncated. An unknown
-      flag (-1) counts as absent.
-    min_side: pixels that the shorter side of the cutout must have; the paper names no minimum.
-    min_fill: fraction of the rectangle that the mask must fill; the paper names no minimum.
+    absent: flags that must not be 1; IsOccluded and IsTruncated in the paper. Unknown flags (-1)
+      are accepted.
+    min_side: smallest length of the object's shorter side in pixels; the paper sets no minimum.
+    min_fill: smallest fraction of the bounding rectangle that the mask fills; the paper sets no
+      minimum.
   """
 
   absent: Sequence[str] = ('IsOccluded', 'IsTruncated')
@@ -199,12 +202,16 @@ class Filters:
 
 
 def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-  """Cuts an object out: returns its bounding rectangle, uint8 [h', w', 4], with alpha 255 or 0.
+  """Cuts an object out of an image, with transparent surroundings.
 
   Args:
     image: uint8 [H, W, 3].
-    mask: bool [h, w], True on the object. It may have another resolution than the image, as in Open
-      Images, but must have the same aspect ratio.
+    mask: bool [h, w], True on the object. Its resolution may differ from that of the image, but the
+      aspect ratio must be the same.
+
+  Returns:
+    The bounding rectangle of the object, uint8 [h', w', 4], with alpha 255 on the object and 0
+    elsewhere.
   """
   height, width = image.shape[:2]
   mask_height, mask_width = mask.shape
@@ -226,20 +233,21 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 def extract(
   segments: Sequence[Segment], images: Path, masks: Path, out: Path, filters: Filters
 ) -> Counter[str]:
-  """Cuts segmented objects out of photographs, and writes the cutouts with a list to `out`.
+  """Cuts segmented objects out of photographs and saves them as PNG files.
 
-  Files are foregrounds/<class>/<mask>.png, their list cutouts.csv, sheets of thumbnails to look
-  through, and rejected.csv, the segments that do not pass the filters.
+  The folder `out` receives the objects as foregrounds/<class>/<mask>.png, a list of them as
+  cutouts.csv, contact sheets to inspect them, and a list of rejected objects as rejected.csv.
 
   Args:
-    segments: the segmented objects; cutouts are numbered in the order of class, image and mask.
-    images: folder of photographs named by image_id.
+    segments: the segmented objects.
+    images: folder of photographs, named by image_id.
     masks: folder of masks.
-    out: a folder that holds no cutouts.csv and no foregrounds yet.
-    filters: the conditions that a segment must meet.
+    out: output folder, which must not contain cutouts.csv or foregrounds yet.
+    filters: conditions that an object must meet.
 
   Returns:
-    {'kept': number of cutouts, reason such as 'too small': number of segments left out for it}.
+    `{'kept': number of objects}`, with the number of rejected objects for each reason, such as 'too
+    small'.
   """
   # {file or folder of an earlier run, which is not overwritten: what is special about it}
   outputs = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
@@ -289,16 +297,19 @@ def extract(
 def _cut_segment(
   segment: Segment, images: Path, masks: Path, filters: Filters
 ) -> tuple[np.ndarray, float]:
-  """Returns a cutout, uint8 [h, w, 4], and the fraction of its rectangle that the mask fills.
+  """Cuts one object out of its photograph.
 
   Args:
-    segment: the object and the flags of its box.
+    segment: the segmented object.
     images: folder of the photographs.
     masks: folder of the masks.
-    filters: the conditions that the segment must meet.
+    filters: conditions that the object must meet.
+
+  Returns:
+    The object, uint8 [h, w, 4], and the fraction of its bounding rectangle that the mask fills.
 
   Raises:
-    InputError: the object is left out; the message is the reason.
+    InputError: the object is rejected; the message is the reason.
   """
   if not segment.flags:
     raise InputError('no box in the table of boxes')
@@ -323,9 +334,10 @@ def _cut_segment(
 
 
 def _kind(reason: str) -> str:
-  """Returns the reason for leaving out a segment without file names and numbers, for counting.
+  """Shortens the reason for a rejected object to a category, so that reasons can be counted.
 
-  'too small' stands for '20×9 pixels, below 10', and 'no mask' for 'no mask masks/1.png'.
+  For instance '20×9 pixels, below 10' becomes 'too small', and 'no mask masks/1.png' becomes 'no
+  mask'.
   """
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
   default = 'too small' if ', below' in reason else reason
@@ -333,7 +345,7 @@ def _kind(reason: str) -> str:
 
 
 def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
-  """Writes a contact sheet per class: thumbnails of the listed cutouts with numbers and sizes."""
+  """Writes contact sheets for each class: thumbnails of the objects with numbers and sizes."""
   (out / SHEETS).mkdir(parents=True, exist_ok=True)
   for name in sorted({str(entry['class']) for entry in entries}):
     of_class = [entry for entry in entries if entry['class'] == name]
@@ -343,9 +355,11 @@ def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
 
 
 def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
-  """Returns a contact sheet: thumbnails of the listed cutouts with their numbers and sizes.
+  """Draws a contact sheet: thumbnails of cut-out objects with their numbers and sizes.
 
-  `entries` are lines of cutouts.csv, and `out` is the folder that their files are relative to.
+  Args:
+    out: folder from which file names in `entries` are relative.
+    entries: rows of cutouts.csv.
   """
   rows = math.ceil(len(entries) / THUMBNAILS)
   page = Image.new('RGB', (THUMBNAILS * SIDE, rows * (SIDE + CAPTION)), 'white')
@@ -366,7 +380,10 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
 
 
 def prune(out: Path) -> int:
-  """Moves cutouts that cutouts.csv no longer lists to OUT/removed; returns their number."""
+  """Removes cut-out objects that the user has deleted from cutouts.csv; returns their number.
+
+  Files are moved to OUT/removed.
+  """
   if not (out / LIST).is_file():
     raise InputError(f'{out} holds no {LIST}; run the command `extract` first.')
   with (out / LIST).open(newline='', encoding='utf-8') as lines:

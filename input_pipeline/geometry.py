@@ -24,10 +24,15 @@ FILTERS = {'bilinear': Image.Resampling.BILINEAR, 'bicubic': Image.Resampling.BI
 
 
 def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
-  """Returns an image [H, W, C] after the antialiased resize and centre crop of the settings.
+  """Resizes an image [H, W, C] with antialiasing and crops its centre.
 
-  A resized image is float32 in [0, 1], with overshoot of bicubic interpolation clipped; if Pillow
-  resizes, it is uint8. An image that is only cropped keeps its type.
+  Args:
+    image: uint8, uint16 or float32; float32 in [0, 1] if TensorFlow resizes it.
+    settings: sizes and method, `resize`, `crop`, `squash`, `interpolation` and `resized_by`.
+
+  Returns:
+    The image: float32 in [0, 1] if TensorFlow resized it, uint8 if Pillow did, else the type of
+      `image`. Overshoot of bicubic interpolation is clipped.
   """
   if settings.pillow_resizes:
     pixels = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)
@@ -54,9 +59,11 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
 
 
 def resized_by_pillow(pixels: np.ndarray, settings: DataSettings) -> np.ndarray:
-  """Returns an image, uint8 [H, W, C], after the resize and centre crop of the settings.
+  """Resizes an image, uint8 [H, W, C], by Pillow and crops its centre, as in torchvision.
 
-  Pillow resizes it on the host, as in torchvision's `Resize`. `settings.resize` is above 0.
+  Args:
+    pixels: the image.
+    settings: sizes and method; `settings.resize` must be above 0.
   """
   height, width = pixels.shape[:2]
   resized = resized_size((height, width), settings)
@@ -67,11 +74,16 @@ def resized_by_pillow(pixels: np.ndarray, settings: DataSettings) -> np.ndarray:
 def _resize_by_pillow(
   pixels: np.ndarray, resized: Size, cropped: Size, settings: DataSettings
 ) -> np.ndarray:
-  """Resizes an image, uint8 [H, W, C], to the size `resized` and returns its centre.
+  """Resizes an image, uint8 [H, W, C], by Pillow and returns its centre.
 
-  `cropped` is the size of the centre; both sizes are (height, width). The width is resized first
-  and rounded to 8 bits, then the height, as in Pillow up to version 12. Later versions resize the
-  height first where it is less work, which changes every fourth value.
+  The width is resized first, then the height, as in Pillow up to version 12. Later versions choose
+  the faster order, which changes every fourth value.
+
+  Args:
+    pixels: the image.
+    resized: (height, width) of the resized image.
+    cropped: (height, width) of the returned centre.
+    settings: its `interpolation` is used.
   """
   picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
   (resized_height, resized_width), (height, width) = resized, cropped
@@ -87,18 +99,17 @@ def _resize_by_pillow(
 def random_resized_crop(
   image: tf.Tensor, size: Size, seed: tf.Tensor, settings: DataSettings
 ) -> tf.Tensor:
-  """Crops a random box from an image and resizes it, as in the training of networks for ImageNet.
+  """Crops a random box from an image and resizes it, the usual augmentation on ImageNet.
 
-  The area of the box is uniform in [random_crop_area, 1] of the image, its ratio width/height
-  log-uniform in [3/4, 4/3], and its position uniform; sides are rounded to pixels. If none of ten
-  drawn boxes fits in the image, the largest central box with a ratio within the limits is taken,
-  as in torchvision.
+  The area of the box is uniform in [random_crop_area, 1] of the image, its aspect ratio (width /
+  height) log-uniform in [3/4, 4/3], and its position uniform. If ten random boxes do not fit into
+  the image, the largest central box with a valid aspect ratio is used, as in torchvision.
 
   Args:
     image: [H, W, C] of any size: float32 in [0, 1], or uint8 if `resized_by` is 'pillow'.
-    size: height and width of the returned image, pixels.
+    size: height and width of the returned image in pixels.
     seed: int64 [2], which determines the box.
-    settings: its `random_crop_area` in (0, 1], `interpolation` and `resized_by` are used.
+    settings: `random_crop_area` in (0, 1], `interpolation` and `resized_by` are used.
 
   Returns:
     The image [*size, C] in the type of `image`.
@@ -118,10 +129,10 @@ def random_resized_crop(
 
 
 def _random_box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
-  """Returns the top, left, height and width of a random box in an image, int32 [4].
+  """Returns a random box inside an image: top, left, height and width, int32 [4].
 
-  The box is the first of `TRIES` drawn boxes that fits in the image. If none fits, it is the
-  largest central box with a ratio of width to height between 1 / `RATIO` and `RATIO`.
+  The first of `TRIES` random boxes that fits is used. If none fits, the box is the largest central
+  box with an aspect ratio between 1 / `RATIO` and `RATIO`.
 
   Args:
     shape: height and width of the image, int32 [2].

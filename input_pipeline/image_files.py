@@ -60,15 +60,12 @@ _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 @access_refused()
 def existing_folder(path: str, advice: str, key: str) -> Path:
-  """Returns the folder at a path.
+  """Returns the path of a folder that a setting names; raises InputError if there is none.
 
   Args:
-    path: the path.
-    advice: what to set instead, the end of the message.
-    key: the setting with the path, for the message.
-
-  Raises:
-    InputError: there is no such folder.
+    path: value of the setting.
+    advice: end of the error message, what to set instead.
+    key: name of the setting, for the error message.
   """
   if not path or not expanded(path).is_dir():
     fix = advice[0].upper() + advice[1:]
@@ -78,10 +75,11 @@ def existing_folder(path: str, advice: str, key: str) -> Path:
 
 @access_refused()
 def looks_like(folder: Path) -> str:
-  """Returns a hint, for messages, about the published data set that a folder seems to hold.
+  """Guesses which published data set a folder holds, to extend an error message.
 
-  The hint is `; with 'x' in it, it looks like ...`, with the source that reads the data set; it is
-  '' if no name in the folder is typical of a data set.
+  Returns:
+    A hint such as `; with 'fog' in it, it looks like ImageNet-C`, and how to read that data set. ''
+    if no file name is typical of a published data set.
   """
   names = sorted(path.name for path in folder.iterdir())
   for release, (source, pattern) in _RELEASES.items():
@@ -93,9 +91,10 @@ def looks_like(folder: Path) -> str:
 
 @access_refused()
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns {name: path} of the folders in a folder, by number if all names are numbers, else A–Z.
+  """Returns the subfolders of a folder, `{name: path}`, in class order.
 
-  Hidden folders, and folders that file servers and operating systems create, are omitted.
+  The order is numerical if all names are numbers, else alphabetical. Hidden folders, and folders
+  that file servers and operating systems create, are omitted.
   """
   folders = [path for path in root.iterdir() if path.is_dir()]
   path_of = {path.name: path for path in folders if not is_passed_over(path.name)}
@@ -108,14 +107,13 @@ def images_in(
   deep: bool = True,
   left_out: Counter[str] | None = None,
 ) -> list[Path]:
-  """Returns the image files in a folder, sorted, without hidden files.
+  """Returns the sorted image files in a folder, without hidden files.
 
   Args:
     folder: the folder.
     extensions: suffixes of image files.
-    deep: whether files in subfolders, at any depth, are included.
-    left_out: counter to which the files that are not returned are added by reason: hidden files, as
-      `files_in` counts them, and files of other suffixes.
+    deep: whether to search subfolders, at any depth.
+    left_out: counter of omitted files by reason (hidden or other suffix), which is updated.
   """
   files = files_in(folder, deep, left_out)
   if left_out is not None:
@@ -124,15 +122,14 @@ def images_in(
 
 
 def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
-  """Returns whether the name of a file ends in one of the `suffixes`, in upper or lower case."""
+  """Returns whether a file name ends in one of `suffixes`, ignoring upper and lower case."""
   return str(file).lower().endswith(tuple(suffixes))
 
 
 def skip_reason(name: str) -> str:
-  """Returns the reason for leaving out a file with a suffix that is not read, such as 'files .txt'.
+  """Returns the category under which a file that is no image is counted, such as 'files .txt'.
 
-  Suffixes that do not match `_WORD` (longer than 12 characters, or with other characters than ASCII
-  letters, digits and _) share one reason, to keep the number of reasons small.
+  Long or unusual suffixes, which do not match `_WORD`, share one category.
   """
   suffix = Path(name).suffix.lower()
   if not suffix:
@@ -142,10 +139,11 @@ def skip_reason(name: str) -> str:
 
 @access_refused()
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
-  """Adds what is in `root` outside class folders to the counter `left_out`.
+  """Counts images and system folders that are in a folder of class folders, but in no class.
 
-  These are pictures, and folders that file servers and operating systems create; hidden folders are
-  not counted.
+  Args:
+    root: folder that holds a folder for each class.
+    left_out: counter by reason, which is updated. Hidden folders are not counted.
   """
   loose = images_in(root, deep=False)
   left_out['pictures outside class folders'] += len(loose)
@@ -157,23 +155,33 @@ def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
 
 
 def read_header(file: str | bytes) -> tuple[Size, bool]:
-  """Returns height and width in pixels, and whether an image is grey; nothing is decoded."""
+  """Reads the size of an image and whether it is grey, without decoding it.
+
+  Returns:
+    (height, width) in pixels, and True for a grey image.
+  """
   with opened(file) as image:
     return (image.height, image.width), _is_grey(image)
 
 
 def read_size(file: str | bytes) -> Size:
-  """Returns height and width of an image in pixels; nothing is decoded."""
+  """Returns (height, width) of an image in pixels, without decoding it."""
   size, _ = read_header(file)
   return size
 
 
 def read_image(file: str | bytes, channels: int) -> np.ndarray:
-  """Decodes a picture to uint8 [H, W, channels], with 1 or 3 channels.
+  """Decodes an image to uint8 [H, W, channels].
 
-  `file` is a path or the bytes of a file. The picture may be grey (up to 16 bits), palette, RGB,
-  RGBA or CMYK; for 3 channels a grey picture is repeated. Floating point and 32-bit integers are
-  refused, because their range is unknown.
+  Grey (up to 16 bits), palette, RGB, RGBA and CMYK images are supported. Floating point and 32-bit
+  integers are refused, because their range is unknown.
+
+  Args:
+    file: path of the image, or its content as bytes.
+    channels: 1, or 3; grey images are repeated to 3 channels.
+
+  Raises:
+    InputError: the image cannot be decoded, or is in colour although `channels` is 1.
   """
   title = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
@@ -195,10 +203,10 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
 
 
 def _largest_level(image: Image.Image) -> int:
-  """Returns the value of white: 255, 65535, or 2^bits − 1 with the bits that a TIFF file states.
+  """Returns the pixel value of white: 255, 65535, or 2^bits − 1 for TIFF files.
 
   Raises:
-    InputError: the picture has a number format without a known level of white.
+    InputError: the image has a number format in which white is unknown.
   """
   if image.mode == 'F':
     raise InputError('it is of floating point: store it in 8 or 16 bits')
@@ -216,20 +224,22 @@ def _largest_level(image: Image.Image) -> int:
 
 
 def _is_grey(image: Image.Image) -> bool:
-  """Returns whether a picture has one channel."""
+  """Returns whether an image has one channel (besides alpha)."""
   return image.mode in _GREY_MODES or image.mode.startswith('I;16')
 
 
 def read_file(path: bytes, channels: int) -> np.ndarray:
-  """Returns the pixels of the image file at a path in bytes, uint8 [H, W, channels].
+  """Decodes an image file to uint8 [H, W, channels], see `read_image`.
 
-  `channels` is 1 or 3; see `read_image`.
+  Args:
+    path: path of the file, as bytes.
+    channels: 1 or 3.
   """
   return read_image(path.decode(), channels)
 
 
 def may_be_grey(file: str | bytes) -> bool:
-  """Returns whether a picture is grey, or cannot be read."""
+  """Returns whether an image is grey or cannot be read."""
   try:
     _, is_grey = read_header(file)
     return is_grey
@@ -238,9 +248,14 @@ def may_be_grey(file: str | bytes) -> bool:
 
 
 def changed_since(file: str, time: float) -> bool:
-  """Returns whether a file, or a link to it, was changed since a time, or cannot be read.
+  """Returns whether a file, or a link to it, may have changed since a time.
 
-  The time of the change of a file's entry (`st_ctime`) is compared, which copies cannot set.
+  This is decided by `st_ctime`, which copying cannot preserve. The result is True if the file
+  cannot be read.
+
+  Args:
+    file: path of the file.
+    time: seconds since 1970.
   """
   try:
     return max(os.stat(file).st_ctime, os.lstat(file).st_ctime) >= time
@@ -257,17 +272,17 @@ def file_images(
   channels: int | None = None,
   **fields: Any,
 ) -> Images:
-  """Returns the `Images` of N files with one image each.
+  """Describes N image files as `Images`, without decoding them.
 
   Args:
-    paths: paths of the files, [N]; they are read only when their images are.
+    paths: paths of the N files.
     labels: integers [N] or [N, L].
     class_names: names of the classes in label order.
-    title: names the images in messages.
+    title: name of the data set in messages.
     description: JSON values that identify the images in results.json.
-    channels: 1 or 3; None reads all headers, and takes 1 if every readable file is grey.
-    fields: other fields of `Images`, which replace those that are set here. The default `store`
-      holds all paths in memory.
+    channels: 1 or 3; None reads all headers and uses 1 if every readable file is grey.
+    fields: further fields of `Images`, which replace the defaults of this function. The default
+      `store` holds all paths in memory.
   """
   if channels is None:
     channels = 1 if all(map(may_be_grey, paths)) else 3

@@ -24,62 +24,73 @@ Size = tuple[int, int]
 
 
 class Store(abc.ABC):
-  """Base class of stored examples, which are not decoded yet.
+  """Base class for stored images with labels, which are decoded later.
 
-  An element is a dict of `example_id`, int64 []; `label`, integer [] or [L]; and `stored`: encoded
-  bytes, a path, or pixels.
+  An element is a dictionary of TensorFlow values: `example_id`, int64 []; `label`, integer [] or
+  [L]; and `stored`, which is encoded bytes, a path, or pixels.
 
   Attributes:
-    labels: labels of all examples, integers [N] or [N, L]; None if labels are stored only with the
-      images. For a set of equal parts, such as one part per corruption, of the same n images, the
-      labels may be only the n labels of the first part.
+    labels: labels of all N images, integers [N] or [N, L]. None if labels are stored only with the
+      images. If the data set repeats the same images in several parts, for instance under each
+      corruption, the labels of one part suffice.
   """
 
   labels: np.ndarray | None = None
 
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at ascending, distinct `indices`, int64 [n], in this order."""
+    """Returns the undecoded images and labels at some indices, as a data set.
+
+    Args:
+      indices: int64 [n], distinct and ascending.
+    """
 
 
 class IndexedStore(Store):
-  """A store with elements that can be read one by one at any index, as for shuffled training."""
+  """Stored images that can be read one by one at any index, as shuffled training needs."""
 
   @abc.abstractmethod
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index, int64 []."""
+    """Returns the undecoded image and label at an index, int64 [], see `Store`."""
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices`, int64 [n], which are read one by one."""
+    """Returns the undecoded images and labels at `indices`, int64 [n], as a data set."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
 
 
 class StreamedStore(Store):
-  """A store of files that are read from front to back; training shuffles elements in a buffer."""
+  """Stored images that can only be read in sequence, such as record files.
+
+  Training shuffles them in a buffer.
+  """
 
   @abc.abstractmethod
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
+    """Returns the undecoded images and labels in shuffled epochs, without end.
 
-    Epoch e is a permutation of `indices` that depends on (seed, e) only, so that a resumed training
-    sees the same order.
+    The order of epoch e depends only on `seed` and e, so that resumed training sees the same order.
+
+    Args:
+      indices: indices of the images in an epoch.
+      seed: seed of the order.
+      start: how many elements of the sequence to skip.
     """
 
 
 @runtime_checkable
 class HostStore(Protocol):
-  """A store with elements that Python can read one by one, without TensorFlow."""
+  """Stored images that Python can read one by one, without TensorFlow."""
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """Returns the stored value (encoded bytes, a path or pixels) and the label at an index."""
+    """Returns the undecoded image (encoded bytes, a path or pixels) and label at an index."""
     ...
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryStore(IndexedStore):
-  """Examples held in memory.
+  """Images and labels in memory.
 
   Attributes:
     stored: pixels [N, ...], or encoded bytes or paths [N].
@@ -91,7 +102,7 @@ class MemoryStore(IndexedStore):
 
   @functools.cached_property
   def _tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """The stored images and the labels as constants of TensorFlow."""
+    """The stored images and the labels as TensorFlow constants."""
     import tensorflow as tf
 
     # `Dataset.map` uses them first, within its own graph; `init_scope` makes them outside of it, so
@@ -100,7 +111,7 @@ class MemoryStore(IndexedStore):
       return tf.constant(self.stored), tf.constant(self.labels)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index; the index is also its `example_id`."""
+    """Returns the undecoded image and label at an index, which is also the `example_id`."""
     import tensorflow as tf
 
     stored, labels = self._tensors
@@ -108,22 +119,21 @@ class MemoryStore(IndexedStore):
     return {'example_id': index, 'label': label, 'stored': tf.gather(stored, index)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """Returns the stored value and the label at an index."""
+    """Returns the undecoded image and the label at an index."""
     return self.stored[index], self.labels[index]
 
 
 @dataclasses.dataclass(frozen=True)
 class PartsStore(IndexedStore):
-  """Examples of a set of equal parts, each the same n base images in the same order.
+  """Images that are stored in parts, each with the same n base images in the same order.
 
-  For example, each part holds the images under one corruption at one severity. Image i of part p
-  has the index p n + i and the label of base image i.
+  For example, each part holds the base images under one corruption at one severity. Image i of part
+  p has the index p · n + i and the label of base image i.
 
   Attributes:
-    fetch: function of the numbers p and i that returns pixels, uint8 of `shape`, or a path in
-      bytes.
+    fetch: called with p and i; returns pixels, uint8 of `shape`, or encoded bytes or a path.
     labels: labels of the base images, integers [n] or [n, L].
-    shape: shape of the pixels; () for paths or encoded bytes.
+    shape: shape of the pixels; () for encoded bytes or paths.
   """
 
   fetch: Callable[[int, int], np.ndarray | bytes]
@@ -131,7 +141,7 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index; TensorFlow calls back to Python for its stored value."""
+    """Returns the undecoded image and label at an index, by a TensorFlow call of `fetch`."""
     import tensorflow as tf
 
     dtype = tf.uint8 if self.shape else tf.string
@@ -140,50 +150,51 @@ class PartsStore(IndexedStore):
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """Returns the stored value and the label at an index."""
+    """Returns the undecoded image and the label at an index."""
     part, base = divmod(index, len(self.labels))  # the index is part · n + base
     return self.fetch(part, base), self.labels[base]
 
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-  """Stored images with labels, as a source returns them.
+  """A data set of images with labels, described before anything is decoded.
+
+  'Stored' below is an undecoded image: encoded bytes, a path, or pixels.
 
   Attributes:
-    title: names the images in messages, for example "folder 'photos'".
+    title: name of the data set in messages, for example "folder 'photos'".
     description: JSON values that identify the images in results.json.
-    num_examples: the number of examples.
-    class_names: the names of the classes in label order.
-    channels: 1 when every image is grey, else 3.
-    store: the examples, not decoded.
-    where: function from an index to a description of the example, for messages.
-    sizes: function from indices to (height, width) of each, or to None if this needs decoding.
-    decode: function from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in
-      [0, 1]; or to a dict of `image`, which is resized and cropped as the settings say, and further
-      columns, which are not. None if `read` is given, or if `stored` is the image.
-    read: alternative to `decode` that runs in Python: function from `stored`, as bytes, to an
+    num_examples: number of images.
+    class_names: names of the classes in label order.
+    channels: 1 if every image is grey, else 3.
+    store: the stored images.
+    where: called with an index; returns a description of the image, for messages.
+    sizes: called with indices; returns (height, width) of each image, or None if images must be
+      decoded for this.
+    decode: called with a stored image in TensorFlow. It returns an image [H, W, channels], uint8,
+      uint16, or float32 in [0, 1], or a dictionary of this `image` and further columns. None if
+      `read` is given, or if stored images are pixels.
+    read: alternative to `decode` in Python: called with the stored image as bytes; returns an
       image, uint8 [H, W, channels].
-    columns: further properties of all examples, {name: array [num_examples, ...]}.
-    choose: function `(num_images, seed) -> indices`, ascending, where examples form groups that a
-      subset takes whole or not at all, such as the frames of a neighbor set; None draws examples
-      singly.
-    check: function of indices, int64 [n], that raises InputError if examples are listed but not
-      stored; called before any is read. None if all listed examples exist.
-    parts: number of equal parts, such as one corruption at one severity, in which the examples
-      come; a subset takes the same base images from every part.
+    columns: further properties of all images, {name: array [num_examples, ...]}.
+    choose: called with a number of images and a seed; returns the ascending indices of a random
+      subset. Used if images form groups that a subset must not split, such as neighbor sets. None
+      chooses images independently.
+    check: called with indices, int64 [n], before images are read; raises InputError if an image is
+      missing. None if all images exist.
+    parts: number of parts of equal size, for instance one for each corruption and severity. A
+      random subset uses the same base images in every part.
     names: `<class>/<file>` of the images of one part, if they are files; else ().
-    as_stored: whether images keep their stored size unless the settings change it, instead of being
-      prepared for the classifier. True for backgrounds and cutouts, which are composed first.
-    cropped: whether images were resized and cropped before they were stored, as in published sets
-      of corrupted images. For a classifier of another input size they are resized but not cropped
-      again.
+    as_stored: whether images keep their size, instead of being resized and cropped for the
+      classifier. True for backgrounds and cut-out objects, which are composed first.
+    cropped: whether stored images were already resized and cropped, as in published sets of
+      corrupted images. They are not cropped again for a classifier of another input size.
     arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or [N,
-      L], if the set is stored as two arrays; it is then read without TensorFlow, unless images are
-      resized or cropped.
-    header: function from `stored`, as bytes, to what `image_files.read_header` returns; None if the
-      examples are no image files.
-    file: function from an index to the path of its image file; None if examples are no files, or
-      of a published set of millions of files.
+      L], if the data set consists of two arrays. TensorFlow is then needed only to resize or crop.
+    header: called with a stored image as bytes; returns size and greyness like
+      `image_files.read_header`. None if images are not files.
+    file: called with an index; returns the path of the image file. None if images are not files, or
+      belong to a published data set of millions of files.
     left_out: {reason: number of stored files or rows that are not read}.
   """
 
@@ -210,7 +221,7 @@ class Images:
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Raises InputError for class names, labels or columns of a wrong type, shape or name."""
+    """Raises InputError if class names, labels or columns have a wrong type, shape or name."""
     if not all(isinstance(name, str) for name in self.class_names):
       raise InputError(f'class names of {self.title} are {self.class_names}; expected texts.')
     if self.read and isinstance(self.store, MemoryStore) and self.store.stored.ndim > 1:
@@ -239,9 +250,10 @@ class Images:
         )
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the `image` that an element's `stored` value is decoded to, and further columns.
+    """Decodes a stored image (encoded bytes, a path, or pixels).
 
-    There are further columns if `decode` returns them, such as a mask.
+    Returns:
+      `{'image': [H, W, channels]}`, with further columns if `decode` returns them, such as a mask.
     """
     if self.decode is not None:
       decoded = self.decode(stored)
@@ -255,7 +267,14 @@ class Images:
     return {'image': tf.ensure_shape(image, [None, None, self.channels])}
 
   def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
-    """Returns (height, width) of a stored element, which is decoded; may raise InputError."""
+    """Decodes a stored image and returns its (height, width).
+
+    Args:
+      element: element of the store, with `example_id` and `stored`.
+
+    Raises:
+      InputError: the image cannot be decoded.
+    """
     import tensorflow as tf
 
     try:
@@ -267,9 +286,9 @@ class Images:
 
 
 def bytes_of(value: bytes | np.ndarray) -> bytes:
-  """Returns the bytes of an argument of a Python function that TensorFlow calls.
+  """Returns the bytes that TensorFlow passes to a Python function.
 
-  TensorFlow passes bytes in a graph, and an array without dimensions that holds them when eager.
+  TensorFlow passes bytes in a graph, but an array without dimensions in eager mode.
   """
   return value if isinstance(value, bytes) else value.item()
 
@@ -277,17 +296,17 @@ def bytes_of(value: bytes | np.ndarray) -> bytes:
 def array_images(
   images: np.ndarray, labels: np.ndarray, class_names: Sequence[str], title: str, description: Facts
 ) -> Images:
-  """Returns the `Images` of one array of images and one of labels.
+  """Describes an array of images and an array of labels as `Images`.
 
   Args:
     images: [N, H, W, 1 or 3], uint8 or float32 in [0, 1].
     labels: integers [N] or [N, L].
     class_names: names of the classes in label order.
-    title: names the images in messages.
+    title: name of the data set in messages.
     description: JSON values that identify the images in results.json.
 
   Raises:
-    InputError: images have another shape, or labels another shape, type or range.
+    InputError: `images` have another shape, or `labels` another shape, type or range.
   """
   shape: tuple[int, ...] = getattr(images, 'shape', ())
   if len(shape) != 4 or shape[3] not in (1, 3):

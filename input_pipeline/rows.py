@@ -46,12 +46,13 @@ DRAW = 'draw'
 
 
 class TfRows:
-  """Rows (images with labels) that tf.data reads, or Pillow in threads if they are image files.
+  """Images with labels that are read by tf.data, or by Pillow in threads if they are files.
 
-  They have the methods of the protocol `robustness.core.rows.Rows`.
+  Implements the protocol `robustness.core.rows.Rows`. A row is an image with its label and further
+  columns.
 
   Attributes:
-    indices: ascending indices of the rows among all stored images, int64 [num_examples].
+    indices: indices of the rows among all stored images, int64 [num_examples], ascending.
     image_shape: height, width and channels of the images.
     class_names: names of the classes, in label order.
   """
@@ -67,7 +68,7 @@ class TfRows:
 
   @property
   def description(self) -> Facts:
-    """JSON values that identify the data, with number and shape of the images."""
+    """JSON values that identify the data, with the number and shape of the images."""
     shape = list(self.image_shape)
     return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
 
@@ -77,7 +78,7 @@ class TfRows:
     return len(self.indices)
 
   def with_channels(self, channels: int) -> TfRows:
-    """Returns the same rows with `channels` channels; grey images are repeated.
+    """Returns the same images with another number of channels; grey images are repeated.
 
     Raises:
       InputError: the images are in colour and have another number of channels.
@@ -90,9 +91,9 @@ class TfRows:
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
-    """Returns the rows at `positions` in these rows, int [n], which must be ascending.
+    """Selects the images at `positions`, int [n], ascending.
 
-    They are `ArrayRows` if the rows are decoded in memory.
+    The result is an `ArrayRows` if the images are already decoded in memory.
     """
     if self._arrays:
       return self._arrays.at(positions)
@@ -102,15 +103,18 @@ class TfRows:
     return rows
 
   def cached(self) -> TfRows:
-    """Returns the same rows, which stay in memory once a call reads more than half of them."""
+    """Returns the same images, which are kept in memory after more than half of them are read at
+    once.
+    """
     rows = copy.copy(self)
     rows._should_cache = True
     return rows
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Decodes all rows into arrays, or returns None if they need more than `max_bytes`.
+    """Decodes all images into arrays; returns None if that is not possible.
 
-    It is also None for rows that training reads in another way: with random crops, or as a stream.
+    It is not possible if the arrays need more than `max_bytes`, for random crops, and for data that
+    can only be read in sequence.
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
@@ -130,10 +134,14 @@ class TfRows:
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks of `batch_size` rows in order; see `Rows.batches`.
+    """Yields batches of images in order; see `Rows.batches`.
 
-    The last block is padded, and `mask` is False on the padding. `blocks` are the numbers of the
-    blocks that are read; None reads all. With `stored`, 8-bit images stay uint8.
+    The last batch is padded, and its `mask` is False on the padding.
+
+    Args:
+      batch_size: images per batch.
+      blocks: indices of the batches to read; None reads all.
+      stored: whether 8-bit images stay uint8; otherwise images become float32.
     """
     num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
     reads_most_rows = 2 * num_blocks * batch_size > self.num_examples
@@ -145,11 +153,11 @@ class TfRows:
     return self._batches(batch_size, blocks, stored=stored)
 
   def _batches(self, size: int, blocks: Sequence[int] | None, *, stored: bool) -> Iterator[Batch]:
-    """Yields blocks of rows as `batches` does, without the cache of decoded images.
+    """Yields batches like `batches`, but always from storage, not from memory.
 
     Args:
-      size: rows in a block.
-      blocks: numbers of the blocks to read; None reads all.
+      size: images per batch.
+      blocks: indices of the batches to read; None reads all.
       stored: whether 8-bit images stay uint8; otherwise images become float32.
     """
     block_numbers = chosen_blocks(self.num_examples, size, blocks)
@@ -179,10 +187,14 @@ class TfRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless shuffled batches, from the step `start_step` on; see `Rows.training_batches`.
+    """Returns shuffled training batches without end; see `Rows.training_batches`.
 
-    Every batch of `batch_size` rows is divided into n equal slices; with `share` = (k, n), this
-    process reads slice k of 0..n − 1. Without a `sampler` the rows are permuted in each epoch.
+    Args:
+      batch_size: images per batch, over all processes.
+      seed: seed of the order and of random crops.
+      start_step: step of the first batch.
+      share: (k, n): this process reads slice k of the n equal slices of every batch.
+      sampler: order of the images; None shuffles them in every epoch.
     """
     order = sampler or Epochs(self.num_examples, seed)
     low, high = share_of_batch(0, batch_size, share)  # this process reads [low, high) of a batch
@@ -190,11 +202,11 @@ class TfRows:
       self._refuse_streamed(max_examples=0)
 
     def is_mine(i: tf.Tensor) -> tf.Tensor:
-      """Returns whether this process reads position `i` of the endless sequence."""
+      """Returns whether this process reads position `i` of the sequence of training images."""
       return (i % batch_size >= low) & (i % batch_size < high)
 
     def elements_from(step: int) -> tf.data.Dataset:
-      """Returns the elements that this process reads from a step on, without end."""
+      """Returns the images that this process reads from a training step on, without end."""
       return self._sequence(order, seed, step * batch_size, is_mine)
 
     batches = self._read(
@@ -214,10 +226,11 @@ class TfRows:
     )
 
   def without_images(self, *, streamed: bool = True) -> Batch:
-    """Returns the labels, example ids and further columns of all rows, without decoding images.
+    """Returns the labels, example ids and further columns of all images, without the images.
 
-    A streamed source may have its labels only in the files of its images. They are read, of a
-    limited number of images, or refused if `streamed` is False.
+    Args:
+      streamed: whether images may be read if they alone contain the labels. False raises InputError
+        in this case; so do more than `_MAX_READ_FOR_LABELS` images.
     """
     store, ids = self._images.store, self.indices
     label = store.labels
@@ -232,7 +245,12 @@ class TfRows:
     return {**columns, **self._columns(ids)}
 
   def may_have_changed(self, since: float, positions: slice) -> bool:
-    """Returns whether image files at `positions` may have changed; see `Rows.may_have_changed`."""
+    """Returns whether image files may have changed since a time; see `Rows.may_have_changed`.
+
+    Args:
+      since: seconds since 1970.
+      positions: which images to check.
+    """
     file = self._images.file
     if file is None:
       return False
@@ -240,7 +258,11 @@ class TfRows:
     return any(image_files.changed_since(file(index), since) for index in indices)
 
   def _refuse_streamed(self, max_examples: int) -> None:
-    """Raises InputError if more than `max_examples` rows can be read only in the files' order."""
+    """Raises InputError if the data can only be read in sequence and have too many images.
+
+    Args:
+      max_examples: largest valid number of images.
+    """
     if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
@@ -249,7 +271,7 @@ class TfRows:
       )
 
   def _refuse_more_than_8_bits(self) -> None:
-    """Raises InputError unless decoded images are uint8; Pillow does not resize others."""
+    """Raises InputError unless images are decoded to uint8, because Pillow resizes only these."""
     decoded = self._images.store.elements(self.indices[:1]).map(
       lambda element: self._images.decoded(element['stored'])['image']
     )
@@ -263,17 +285,18 @@ class TfRows:
   def _sequence(
     self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
   ) -> tf.data.Dataset:
-    """Returns the elements that this process trains on, shuffled and without end.
+    """Returns the undecoded training images of this process, shuffled and without end.
 
-    All processes number the elements of one endless sequence in the same way, and each process
-    takes some of the positions. An element is a dict of an example's stored image, label and id,
-    and of (seed, position) under the key `DRAW`, which determines its random crop.
+    All processes agree on one sequence of images, and each reads its positions of the sequence. An
+    element holds the stored image, label, id and, as `DRAW`, (seed, position), which determines the
+    random crop.
 
     Args:
-      order: the order of the rows; a streamed source is shuffled by `seed` instead.
-      seed: seed of random crops, and of the shuffling of streamed sources.
-      first: position from which on elements are returned.
-      is_mine: function that returns whether this process takes a position, int64 [].
+      order: order of the images. Data that can only be read in sequence are shuffled by `seed`
+        instead.
+      seed: seed of random crops.
+      first: position at which to start.
+      is_mine: called with a position, int64 []; returns whether this process reads it.
     """
     store = self._images.store
     if isinstance(store, IndexedStore):
@@ -286,10 +309,11 @@ class TfRows:
     return sequence.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
-    """Returns the endless sequence of indices of stored images in training, int64.
+    """Returns the indices of training images in the given order, int64, without end.
 
-    It consists of epochs of `num_examples` rows; `order` sets their order, and `first` is the
-    position at which the returned sequence begins.
+    Args:
+      order: order of the images in each epoch of `num_examples` images.
+      first: position at which to start.
     """
     count = self.num_examples
     first_epoch, offset = divmod(first, count)
@@ -304,19 +328,19 @@ class TfRows:
     return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).skip(offset)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
-    """Returns the columns of the examples with these ids, except their image, label and id."""
+    """Returns further columns of the images with some ids, without image, label and id."""
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(
     self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
   ) -> Iterator[Batch]:
-    """Yields batches of decoded images.
+    """Decodes images with tf.data and yields them in batches.
 
     Args:
-      elements: elements of all batches, not decoded.
-      batch_size: elements per batch.
-      elements_of: function of the number of a batch, from 0, that returns its elements again. It is
-        called after an error, to find the element that caused it.
+      elements: undecoded images with labels, of all batches.
+      batch_size: images per batch.
+      elements_of: called with the index of a batch after an error; returns its undecoded images, to
+        find the image that caused the error.
 
     Raises:
       InputError: an image cannot be decoded, or has another size or no label.
@@ -336,9 +360,11 @@ class TfRows:
       yield self._check_labels(batch)
 
   def _error_of_batch(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
-    """Returns an error that names the first element of a batch that cannot be read, and the reason.
+    """Returns an error that names the first unreadable image of a batch, and the reason.
 
-    `error` is the error of TensorFlow for the batch, which names no element.
+    Args:
+      elements: the undecoded images of the batch.
+      error: TensorFlow's error for the batch, which does not name an image.
     """
     try:
       for element in elements:
@@ -353,18 +379,22 @@ class TfRows:
     return InputError(f'{self._images.title} cannot be read: {error.message}')
 
   def _file_batches(self, blocks: Sequence[np.ndarray]) -> Iterator[Batch]:
-    """Yields batches of image files that Pillow decodes and resizes, in threads without tf.data.
+    """Yields batches of image files, which Pillow decodes and resizes in threads.
 
-    tf.data with a call of Pillow for every element takes a third more processor time. `blocks` are
-    the indices of the examples of each batch.
+    With tf.data, this would take a third more processor time.
+
+    Args:
+      blocks: indices of the images of each batch.
     """
     store, read, threads = self._images.store, self._images.read, usable_cores()
     assert read is not None and isinstance(store, HostStore)
 
     def decode(index: int, stored: bytes | np.ndarray) -> np.ndarray:
-      """Returns an image, uint8 [H, W, C], decoded from the bytes `stored` and resized.
+      """Decodes and resizes an image to uint8 [H, W, C].
 
-      `index` is the index of the example, for messages.
+      Args:
+        index: index of the image, for messages.
+        stored: content or path of the file, as bytes.
       """
       assert isinstance(stored, bytes)
       try:
@@ -383,7 +413,7 @@ class TfRows:
       not_started = itertools.chain.from_iterable(blocks)  # an iterator: each index comes once
 
       def start(count: int) -> None:
-        """Starts the decoding of the next `count` images in threads."""
+        """Starts to decode the next `count` images in threads."""
         for index in itertools.islice(not_started, count):
           stored, label = store.host_element(int(index))
           started.append((pool.submit(decode, int(index), stored), label))
@@ -403,10 +433,11 @@ class TfRows:
         pool.shutdown(wait=False, cancel_futures=True)
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns a decoded row: its image, resized and cropped, label, id and decoded columns.
+    """Decodes, resizes and crops an image; returns it with its label, id and decoded columns.
 
-    `element` comes from the store, where images are not decoded. In training it also has the entry
-    `DRAW`, (seed, position in the sequence), which determines the random crop.
+    Args:
+      element: undecoded image with label and id. In training, the entry `DRAW`, (seed, position),
+        determines the random crop.
     """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None
@@ -421,11 +452,14 @@ class TfRows:
     }
 
   def _prepare_image(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
-    """Returns a decoded image, resized and cropped as the settings say.
+    """Resizes and crops a decoded image as the settings require.
 
-    `draw` is the (seed, position of the element) that determines a random crop; None crops the
-    centre. Images of 8 bits stay uint8 unless TensorFlow resizes them; others become float32 in
-    [0, 1].
+    Args:
+      image: the decoded image.
+      draw: (seed, position), which determines a random crop; None crops the centre.
+
+    Returns:
+      uint8 if the image has 8 bits and TensorFlow does not resize it, else float32 in [0, 1].
     """
     settings = self._settings
     is_resized = bool(settings.resize) or draw is not None
@@ -439,7 +473,7 @@ class TfRows:
     return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
 
   def _check_labels(self, batch: Batch) -> Batch:
-    """Returns a batch; raises InputError for an image with label −1 (no label)."""
+    """Returns `batch` unchanged; raises InputError if an image has label −1 (no label)."""
     label = batch['label']  # [B]; in [B, L], several labels per image, −1 is padding
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
