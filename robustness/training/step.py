@@ -35,13 +35,11 @@ Batch = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainStep:
-  """A training step, the function `(state, batch[, scalars]) -> (state, metrics)`.
-
-  `scalars` are numbers of the step, such as its learning rate (`StepScalars`).
+  """A training step, called as `(state, batch[, scalars]) -> (state, metrics)`.
 
   Attributes:
-    training: the training that the step belongs to.
-    parallel: the devices that share the batch, and compile the step; None for one device.
+    training: The specification of the training.
+    parallel: The devices that share the batch; None for one device.
   """
 
   training: Training
@@ -50,20 +48,21 @@ class TrainStep:
   def __call__(
     self, state: TrainState, batch: Batch, scalars: StepScalars | None = None
   ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """Takes one step.
+    """Takes one training step and returns the new state and metrics.
 
     Args:
-      state: the state before the step.
-      batch: `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], or [B, L] padded
-        with −1, `example_id` int32 [B], and the columns that the augmentations and the objective
-        need. The target of an image is shared equally among its labels; where one label is needed,
-        it is the first.
-      scalars: the numbers of this step; None compiles `training.scalars` into the program.
+      state: The state before the step.
+      batch: `image` [B, H, W, C], uint8 or float32 in [0, 1]; `label` int32 [B], or [B, L] padded
+        with −1; `example_id` int32 [B]; and the columns that the augmentations and the objective
+        need. An image with several labels has the same probability for each as target. Parts that
+        need one label take the first.
+      scalars: Seed, learning rate and other numbers of this step. None compiles them into the
+        program.
 
     Returns:
       The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1
-      on the images as trained on), `gradient_norm` (before clipping and weight decay),
-      `learning_rate`, and the metrics of the objective and the augmentations.
+      on augmented images), `gradient_norm` (before clipping and weight decay), `learning_rate`, and
+      the metrics of the objective and the augmentations.
     """
     training, batch = self.training, with_scaled_image(batch)
     scalars = training.scalars(state.step) if scalars is None else scalars
@@ -98,31 +97,32 @@ class TrainStep:
 
   @property
   def axis_name(self) -> str | None:
-    """The name of the axis of pmap; None under jit."""
+    """The axis name of pmap; None under jit."""
     return self.parallel.axis_name if self.parallel else None
 
   def total(self, tree: T) -> T:
-    """Sums arrays over the devices that share the batch."""
+    """Sums arrays over all devices that share the batch (psum under pmap)."""
     return tree if self.axis_name is None else jax.lax.psum(tree, self.axis_name)
 
   def _gradients(
     self, state: TrainState, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State, State]:
-    """Computes the gradient of the loss Σ weights · losses / Σ weights over the whole batch.
+    """Computes the gradient of the weighted loss over the whole batch.
 
-    The batch is divided into `accumulate` micro-batches, which are processed one after another.
+    The loss is Σ weights · losses / Σ weights. The batch is divided into `accumulate`
+    micro-batches, which are processed in turn.
 
     Args:
-      state: the state before the step.
-      batch: the columns of the batch after the policy.
-      seed: seed of the attack's random numbers.
+      state: The state before the step.
+      batch: The augmented batch.
+      seed: Seed of the random numbers of the attack and of stochastic depth.
 
     Returns:
       The gradient, the new batch statistics, the new state of the objective, and the metrics.
     """
 
     def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
-      """Adds the gradient, mean weight and metrics of a micro-batch to their sums."""
+      """Adds the gradient, mean weight and metrics of a micro-batch to the sums so far."""
       sums, batch_stats, memory = carry
       means, batch_stats, memory = self._micro_batch(state, batch_stats, memory, micro, seed)
       return (jax.tree.map(jnp.add, sums, means), batch_stats, memory), None  # stacks nothing
@@ -151,21 +151,21 @@ class TrainStep:
   def _micro_batch(
     self, state: TrainState, batch_stats: PyTree, memory: State, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State]:
-    """Computes the gradient of (Σ weights · losses) / (number of rows) on one micro-batch.
+    """Computes the gradient of the weighted loss on one micro-batch.
 
-    The loss of a training is (Σ weights · losses) / Σ weights over the whole batch. `_gradients`
-    therefore divides by the mean weight, which is known after all micro-batches and devices.
+    The loss is (Σ weights · losses) / (number of images). `_gradients` later divides by the mean
+    weight over all micro-batches and devices. The result is Σ weights · losses / Σ weights.
 
     Args:
-      state: the state before the step.
-      batch_stats: the batch statistics after the previous micro-batch.
-      memory: the state of the objective after the previous micro-batch.
-      batch: the columns of the micro-batch.
-      seed: seed of the attack's random numbers.
+      state: The state before the step.
+      batch_stats: Batch statistics after the previous micro-batch.
+      memory: State of the objective after the previous micro-batch.
+      batch: The columns of the micro-batch.
+      seed: Seed of the random numbers of the attack and of stochastic depth.
 
     Returns:
-      (gradient, mean weight, metrics), which are means over the rows; the new batch statistics; and
-      the new state of the objective.
+      (gradient, mean weight, metrics), which are means over the images; the new batch statistics;
+      and the new state of the objective.
     """
     batch = self._attack(state, batch_stats, batch, seed)
     images, objective = batch['image'], self.training.pipeline.objective
@@ -173,10 +173,10 @@ class TrainStep:
     drop_factors = self._drop_factors(state, batch, seed)
 
     def mean_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      """Returns the mean of weights · losses, and further results of the forward pass.
+      """Returns the mean of weights · losses on a micro-batch, and auxiliary results.
 
-      They are the logits, the new statistics, the mean weight, and the objective's new state and
-      metrics.
+      The auxiliary results are logits, new batch statistics, mean weight, and the new state and
+      metrics of the objective.
       """
       outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, drop_factors)
       returned = objective(outputs, batch, memory, self.total)
@@ -195,9 +195,11 @@ class TrainStep:
     return means, new_stats, new_memory
 
   def _check_losses(self, returned: object, num_rows: int) -> None:
-    """Raises InputError unless an objective has returned float losses and weights of all rows.
+    """Raises InputError unless an objective returned one float loss and weight per image.
 
-    Losses [B, 1] with weights [B] would be multiplied to [B, B], and integers have no gradient.
+    Args:
+      returned: What the objective returned.
+      num_rows: Number of images in the batch.
     """
     name = self.training.pipeline.objective.name
     expected = f'(losses, weights, state, metrics), with floats [{num_rows}] as losses and weights'
@@ -212,10 +214,12 @@ class TrainStep:
       )
 
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
-    """Raises SettingError unless `auxiliary_norms` leaves an image of each row to the main layers.
+    """Raises SettingError unless `auxiliary_norms` is less than the number of image versions.
 
-    `shape` is the images' shape after the policy: [B, H, W, C], or [B, V, H, W, C] with V images
-    for each row.
+    At least one augmented version of each image must use the main normalisation layers.
+
+    Args:
+      shape: Shape of the augmented images, [B, H, W, C], or [B, V, H, W, C] with V versions each.
     """
     count, num_images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
     if count and count >= num_images:
@@ -230,9 +234,14 @@ class TrainStep:
       )
 
   def _drop_factors(self, state: TrainState, batch: Batch, seed: jax.Array) -> Variables:
-    """Returns random factors of stochastic depth for every image, see `depth.drop_factors`.
+    """Draws the factors of stochastic depth for every image; see `depth.drop_factors`.
 
-    It is {} for a training without stochastic depth.
+    Without stochastic depth the result is {}.
+
+    Args:
+      state: The state before the step.
+      batch: The augmented batch.
+      seed: Seed of the random factors.
     """
     rate = self.training.settings.drop_path
     if not rate:
@@ -245,18 +254,21 @@ class TrainStep:
   def _with_auxiliary(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Returns the outputs and new batch statistics, as `_forward` does, for images [B, V, H, W, C].
+    """Applies the network to images [B, V, H, W, C], some with auxiliary normalisation layers.
 
-    The last `auxiliary_norms` of the V images of each row use the network's second set of
-    normalisation layers, and the images before them the first set: the network is applied twice,
-    and each time updates the statistics of one set.
+    The last `auxiliary_norms` of the V versions of an image use the network's second set of
+    normalisation layers, the others the first. The network is applied twice, and each call updates
+    the statistics of one set.
 
     Args:
-      params: the weights, with both sets.
-      batch_stats: the statistics of batch normalisation, with both sets.
+      params: Weights, with both sets.
+      batch_stats: Statistics of batch normalisation, with both sets.
       images: [B, V, H, W, C]; without `auxiliary_norms` also [B, H, W, C].
-      train: whether the network uses and updates batch statistics.
-      factors: the factors of stochastic depth, with the images' leading axes; {} for none.
+      train: Whether the network uses and updates batch statistics.
+      factors: Factors of stochastic depth, with the images' leading axes; {} for none.
+
+    Returns:
+      The outputs and the new batch statistics, as `_forward` does.
     """
     count = self.training.settings.auxiliary_norms
     if not count:
@@ -276,21 +288,21 @@ class TrainStep:
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Applies the network.
+    """Applies the network to images.
 
     Args:
-      params: the weights.
-      batch_stats: the statistics of batch normalisation.
-      images: [B, H, W, C] or [B, V, H, W, C].
-      train: whether the network uses and updates batch statistics.
-      factors: the factors of stochastic depth, with the images' leading axes; {} for none.
+      params: Weights.
+      batch_stats: Statistics of batch normalisation.
+      images: [B, H, W, C], or [B, V, H, W, C] with V versions of each image.
+      train: Whether the network uses and updates batch statistics.
+      factors: Factors of stochastic depth, with the images' leading axes; {} for none.
 
     Returns:
-      The outputs, `logits` [B, classes] or [B, V, classes] and, if the objective needs it,
-      `FEATURES`; and the new batch statistics.
+      A dictionary of outputs, and the new batch statistics. The outputs are `logits`, [B, classes]
+      or [B, V, classes], and `FEATURES` if the objective needs them.
 
     Raises:
-      InputError: the network needs random keys or other collections, or does not expose features.
+      InputError: The network needs random keys or other collections, or does not expose features.
     """
     needs_features = self.training.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
@@ -322,10 +334,13 @@ class TrainStep:
     return outputs, updated.get('batch_stats', batch_stats)
 
   def _attack(self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array) -> Batch:
-    """Returns the batch with adversarial examples in place of its images.
+    """Replaces the images of a batch by adversarial examples, if the training has an attack.
 
-    It is unchanged if the training has no attack. `state` has the attacked weights, and `seed` is
-    the seed of the attack's random numbers.
+    Args:
+      state: The state before the step, with the weights to attack.
+      batch_stats: Statistics of batch normalisation.
+      batch: The augmented batch.
+      seed: Seed of the attack's random numbers.
     """
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
@@ -337,7 +352,7 @@ class TrainStep:
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
     def logits(images: jax.Array) -> jax.Array:
-      """Returns logits with the parameters before this update; drops the new statistics."""
+      """Returns the logits of images for the attack; new batch statistics are dropped."""
       outputs, _ = self._forward(state.params, batch_stats, images, train, {})
       return outputs['logits']
 
@@ -349,11 +364,15 @@ class TrainStep:
 
 
 def check(training: Training, row: Mapping[str, Any]) -> None:
-  """Checks a training by tracing one step on shapes, without computing it.
+  """Checks a training before it starts, by tracing one step on shapes.
+
+  Args:
+    training: The training.
+    row: A batch of the training data, from `Rows.batches`.
 
   Raises:
-    InputError: the row (from `Rows.batches`) does not fit, a column that the objective needs is
-      missing, initial weights have another shape, or parts do not fit each other or the images.
+    InputError: The data do not fit, a column that the objective needs is missing, initial weights
+      have another shape, or parts do not fit each other or the images.
   """
   size = training.settings.batch_size
   # `Rows.batches` marks padding in `mask`, a column that training batches do not have
@@ -370,7 +389,11 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   leading_axes = (1, size) if axis else (size,)
 
   def batch_shape(column: np.ndarray) -> jax.ShapeDtypeStruct:
-    """Returns the shape and type of a batch's column, given a column with any number of rows."""
+    """Returns the shape and type that a column has in a training batch.
+
+    Args:
+      column: The column for any number of images.
+    """
     dtype = jax.dtypes.canonicalize_dtype(column.dtype)
     return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
 
@@ -380,10 +403,15 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
 
 
 def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> jax.Array:
-  """Returns the random keys of a batch's images for a part of the training, such as an attack.
+  """Returns random keys for the images of a batch, [B], or [B, V] for V versions each.
 
-  They are [B], or [B, V] if the augmentation makes V images of each row, and differ between seeds,
-  steps and the names of parts.
+  They differ between seeds, steps and parts of the training.
+
+  Args:
+    batch: The batch.
+    seed: Seed of the training.
+    name: Name of the part that uses the keys, such as an attack.
+    step: Number of steps taken.
   """
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:
@@ -395,8 +423,7 @@ def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> ja
 def _split_micro_batches(x: jax.Array, count: int) -> jax.Array:
   """Splits an array [B, ...] into micro-batches, [count, B / count, ...].
 
-  Micro-batch i holds the rows i, i + count, i + 2 · count, ... With this stride every device has
-  rows of every micro-batch, and the micro-batches hold the same rows whether or not the batch was
-  split by device before.
+  Micro-batch i has the rows i, i + count, i + 2 · count and so on. Thus every device has rows of
+  every micro-batch, and the result does not depend on the number of devices.
   """
   return jnp.moveaxis(x.reshape(-1, count, *x.shape[1:]), 1, 0)

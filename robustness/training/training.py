@@ -46,12 +46,12 @@ a third of the time and draws the same bits."""
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-  """The parts of a training that a config selects by name.
+  """The exchangeable parts of a training: augmentations, attack and objective.
 
   Attributes:
-    policy: the augmentations, in the order of their application.
-    attack: attack that turns augmented images into adversarial examples; None for no attack.
-    objective: the loss that is minimised.
+    policy: The augmentations, in the order in which they are applied.
+    attack: Attack that turns augmented images into adversarial examples; None for no attack.
+    objective: The loss to minimise.
   """
 
   policy: Policy = Policy()
@@ -59,7 +59,7 @@ class Pipeline:
   objective: Objective = CrossEntropy()
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns names and settings of augmentations, attack and objective, as JSON values."""
+    """Returns the names and settings of augmentations, attack and objective, for JSON."""
     return {
       'augment': self.policy.describe(),
       'attack': self.attack.describe() if self.attack else None,
@@ -69,23 +69,22 @@ class Pipeline:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """The specification of one training.
+  """The specification of one training: network, data, settings and seed.
 
   Attributes:
-    model: a network that is called as `model(images, train)`; with batch normalisation it needs the
+    model: The network, called as `model(images, train)`. With batch normalisation it needs the
       `axis_name` of the `Parallel` that trains it.
-    rows: the training rows.
-    inputs: input filter and normalisation, which the trained classifier will have too.
-    settings: the section `config.training`.
-    pipeline: augmentations, attack and objective.
-    seed: seed of the initial parameters, of the order of the rows, and of the random keys of
-      augmentations and attack.
-    initial: initial parameters and running averages. Arrays that are missing, such as the last
-      layer, are drawn from the seed.
-    fit: function that replaces an empty `initial`, for architectures that compute some variables
-      from images: from normalised training images to these variables. None for others.
-    fit_rows: largest number of images that `fit` takes.
-    sampler: the order of the rows; None takes `Epochs`, which shuffles them in every epoch.
+    rows: The training data.
+    inputs: Input filter and normalisation, which the trained classifier will have too.
+    settings: The section `config.training`.
+    pipeline: Augmentations, attack and objective.
+    seed: Seed of the initial parameters, the order of the data, augmentations and attack.
+    initial: Initial parameters and running averages, such as pretrained weights. Missing arrays,
+      for instance of the last layer, are drawn at random.
+    fit: Function from normalised training images to some initial variables, used if `initial` is
+      empty. It is for architectures that compute variables from images; None for others.
+    fit_rows: Largest number of images for `fit`.
+    sampler: The order of the data; None takes `Epochs`, which shuffles in every epoch.
   """
 
   model: nn.Module
@@ -109,31 +108,32 @@ class Training:
 
   @property
   def num_classes(self) -> int:
-    """The number of logits that the model returns."""
+    """The number of classes: the number of logits of the model."""
     logits, _ = self._shapes
     return logits.shape[-1]
 
   @functools.cached_property
   def _shapes(self) -> tuple[jax.ShapeDtypeStruct, Variables]:
-    """The shapes of the logits of one image and of the network's variables."""
+    """The shapes of the logits for one image, and of the network's variables."""
     images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
     init = functools.partial(self.model.init_with_output, jax.random.key(0), train=False)
     return jax.eval_shape(init, images)
 
   @property
   def order(self) -> Sampler:
-    """The order in which rows are read, `sampler` or `Epochs`."""
+    """The order in which training images are read: `sampler`, or else `Epochs`."""
     return self.sampler or Epochs(self.rows.num_examples, self.seed)
 
   @functools.cached_property
   def learning_rate(self) -> optax.Schedule:
-    """The function from the step, counted from 0, to the learning rate."""
+    """The learning rate schedule, a function of the step from 0."""
     return schedule.learning_rate(self.settings, self.rows.num_examples)
 
   def scalars(self, step: int | jax.Array) -> schedule.StepScalars:
-    """Returns learning rate, seed and other numbers of a step.
+    """Returns the learning rate, the seed and other numbers that the compiled step takes.
 
-    `step` counts from 0 and may be traced.
+    Args:
+      step: Number of steps taken so far; may be traced.
     """
     settings, examples = self.settings, self.rows.num_examples
     stem_steps = schedule.stem_steps(settings, examples)
@@ -149,11 +149,11 @@ class Training:
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.
 
-    Variables come from `initial` or, if it is empty, from `fit` on the first training images. The
-    variables that these lack are drawn at random.
+    Variables are taken from `initial`. If it is empty, `fit` computes some from the first training
+    images. All others are drawn at random.
 
     Raises:
-      InputError: `fit` cannot compute its variables from the training images.
+      InputError: `fit` cannot compute variables from the training images.
     """
     initial = self.initial
     if self.fit and not initial:
@@ -162,7 +162,7 @@ class Training:
       initial = self.fit(self.inputs(jnp.asarray(with_scaled_image(batch)['image'])))
 
     def draw(key: jax.Array) -> Variables:
-      """Draws the network's initial variables; trainings with other seeds share this program."""
+      """Draws the network's initial variables from a random key."""
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
@@ -173,12 +173,12 @@ class Training:
     )
 
   def state_shapes(self) -> TrainState:
-    """Returns the shapes and types of the state, without computing it."""
+    """Returns the shapes and types of the training state, without computing it."""
     _, variables = self._shapes
     return jax.eval_shape(self._state, _params_and_statistics(variables))
 
   def _state(self, variables: Variables) -> TrainState:
-    """Returns the state before the first step, given the network's `params` and `batch_stats`."""
+    """Makes the state before the first step from `params` and `batch_stats`."""
     settings = self.settings
     if settings.auxiliary_norms:
       variables = auxiliary_norms.with_second_norms(variables)
@@ -196,10 +196,13 @@ class Training:
     return state
 
   def facts(self, further_facts: Facts) -> Facts:
-    """Returns everything that decides the trained weights, and `further_facts`, as JSON values.
+    """Returns everything that determines the trained weights, for JSON.
 
-    A checkpoint is only resumed by a training with equal values. Settings that only concern reports
-    may differ and are left out.
+    A checkpoint is only resumed if these facts are equal. Settings that only concern reports are
+    left out.
+
+    Args:
+      further_facts: Facts to add, such as the class names.
     """
     # `further_facts` has the precision that the network is built with
     left_out = {*REPORTING, 'precision'}
@@ -224,11 +227,14 @@ class Training:
     }
 
   def check_network(self, state: TrainState) -> None:
-    """Checks that the settings and the attack fit the network, from shapes.
+    """Checks that settings and attack fit the network.
+
+    Args:
+      state: Shapes of the training state.
 
     Raises:
-      InputError: a setting concerns a layer that the network lacks, or an attack does not fit the
-        augmentations, the batch statistics or the normalisation layers.
+      InputError: A setting concerns a layer that the network lacks, or the attack does not fit
+        augmentations, batch statistics or normalisation layers.
     """
     settings = self.settings
     needed_layers = {  # {setting: (function that marks the parameters it acts on, their name)}
@@ -264,7 +270,11 @@ class Training:
     self._check_attack(state)
 
   def _check_attack(self, state: TrainState) -> None:
-    """Raises InputError unless the attack, if any, fits augmentations and normalisation layers."""
+    """Raises InputError unless the attack fits augmentations and normalisation layers.
+
+    Args:
+      state: Shapes of the training state.
+    """
     settings, attack = self.settings, self.pipeline.attack
     if attack is None:
       return
@@ -287,9 +297,10 @@ class Training:
       )
 
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError unless rows have the columns that the objective needs, with valid values.
+    """Raises InputError unless the data have the columns that the objective needs.
 
-    `columns` are the columns of the training rows; columns that augmentations add may be missing.
+    Args:
+      columns: Columns of the training data. Columns that augmentations add may be missing.
     """
     objective = self.pipeline.objective
     for name in objective.columns:
@@ -307,11 +318,13 @@ class Training:
     self.check_groups(columns)
 
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if the rows have more groups than a `GroupObjective` has weights for.
+    """Raises InputError if the data have more groups than a `GroupObjective` has weights.
 
-    The objective names the column with the number of each row's group. The number of groups follows
-    from the settings if the column is 'label' or is added by an augmentation. Otherwise it follows
-    from the values in `columns`, and is not checked if they lack the column.
+    The number of groups is known for the column 'label' and for columns of augmentations. Otherwise
+    it is taken from the data, and not checked without the column.
+
+    Args:
+      columns: Columns of the training data.
     """
     objective = self.pipeline.objective
     if not isinstance(objective, GroupObjective):
@@ -341,10 +354,13 @@ class Training:
       )
 
   def check_layout(self, parallel: Parallel) -> None:
-    """Checks that the batch size and the model fit the devices.
+    """Checks that batch size and model fit the layout of the devices.
+
+    Args:
+      parallel: Layout of the devices.
 
     Raises:
-      InputError: a micro-batch cannot be split evenly over the devices, or the model has batch
+      InputError: A micro-batch cannot be split evenly over the devices, or the model has batch
         normalisation without the axis name of `parallel`.
     """
     size, num_micro_batches = self.settings.batch_size, self.settings.accumulate
@@ -366,16 +382,21 @@ class Training:
 
 
 def _params_and_statistics(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` of variables; `batch_stats` is {} if it is missing."""
+  """Selects `params` and `batch_stats` from variables; missing `batch_stats` become {}."""
   return {'params': variables['params'], 'batch_stats': variables.get('batch_stats', {})}
 
 
 def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
-  """Returns the numeric columns of a batch, which the training step takes, after a check.
+  """Checks a batch and returns its numeric columns, the input of the training step.
+
+  Args:
+    batch: The batch, with `image` and `label`.
+    image_shape: Height, width and channels that images must have.
+    num_classes: Number of classes.
 
   Raises:
-    InputError: images have another shape than `image_shape` or are neither uint8 nor float32, or an
-      image has no label or one outside 0..`num_classes` − 1.
+    InputError: An image has another shape or type (neither uint8 nor float32), or no valid label in
+      [0, num_classes).
   """
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):

@@ -16,7 +16,7 @@ Scalars = Mapping[str, object]
 
 
 class ScalarWriter(Protocol):
-  """The interface of a writer of scalars; the metric writers of `clu` have it too."""
+  """Interface of a writer of training metrics, compatible with the writers of `clu`."""
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
     """Writes {name: number} of a step."""
@@ -26,16 +26,18 @@ class ScalarWriter(Protocol):
 
 
 class JsonLinesWriter:
-  """Writes a line `{"step", "time", name: value, ...}` for each step, and flushes it.
+  """Writes metrics to a JSON Lines file: `{"step", "time", name: value, ...}` per line.
 
-  Every line repeats the `facts`, such as the label of the classifier. The constructor removes a
-  last line that a kill cut short.
+  Every line also has `facts`, such as the name of the classifier. The constructor removes an
+  incomplete last line of an earlier run.
   """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
-    """Prepares the file `path`; it is created with the first line, and kept if it exists.
+    """Opens a file for appending; a new file is created with the first line.
 
-    `facts` are added to every line, such as {'label': 'resnet20'}.
+    Args:
+      path: The file.
+      facts: Values to add to every line, such as {'label': 'resnet20'}.
     """
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
@@ -46,9 +48,11 @@ class JsonLinesWriter:
         os.truncate(self._path, complete_bytes)
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
-    """Writes {name: number} of a step; a number that is not finite becomes null.
+    """Appends a line with the metrics of a step; NaN and infinity become null.
 
-    JSON cannot express such numbers.
+    Args:
+      step: Number of steps taken.
+      scalars: {name: number}.
     """
     values = {name: _as_json(value) for name, value in scalars.items()}
     line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}
@@ -56,13 +60,17 @@ class JsonLinesWriter:
       file.write(json.dumps(line, allow_nan=False) + '\n')
 
   def flush(self) -> None:
-    """Does nothing: every line is flushed when it is written."""
+    """Does nothing, since every line is flushed when it is written."""
 
 
 def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
-  """Returns a writer of `log.jsonl` and of events in `tensorboard/<label>` of the workdir.
+  """Returns a writer of `log.jsonl` and of TensorBoard events.
 
-  Events need `clu` and TensorFlow; without them the log has a line that says so.
+  Events need `clu` and TensorFlow. Without these only `log.jsonl` is written.
+
+  Args:
+    workdir: Folder of the run. Events are in `tensorboard/<label>`.
+    label: Name of the classifier.
   """
   lines = JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
   try:
@@ -84,10 +92,7 @@ NO_WRITER = JsonLinesWriter(os.devnull)
 
 
 def _as_json(value: object) -> object:
-  """Returns a value as JSON can hold it: a text, bool, int or finite float, or None.
-
-  NumPy and JAX scalars become Python numbers, and a float that is not finite becomes None.
-  """
+  """Converts a value for JSON: NumPy and JAX scalars to Python, NaN and infinity to None."""
   if isinstance(value, (str, bool, int)) or value is None:
     return value
   number = np.asarray(value).item()

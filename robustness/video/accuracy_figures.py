@@ -20,11 +20,11 @@ MAX_CLASSES = 40
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
-  """Returns the paper's figures 6 and 7 as {name: (figure, caption)}.
+  """Draws figures 6 and 7 of the pm-k paper: {name: (figure, caption)}.
 
-  `accuracy_static_against_accuracy_anchor` compares the classifiers (figure 6); it is left out if
-  the results have no accuracy on the static set. `accuracies_class_<label>` compares the classes
-  for the classifier `label` (figure 7). Results without accuracy at pm-k have no figures.
+  `accuracy_static_against_accuracy_anchor` compares classifiers (figure 6).
+  `accuracies_class_<label>` compares classes for one classifier (figure 7). Figures without data
+  are left out.
   """
   table, figures = results.table, {}
   worst = select(table, 'accuracy_pm_k', k=...)  # for all k
@@ -54,10 +54,18 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 
 def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
-  """Returns (figure, caption) of a classifier's accuracies on anchors and at pm-k by class.
+  """Draws a classifier's accuracies by class: on anchors (labelled frames) and pm-k.
 
-  Accuracy at pm-k is the accuracy on the worst frame within k frames of each anchor. Classes are
-  sorted by falling accuracy on anchors. The result is None for fewer than two classes.
+  Accuracy pm-k is on the worst frame within k frames of the anchor. Classes are sorted by accuracy
+  on anchors, in descending order.
+
+  Args:
+    results: The results of the study.
+    label: Name of the classifier.
+    k: Largest distance from the anchor in frames.
+
+  Returns:
+    (figure, caption), or None for fewer than two classes.
   """
   table = results.table[results.table.classifier == label]
   by_class: dict[str, Any] = {'class': ...}  # the value `...` selects the rows of all classes

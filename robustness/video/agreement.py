@@ -23,13 +23,13 @@ RESAMPLES = 2000
 
 
 def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
-  """Returns the fraction of agreeing pairs among all pairs of ratings of the same item.
+  """Returns how often two raters of the same item agree, over all pairs of raters.
 
-  The interval is Korn and Graubard's for clusters. n is the number of items with at least two
-  ratings, and the estimate is NaN for n = 0.
+  The estimate has Korn and Graubard's interval for clusters. Its n is the number of items with at
+  least two ratings; without any, the estimate is NaN.
 
   Args:
-    ratings: [N, R], the categories that R raters gave N items, −1 if missing.
+    ratings: [N, R], categories that R raters assigned to N items, −1 if missing.
     groups: int [N], the cluster of each item; None makes every item a cluster.
   """
   counts, cluster = _tally(ratings, groups)
@@ -44,11 +44,12 @@ def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> 
 def cohen_kappa(
   first: np.ndarray, second: np.ndarray, groups: np.ndarray | None = None
 ) -> Estimate:
-  """Returns the agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
+  """Returns Cohen's kappa, the agreement of two raters beyond chance.
 
-  p_o is the fraction of items on which the raters agree, and p_e the expectation of this fraction
-  if both chose categories independently at their observed frequencies. κ is NaN if p_e = 1. The
-  interval is a percentile bootstrap over clusters; n is the number of items that both rated.
+  κ = (p_o − p_e)/(1 − p_e), where p_o is the fraction of items on which the raters agree. p_e is
+  its expectation for independent raters with the same category frequencies. κ is NaN if p_e = 1.
+  The interval is a percentile bootstrap over clusters, and n is the number of items that both
+  rated.
 
   Args:
     first: [N], the first rater's categories of N items, −1 if missing.
@@ -67,7 +68,7 @@ def cohen_kappa(
   np.add.at(tables, (cluster, *ratings.T), 1)
 
   def kappa(tables: np.ndarray) -> np.ndarray:
-    """Returns κ [...] of tables [..., categories, categories] with numbers of items."""
+    """Computes Cohen's κ, [...], from contingency tables, [..., categories, categories]."""
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
     # sum over categories of the products of both raters' frequencies
@@ -78,12 +79,12 @@ def cohen_kappa(
 
 
 def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
-  """Returns the agreement of R raters beyond chance, κ = (P − P_e)/(1 − P_e).
+  """Returns Fleiss' kappa, the agreement of R raters beyond chance.
 
-  P is the mean over items of the fraction of agreeing pairs of raters. P_e = Σ_j p_j², with p_j the
-  fraction of category j among all ratings, is the expectation of P by chance. κ is NaN if P_e = 1.
-  Items may have different numbers of ratings; items with fewer than two ratings are left out. The
-  interval is a percentile bootstrap over clusters.
+  κ = (P − P_e)/(1 − P_e), where P is the mean over items of the fraction of agreeing pairs of
+  raters. P_e = Σ_j p_j² is its expectation by chance, with p_j the fraction of category j among all
+  ratings. κ is NaN if P_e = 1. Items with fewer than two ratings are left out. The interval is a
+  percentile bootstrap over clusters.
 
   Args:
     ratings: [N, R], the raters' categories of N items, −1 if missing.
@@ -102,7 +103,12 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   np.add.at(sums, cluster, item_values)
 
   def kappa(sums: np.ndarray) -> np.ndarray:
-    """Returns κ [...] of sums [..., 2 + categories]: agreement, items, ratings of each category."""
+    """Computes Fleiss' κ, [...], from sums over items.
+
+    Args:
+      sums: [..., 2 + categories], the sum of agreements, the number of items, and the number of
+        ratings in each category.
+    """
     agreement, num_items, counts = sums[..., 0], sums[..., 1], sums[..., 2:]
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
     return beyond_chance(_ratio(agreement, num_items), expected)
@@ -111,7 +117,7 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-  """Returns the quotient, NaN where the denominator is 0 up to rounding."""
+  """Divides, with NaN where the denominator is 0 up to rounding."""
   nan = np.full(np.shape(numerator), np.nan)
   return np.divide(numerator, denominator, out=nan, where=denominator > 1e-12)
 
@@ -124,11 +130,10 @@ def _bootstrapped(
   There is no interval if all resamples are equal.
 
   Args:
-    sums: statistics of each cluster that add up over clusters, [G, ...].
-    kappa: function from their sums over the clusters of each resample, [resamples, ...], to κ,
-      [resamples].
-    sizes: number of items of each cluster, [G].
-    n: number of all items.
+    sums: Additive statistics of each cluster, [G, ...].
+    kappa: Function from the sums of each resample, [resamples, ...], to κ, [resamples].
+    sizes: Number of items of each cluster, [G].
+    n: Number of all items.
   """
   if not len(sums):
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)
@@ -141,13 +146,14 @@ def _bootstrapped(
 
 
 def _tally(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-  """Counts the ratings of each item by category, for the M items with at least two ratings.
-
-  The result is the number of ratings in each of C categories, [M, C], and the items' clusters, [M].
+  """Counts the ratings of each item by category, for the M items with at least two.
 
   Args:
     ratings: [N, R], the raters' categories of N items, −1 if missing.
     groups: int [N], the cluster of each item; None makes every item a cluster.
+
+  Returns:
+    The number of ratings in each of C categories, [M, C], and the items' clusters, [M].
   """
   categories = np.arange(ratings.max(initial=0) + 1)
   counts = (ratings[:, :, None] == categories).sum(1).astype(float)  # −1 is no category
@@ -156,13 +162,11 @@ def _tally(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, 
 
 
 def _clusters(groups: np.ndarray | None, is_rated: np.ndarray) -> np.ndarray:
-  """Returns the cluster of each rated item, int [number of rated items].
-
-  Clusters are renumbered 0, 1, …, because some clusters may have no rated items.
+  """Returns the clusters of rated items, renumbered 0, 1, … without gaps.
 
   Args:
     groups: int [N], the cluster of each item; None makes every item a cluster.
-    is_rated: bool [N], which of the N items are rated.
+    is_rated: bool [N], which items are rated. The result has only these.
   """
   groups = np.arange(len(is_rated)) if groups is None else groups
   _, clusters = np.unique(groups[is_rated], return_inverse=True)

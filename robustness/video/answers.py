@@ -47,17 +47,16 @@ PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'dens
 
 @dataclasses.dataclass(frozen=True)
 class ReviewPlan:
-  """Rules of a review; the file of answers stores them, so that no later run can change them.
+  """Rules of a human review of video frames, stored with the answers.
 
-  Annotators first answer alone. In the joint round they vote on contested items: items that
-  somebody rejected, and anchors to which annotators added different labels.
+  Annotators first judge pairs of frames alone. In a joint round they then vote on contested items.
+  These are items that somebody rejected, and anchors (labelled frames) to which annotators added
+  different labels.
 
   Attributes:
-    annotators_per_pair: number of annotators who judge each pair independently.
-    joint_votes: number of annotators who vote on a contested item in the joint round; 0 stands for
-      `annotators_per_pair`.
-    densify: whether every anchor is first shown alone, so that annotators can add the classes that
-      its labels lack.
+    annotators_per_pair: Number of annotators who judge each pair independently.
+    joint_votes: Number of annotators who vote on a contested item; 0 takes `annotators_per_pair`.
+    densify: Whether anchors are first shown alone, so that annotators can add missing classes.
   """
 
   annotators_per_pair: int = 2
@@ -65,7 +64,7 @@ class ReviewPlan:
   densify: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError for a number that is too small."""
+    """Raises InputError for too few annotators or votes."""
     if self.annotators_per_pair < 1:
       raise InputError(f'--annotators_per_pair={self.annotators_per_pair}: give at least 1.')
     if self.joint_votes < 0:
@@ -75,27 +74,30 @@ class ReviewPlan:
 
   @property
   def needed(self) -> int:
-    """The number of votes that a contested item needs in the joint round."""
+    """The number of votes that a contested item needs in the joint round of a review."""
     return self.joint_votes or self.annotators_per_pair
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-  """One annotator's answer in one round, about a pair or about an anchor alone.
+  """One annotator's answer about a pair of video frames, or about an anchor alone.
+
+  An anchor is a labelled frame; a pair is an anchor and a neighboring frame.
 
   Attributes:
-    annotator: name of the annotator.
-    round: 'individual', in which annotators answer alone, or 'joint'.
-    anchor, neighbor: paths of the frames; the neighbor is None in an answer about an anchor.
-    label: whether the labels are right: 'correct', 'incorrect', which marks an anchor as bad, or
+    annotator: Name of the annotator.
+    round: 'individual' (annotators answer alone) or 'joint'.
+    anchor: Path of the anchor.
+    neighbor: Path of the neighboring frame; None for an answer about an anchor.
+    label: Whether the labels are right: 'correct', 'incorrect' (which marks an anchor as bad) or
       'unsure'.
-    similar: whether the frames of a pair are 'similar', 'dissimilar', or 'unsure'; None for an
+    similar: Whether the frames of a pair are 'similar', 'dissimilar' or 'unsure'; None for an
       anchor.
-    reasons: the changes that make a pair dissimilar, of `REASONS`, such as 'blur'.
-    feature: whether a distinctive feature is visible in only one frame of a dissimilar pair.
-    added: ids of visible classes that the labels of an anchor lack.
-    shown: ids of the classes that the page showed as labels.
-    time: time of the answer in seconds since 1970.
+    reasons: Changes that make a pair dissimilar, from `REASONS`, such as 'blur'.
+    feature: Whether a distinctive feature is visible in only one frame of a dissimilar pair.
+    added: Ids of visible classes that the labels of an anchor lack.
+    shown: Ids of the classes that the page showed as labels.
+    time: Time of the answer in seconds since 1970.
   """
 
   annotator: str
@@ -111,7 +113,7 @@ class Answer:
   time: float = 0.0
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid value, or for values that contradict each other."""
+    """Raises InputError for an invalid value or for contradictory values."""
     check_name(self.annotator)
     choice('round', self.round, ROUNDS)
     choice('label', self.label, LABEL_ANSWERS)
@@ -139,15 +141,18 @@ class Answer:
 
   @property
   def accepts(self) -> bool:
-    """Whether the annotator finds the labels correct and the frames of a pair similar."""
+    """Whether the annotator accepts the item: labels correct, and a pair's frames similar."""
     return self.label == CORRECT and self.similar in (None, SIMILAR)
 
   @classmethod
   def from_json(cls, entry: Mapping[str, object]) -> Answer:
-    """Returns the answer in `entry`, {field of this class: value}, where lists stand for tuples.
+    """Creates an answer from a JSON object.
+
+    Args:
+      entry: {field of this class: value}, with lists in place of tuples.
 
     Raises:
-      InputError: a field is missing, unknown or invalid.
+      InputError: A field is missing, unknown or invalid.
     """
     names = {field.name for field in dataclasses.fields(cls)}
     for key in entry:
@@ -157,18 +162,18 @@ class Answer:
     return cls(**{**fields, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
 
   def to_json(self) -> dict[str, object]:
-    """Returns {field: plain value} for JSON; optional fields that are empty are left out."""
+    """Returns the answer as a JSON object, without empty optional fields."""
     required = {'annotator', 'round', 'anchor', 'neighbor', 'label', 'time'}
     fields = dataclasses.asdict(self)
     return {key: value for key, value in fields.items() if key in required or value}
 
 
 def check_name(name: object) -> str:
-  """Returns an annotator's name, stripped and in Unicode's composed form (NFC).
+  """Normalises an annotator's name: strips it, and composes Unicode (NFC).
 
   Raises:
-    InputError: it is not a text of 1 to 40 letters, digits, spaces, '.', '-' and '_', or does not
-      start with a letter, a digit or '_'.
+    InputError: `name` is not a text of 1 to 40 letters, digits, spaces, '.', '-' and '_', or does
+      not start with a letter, a digit or '_'.
   """
   composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
   if not re.fullmatch(r'\w[\w .-]{0,39}', composed):
@@ -180,24 +185,24 @@ def check_name(name: object) -> str:
 
 
 class AnswerLog:
-  """The file of answers; an answer that `append` has written survives a crash or power cut.
+  """The file of a review's answers, which survives a crash once `append` returns.
 
-  Use it as a context manager. The file is locked against a second server while it is open.
+  It is a context manager. While open, the file is locked against a second server.
   """
 
   def __init__(
     self, path: Path, digest: str, settings: Mapping[str, int | bool] = MappingProxyType({})
   ):
-    """Opens or creates the file, and removes an incomplete last line, which a killed server leaves.
+    """Opens or creates the file of answers, and removes an incomplete last line.
 
     Args:
-      path: the file, which is created with its folder if it does not exist.
-      digest: digest of the sets under review (`Candidates.digest`).
-      settings: {field of `ReviewPlan`: value}. A new file stores the plan with these values; an
-        existing file must have the same values.
+      path: The file; its folder is created too.
+      digest: Hash of the frames under review (`Candidates.digest`).
+      settings: {field of `ReviewPlan`: value}. A new file stores them. An existing file must have
+        the same values.
 
     Raises:
-      InputError: the file cannot be written, is open in another server, or has another plan.
+      InputError: The file cannot be written, is open in another server, or has other settings.
     """
     self.path = path
     plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
@@ -215,16 +220,16 @@ class AnswerLog:
       raise InputError(f'{problem}: give another file.') from error
 
   def _load(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
-    """Locks the file, writes the header of a new file, and reads the plan and the answers.
+    """Locks the file, writes the header if new, and reads the stored plan and answers.
 
     Args:
-      header: first line of a new file.
-      digest: digest of the sets under review, which the file must state.
+      header: First line of a new file.
+      digest: Hash of the frames under review, which the file must state.
       settings: {field of `ReviewPlan`: value} that the user wants.
 
     Raises:
-      InputError: the file is open in another server, is not of this review, or its plan has another
-        value of a setting.
+      InputError: The file is open in another server, is of another review, or has another value of
+        a setting.
     """
     if not lock(self._file):
       raise InputError(
@@ -256,11 +261,11 @@ class AnswerLog:
     os.close(self._file)
 
   def append(self, answer: Answer) -> None:
-    """Writes one answer and returns when it is on disk; after an OSError the file is unchanged."""
+    """Writes one answer to disk; if an OSError is raised, the file is unchanged."""
     self._write(_encoded(answer.to_json()))
 
   def _write(self, line: bytes) -> None:
-    """Appends a line to the file and flushes it to the disk; an error leaves the file unchanged."""
+    """Appends a line to the file on disk; if an error is raised, the file is unchanged."""
     try:
       if os.write(self._file, line) != len(line):
         raise OSError(f'{self.path} took only a part of an answer: is the disk full?')
@@ -277,18 +282,17 @@ def _encoded(entry: Mapping[str, object]) -> bytes:
 
 
 def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
-  """Returns the plan of a review and its answers, in the order of the file.
+  """Reads the plan and the answers of a review, in the order of the file.
 
-  An incomplete last line, which a killed server leaves, was never confirmed to the annotator and is
-  skipped.
+  An incomplete last line is skipped; its annotator never got a confirmation.
 
   Args:
-    file: the file of answers.
-    digest: digest of the neighbor sets that the answers must be about.
+    file: The file of answers.
+    digest: Hash of the frames under review, which the file must state.
 
   Raises:
-    InputError: the file is missing, is no file of answers, is about other neighbor sets, or has a
-      line that is no answer.
+    InputError: The file is missing or of another format, is about other frames, or has an invalid
+      line.
   """
   if not file.is_file():
     raise InputError(f'there is no file of answers {file}: give the one the review wrote.')
@@ -307,16 +311,16 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
 
 
 def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
-  """Returns the plan of a review.
+  """Parses the plan of a review from the first line of a file of answers.
 
   Args:
-    file: the file of answers, for messages.
-    line: the first line of the file, JSON {'format', 'version', 'metadata', 'plan'}, in which
-      'metadata' is the digest of the neighbor sets.
-    digest: digest that the line must state.
+    file: The file of answers, for messages.
+    line: JSON {'format', 'version', 'metadata', 'plan'}, where 'metadata' is the hash of the frames
+      under review.
+    digest: Hash that the line must state.
 
   Raises:
-    InputError: the line is not from a file of answers, or states another digest.
+    InputError: The line is not from a file of answers, or states another hash.
   """
   try:
     header = json_files.parse(line, 'the first line', {'plan?': PLAN})  # the plan may be missing

@@ -35,7 +35,12 @@ MAX_DETECTIONS = 100
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Returns intersection over union [N, M] of boxes x0, y0, x1, y1, [N, 4] and [M, 4]."""
+  """Returns the intersection over union of all pairs of boxes, [N, M].
+
+  Args:
+    first: [N, 4], corners x0, y0, x1, y1.
+    second: [M, 4], corners x0, y0, x1, y1.
+  """
   low = np.maximum(first[:, None, :2], second[None, :, :2])  # x0 and y0 of the intersections
   high = np.minimum(first[:, None, 2:], second[None, :, 2:])
   common = np.clip(high - low, 0, None).prod(-1)
@@ -45,14 +50,15 @@ def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Matches:
-  """The D scored detections of F images, sorted by falling score.
+  """D detections in F images, each matched to a ground-truth box or not.
 
-  Detections of classes without ground truth are left out. Of the detections of one class in an
-  image, only the `MAX_DETECTIONS` with the highest scores are included.
+  They are sorted by descending score. At most `MAX_DETECTIONS` detections of one class in an image
+  are included, and none of classes without ground truth.
 
   Attributes:
-    index: int [D], position of each detection among the detected boxes that were matched.
-    image, category: int [D], image and class of each detection.
+    index: int [D], index of each detection in the detector's original boxes.
+    image: int [D], image of each detection.
+    category: int [D], class of each detection.
     right: bool [D], whether the detection is a true positive.
     truths: int [F, C], number of ground-truth boxes of each image and class.
     categories: int [C], the classes that have ground truth, ascending.
@@ -67,17 +73,16 @@ class Matches:
 
 
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
-  """Matches detections to ground-truth boxes and returns which of them are true positives.
+  """Matches detections to ground-truth boxes, to find the true positives.
 
-  In order of falling score, each detection claims the unclaimed box of its image and class with the
-  largest intersection over union (IoU), if that IoU is at least `threshold`. Detections that claim
-  a box are true positives.
+  In order of descending score, each detection takes the free box of its image and class with the
+  largest intersection over union (IoU). It is a true positive if this IoU is at least `threshold`.
 
   Args:
-    truth: ground-truth boxes.
-    detections: detected boxes, with scores.
-    num_images: number F of images.
-    threshold: least IoU of a true positive, in (0, 1].
+    truth: Ground-truth boxes.
+    detections: Detected boxes, with scores.
+    num_images: Number F of images.
+    threshold: Least IoU of a true positive, in (0, 1].
   """
   assert detections.score is not None
   categories, column = np.unique(truth.category, return_inverse=True)
@@ -104,11 +109,11 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
 def _by_image_and_class(
   boxes: Boxes | Matches, order: np.ndarray
 ) -> dict[tuple[int, int], np.ndarray]:
-  """Groups N boxes: returns {(image, class): positions of its boxes, int [boxes]}.
+  """Groups N boxes by image and class: {(image, class): indices of its boxes}.
 
   Args:
-    boxes: the boxes.
-    order: a permutation of the positions 0, ..., N − 1; the positions in a group have this order.
+    boxes: The boxes.
+    order: A permutation of 0, ..., N − 1, which sorts the indices within groups.
   """
   keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
   rows_by_key = keys.groupby(['image', 'category']).indices
@@ -116,15 +121,15 @@ def _by_image_and_class(
 
 
 def _claims_truth(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
-  """Returns whether each detection claims a ground-truth box, bool [N].
+  """Returns whether each detection is a true positive, bool [N], in one image and class.
 
-  In order of `detections`, each claims the unclaimed box with the largest intersection over union
-  (IoU), if that is at least `threshold`.
+  Each detection takes the free ground-truth box with the largest intersection over union (IoU), if
+  this is at least `threshold`.
 
   Args:
-    detections: corners of the detections of one image and class, sorted by falling score, [N, 4].
-    truth: corners of the ground-truth boxes of this image and class, [M, 4].
-    threshold: least IoU of a claim.
+    detections: Corners of the detections, by descending score, [N, 4].
+    truth: Corners of the ground-truth boxes, [M, 4].
+    threshold: Least IoU of a true positive.
   """
   ious = overlap(detections, truth)
   right = np.zeros(len(detections), bool)
@@ -137,15 +142,15 @@ def _claims_truth(detections: np.ndarray, truth: np.ndarray, threshold: float) -
 
 
 def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray) -> np.ndarray:
-  """Returns the average precision (AP) of C classes in B resamples of F images, float [B, C].
+  """Returns the average precision (AP) of each class in bootstrap resamples, float [B, C].
 
   The AP is NaN for a class without ground truth in the images of a resample.
 
   Args:
-    matches: the detections of F images.
+    matches: Detections in F images.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds, 11 (VOC 2007) or 101 (COCO).
-    counts: how many times each image occurs in each resample, [B, F].
+    counts: How often each image occurs in each of B resamples, [B, F].
   """
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
@@ -163,12 +168,12 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
 def _weighted_average_precision(
   right: np.ndarray, weight: np.ndarray, total: float, recall_points: int
 ) -> float:
-  """Returns the AP of one class from its detections, sorted by falling score.
+  """Returns the average precision of one class, from detections by descending score.
 
   Args:
     right: bool [D], whether each detection is a true positive.
-    weight: float [D], how many times the image of each detection counts.
-    total: number of ground-truth boxes, each counted as often as its image.
+    weight: float [D], how often the image of each detection occurs in a resample.
+    total: Number of ground-truth boxes, each counted as often as its image occurs.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
@@ -188,9 +193,9 @@ def _weighted_average_precision(
 
 
 def class_mean(precisions: np.ndarray) -> np.ndarray:
-  """Returns the mean of `precisions` [B, C] over the C classes, [B].
+  """Averages precisions [B, C] over the C classes and returns [B].
 
-  Classes without ground truth, which are NaN, are left out. The mean is NaN if all are left out.
+  NaN, for classes without ground truth, is left out. The mean is NaN if nothing is left.
   """
   has_truth = np.isfinite(precisions)
   total, count = np.where(has_truth, precisions, 0).sum(1), has_truth.sum(1)
@@ -198,12 +203,12 @@ def class_mean(precisions: np.ndarray) -> np.ndarray:
 
 
 def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
-  """Returns the average precision (AP) of each image alone, averaged over its classes, float [F].
+  """Returns the average precision (AP) of each image alone, float [F].
 
-  The classes of an image are the classes of its ground-truth boxes; the AP is NaN without any.
+  It is averaged over the classes of the image's ground-truth boxes, and NaN without any.
 
   Args:
-    matches: the detections of F images.
+    matches: Detections in F images.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
@@ -226,17 +231,16 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
 def worst_frames(
   sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
 ) -> np.ndarray:
-  """Returns the index of the frame of least average precision in each of A neighbor sets, int [A].
+  """Returns the frame with the least average precision in each neighbor set, int [A].
 
-  Candidates are the frames of a set at most k frames away from the anchor that have an average
-  precision; without candidates the anchor is returned. Of frames with equal average precision the
-  frame nearest to the anchor is the worst, and of two equally near frames the earlier one.
+  A neighbor set is an anchor (labelled frame) with nearby frames. Ties go to the frame nearest to
+  the anchor, then to the earlier one. If no frame has an average precision, the anchor is returned.
 
   Args:
-    sets: the neighbor sets.
-    precision: average precision of each frame alone, [F]; NaN without ground truth.
-    k: largest distance from the anchor in frames.
-    include_anchor: whether the anchor is a candidate.
+    sets: The A neighbor sets.
+    precision: Average precision of each frame alone, [F]; NaN without ground truth.
+    k: Largest distance from the anchor in frames.
+    include_anchor: Whether the anchor may be the worst frame.
   """
   worst = sets.anchors.copy()
   for group, (anchor, frames, offsets) in enumerate(
@@ -255,15 +259,17 @@ def worst_frames(
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-  """Settings for scoring detections.
+  """Settings for scoring detections on anchors and their neighboring frames.
+
+  An anchor is a labelled video frame.
 
   Attributes:
-    k: largest distance from the anchor in frames.
-    threshold: least IoU of a true positive, in (0, 1].
+    k: Largest distance from the anchor in frames.
+    threshold: Least IoU (intersection over union) of a true positive, in (0, 1].
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds, 11 (VOC 2007) or 101 (COCO).
-    include_anchor: whether the anchor is a candidate for the worst frame.
-    confidence: coverage of the intervals, in (0, 1).
+    include_anchor: Whether the anchor may be the worst frame.
+    confidence: Confidence level of intervals, in (0, 1).
   """
 
   k: int = 10
@@ -282,11 +288,14 @@ class Scoring:
 
 
 class DetectionScores(NamedTuple):
-  """Average precision of a detector on anchors and on the worst frames of sets.
+  """Mean average precision (mAP) of a detector on anchors and on the worst nearby frames.
+
+  An anchor is a labelled video frame; a neighbor set is an anchor with nearby frames.
 
   Attributes:
-    anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over videos.
-    drop: the difference anchor − worst, with a paired bootstrap interval.
+    anchor: mAP on anchors, with a bootstrap interval over videos.
+    worst: mAP on the worst frame of each neighbor set, with a bootstrap interval over videos.
+    drop: The difference anchor − worst, with a paired bootstrap interval.
     frames: int [A], index of the worst frame of each set in `NeighborSets.frames`.
     per_image: float [F], average precision of each frame alone; NaN without ground truth.
   """
@@ -301,21 +310,24 @@ class DetectionScores(NamedTuple):
 def detection_pm_k(
   sets: NeighborSets, truth: Boxes, detections: Boxes, scoring: Scoring
 ) -> DetectionScores:
-  """Returns the mean average precision (mAP) on anchors and at pm-k, with intervals.
+  """Returns mean average precision (mAP) on anchors and on worst nearby frames (pm-k).
 
-  On anchors, the images are the anchors of the neighbor sets; at pm-k, they are the worst frame of
-  each set within ±k frames of the anchor. The worst frame has the least average precision alone.
+  An anchor is a labelled video frame. Its worst frame has the least average precision among the
+  frames within ±k frames of it.
 
   Args:
-    sets: the neighbor sets.
-    truth: ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
-    detections: the detected boxes; `detections.image` is the index of a frame too.
-    scoring: k, the threshold, and the other settings of the score.
+    sets: The neighbor sets: anchors with nearby frames.
+    truth: Ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
+    detections: Detected boxes; `detections.image` is an index in `sets.frames` too.
+    scoring: k, the threshold, and other settings.
   """
   points = scoring.recall_points
 
   def matches_on(images: np.ndarray) -> Matches:
-    """Matches detections on the listed frames (indices); a frame may be listed twice."""
+    """Matches detections to ground truth on the frames with the given indices.
+
+    A frame may be listed twice, and then counts twice.
+    """
     boxes, detected = truth.of_images(images), detections.of_images(images)
     return match(boxes, detected, len(images), scoring.threshold)
 
@@ -325,9 +337,10 @@ def detection_pm_k(
   videos = np.arange(len(frames)) if sets.videos is None else sets.videos
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns mAP on anchors, mAP on worst frames and the drop in B bootstrap samples, [B, 3].
+    """Returns mAP on anchors, on worst frames, and their difference, [B, 3].
 
-    `weights`, [B, V], are the weights of V videos in each sample, with the sum 1.
+    Args:
+      weights: [B, V], weights of V videos in each of B bootstrap samples, with the sum 1.
     """
     # How often each set is drawn, [B, A]: as often as its video, V · weight times. Rounded, because
     # recalls of whole numbers meet the recall thresholds exactly.

@@ -53,12 +53,12 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class Box(NamedTuple):
-  """A labelled bounding box in a frame.
+  """A labelled bounding box in a video frame.
 
   Attributes:
-    y_min, x_min, y_max, x_max: edges as fractions of the frame's height (y) and width (x), 0 ≤ min
+    y_min, x_min, y_max, x_max: Edges as fractions of the frame's height (y) and width (x), 0 ≤ min
       < max ≤ 1.
-    label: class index.
+    label: Class index.
   """
 
   y_min: float
@@ -71,11 +71,11 @@ class Box(NamedTuple):
 def read(
   path: Path, frames: Sequence[str], classes: Mapping[str, int]
 ) -> tuple[dict[str, list[Box]], Clipped]:
-  """Reads annotated boxes of frames.
+  """Reads the bounding boxes of video frames from COCO or ILSVRC annotations.
 
   Args:
-    path: a COCO file, or a folder of ILSVRC annotations.
-    frames: paths of frames.
+    path: A COCO file, or a folder of ILSVRC annotations.
+    frames: Paths of frames.
     classes: {name or synonym of a class: class index}.
 
   Returns:
@@ -83,7 +83,7 @@ def read(
     annotated frame may have no box.
 
   Raises:
-    InputError: the file is missing or invalid, or the class of a box is not in `classes`.
+    InputError: The file is missing or invalid, or the class of a box is not in `classes`.
   """
   if not path.exists():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
@@ -108,17 +108,17 @@ def read(
 def _read_document(
   path: Path, frames: Iterable[str], classes: Mapping[str, int], form: json_files.Form, advice: str
 ) -> dict[str, Any]:
-  """Returns annotations in COCO's form, from a COCO file or from a folder of ILSVRC's XML files.
+  """Reads annotations into COCO's JSON structure, from a COCO file or ILSVRC's XML files.
 
   Args:
-    path: the COCO file, or the folder.
-    frames: paths of frames, used for a folder.
+    path: The COCO file, or the folder of ILSVRC files.
+    frames: Paths of frames, used for a folder.
     classes: {class name: class index}, used for a folder.
-    form: the form that the COCO file must have.
-    advice: how to get a file of this form, for the error.
+    form: Keys and types that the COCO file must have.
+    advice: Advice for the error message of an invalid COCO file.
 
   Raises:
-    InputError: a file is invalid or has an object of an unknown class.
+    InputError: A file is invalid or has an object of an unknown class.
   """
   if path.is_dir():
     return _document_of_xml_files(path, frames, classes)
@@ -130,11 +130,11 @@ def _read_document(
 def _document_of_xml_files(
   folder: Path, frames: Iterable[str], classes: Mapping[str, int]
 ) -> dict[str, Any]:
-  """Returns the annotations of ILSVRC's XML files in COCO's form, with the frames' paths as ids.
+  """Converts ILSVRC's XML annotations to COCO's JSON structure, with frame paths as ids.
 
   Args:
-    folder: the folder of the files.
-    frames: paths of frames; a frame without a file is skipped.
+    folder: Folder of the XML files.
+    frames: Paths of frames; a frame without a file is skipped.
     classes: {class name: class index}.
   """
   images, annotations = [], []
@@ -162,9 +162,11 @@ def _document_of_xml_files(
 
 
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Raises InputError if two images or two categories of a COCO file have the same number or path.
+  """Raises InputError if a COCO file has an image or category id, or image path, twice.
 
-  `document` is {'images' or 'categories': [entry]}.
+  Args:
+    document: The content of the file, with the lists 'images' and 'categories'.
+    path: The file, for messages.
   """
   for kind, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
     counts = Counter(entry[key] for entry in document.get(kind, ()))
@@ -175,10 +177,14 @@ def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Pa
 
 
 def _text(node: ElementTree.Element, tag: str) -> str:
-  """Returns the text of the element with a path of tags below a node, such as 'size/width'.
+  """Returns the text of an XML element below a node.
+
+  Args:
+    node: The node.
+    tag: Path of the element, such as 'size/width'.
 
   Raises:
-    ValueError: there is no such element.
+    ValueError: There is no such element.
   """
   text = node.findtext(tag)
   if text is None:
@@ -188,7 +194,7 @@ def _text(node: ElementTree.Element, tag: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Boxes:
-  """N boxes on F images.
+  """N bounding boxes on F images: ground truth or detections.
 
   Attributes:
     image: int [N], index in [0, F) of each box's image.
@@ -203,17 +209,17 @@ class Boxes:
   score: np.ndarray | None = None
 
   def without_classes(self) -> Boxes:
-    """Returns the boxes with class 0 for all, so that only their position is scored."""
+    """Sets the class of all boxes to 0, so that only their position is scored."""
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
   def of_images(self, images: np.ndarray) -> Boxes:
-    """Returns the boxes on M listed images, in the order of the list.
+    """Selects the boxes on M listed images, in the order of the list.
 
-    `image` of a returned box is the position of its image in the list. If an image is listed twice,
-    its boxes are returned twice, once for each position.
+    The `image` of a selected box is the position of its image in the list. If an image is listed
+    twice, its boxes are returned twice.
 
     Args:
-      images: indices in [0, F) of the listed images, int [M].
+      images: Indices in [0, F) of the listed images, int [M].
     """
     boxes_of = pd.Series(self.image).groupby(self.image).indices  # {image: positions of its boxes}
     no_boxes = np.zeros(0, int)
@@ -227,18 +233,17 @@ class Boxes:
     )
 
   def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes, clipped at the borders of their images, and how far each extended beyond.
+    """Clips boxes at the borders of their images.
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
-      name: function from the index of a box to a description of it, for messages.
+      name: Function from the index of a box to a description for messages.
 
     Returns:
-      The boxes, and the largest distance in pixels of an edge of each box beyond the border, float
-      [N].
+      The clipped boxes, and how far each extended beyond its image in pixels, float [N].
 
     Raises:
-      InputError: a number is not finite, or a box is empty or wholly outside of its image.
+      InputError: A number is not finite, or a box is empty or wholly outside its image.
     """
     self._check(sizes, name)
     corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))  # x1 and y1 like x0 and y0
@@ -246,11 +251,11 @@ class Boxes:
     return dataclasses.replace(self, corners=corners), distance
 
   def _check(self, sizes: np.ndarray, name: Callable[[int], str]) -> None:
-    """Raises InputError for a number that is not finite, or an empty or wholly outside box.
+    """Raises InputError for boxes that are not finite, empty, or wholly outside their images.
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
-      name: function from the index of a box to a description of it, for messages.
+      name: Function from the index of a box to a description for messages.
     """
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
@@ -274,11 +279,11 @@ class Boxes:
 
 
 class Clipped(NamedTuple):
-  """A summary of the boxes that were clipped.
+  """A summary of bounding boxes that were clipped at the border of their image.
 
   Attributes:
-    number: number of boxes that extended beyond their images by more than `TOLERANCE` pixels.
-    first: the first of these boxes in words; '' if there is none.
+    number: Number of boxes that extended beyond their images by more than `TOLERANCE` pixels.
+    first: Description of the first of these boxes; '' if there is none.
   """
 
   number: int
@@ -286,14 +291,14 @@ class Clipped(NamedTuple):
 
 
 class Truth(NamedTuple):
-  """Ground truth of F frames.
+  """Ground-truth bounding boxes of F video frames.
 
   Attributes:
-    boxes: the boxes; `boxes.image` is the index of a frame.
-    clipped: summary of the boxes that were clipped.
+    boxes: The boxes; `boxes.image` is the index of a frame.
+    clipped: Summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
     frame_of_image: {id of an image in the file, or path of its frame: index of the frame}.
-    image_names: ids and paths of all images of the file, also of images that are not frames.
+    image_names: Ids and paths of all images of the file, with images that are not frames.
     names: {class number: name}; empty if the file does not list its classes.
   """
 
@@ -306,16 +311,15 @@ class Truth(NamedTuple):
 
 
 def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = ()) -> Truth:
-  """Reads the ground truth of F frames; boxes of other images are skipped.
+  """Reads the ground-truth boxes of F video frames; other images are skipped.
 
   Args:
-    path: a COCO file, or a folder of ILSVRC annotations.
-    frames: paths of the F frames.
-    class_names: class names of the neighbor sets, which ILSVRC's files use for classes; not needed
-      for a COCO file.
+    path: A COCO file, or a folder of ILSVRC annotations.
+    frames: Paths of the F frames.
+    class_names: Names of the classes, needed for ILSVRC annotations.
 
   Raises:
-    InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
+    InputError: A frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
   """
   classes = label_space.index_by_name(class_names)
   document = _read_document(expanded(path), frames, classes, TRUTH, 'Give COCO annotations.')
@@ -337,12 +341,13 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
 
 
 def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
-  """Returns the ground truth of F frames from COCO annotations.
+  """Extracts the ground-truth boxes of F video frames from COCO annotations.
 
   Args:
-    document: the annotations, in the form `TRUTH`; boxes of images that are not frames are skipped.
-    frames: paths of the F frames.
-    path: the file of the annotations, for messages.
+    document: The annotations, checked to have the structure `TRUTH`. Boxes of other images are
+      skipped.
+    frames: Paths of the F frames.
+    path: The file of the annotations, for messages.
   """
   index_of_frame = {frame: index for index, frame in enumerate(frames)}
   # entries of boxes name an image by its path, or by its id, which is added below
@@ -361,12 +366,15 @@ def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path)
 
 
 def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:
-  """Returns the detections on F frames from a file of COCO results, and a summary of clipped boxes.
+  """Reads detections on F video frames from a file of COCO results.
 
   Args:
-    path: the file; detections on images that are not frames are skipped.
-    truth: the ground truth of the frames.
-    frames: paths of the F frames.
+    path: The file; detections on other images are skipped.
+    truth: Ground truth of the frames.
+    frames: Paths of the F frames.
+
+  Returns:
+    The detected boxes, and a summary of the boxes that were clipped.
   """
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), RESULTS, advice)
@@ -377,13 +385,13 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
 def _check_entries(
   entries: Entries, image_names: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
-  """Raises InputError for an entry with an unknown image or class, or a box without four numbers.
+  """Raises InputError for a box with an unknown image or class, or without four numbers.
 
   Args:
-    entries: boxes in COCO's form.
-    image_names: ids and paths of the known images.
+    entries: Boxes as in COCO's JSON.
+    image_names: Ids and paths of the known images.
     names: {number of a known class: its name}; {} allows any class.
-    path: the file of the entries, for messages.
+    path: The file of the boxes, for messages.
   """
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
@@ -409,16 +417,18 @@ def _parse_boxes(
   path: Path,
   has_scores: bool = False,
 ) -> tuple[Boxes, Clipped]:
-  """Returns boxes, clipped at the borders of their images, and a summary of the clipped ones.
+  """Converts boxes from COCO's JSON, and clips them at the borders of their images.
 
   Args:
-    entries: boxes in COCO's form.
-    frame_of_image: {id or path of an image: index of the frame}; entries of other images are
-      skipped.
+    entries: Boxes as in COCO's JSON.
+    frame_of_image: {id or path of an image: index of the frame}; boxes of other images are skipped.
     sizes: float [F, 2], width and height of the frames in pixels; inf if unknown.
-    frames: paths of the F frames.
-    path: file of the entries, for messages.
-    has_scores: whether the entries are detections with scores.
+    frames: Paths of the F frames.
+    path: File of the boxes, for messages.
+    has_scores: Whether the boxes are detections with scores.
+
+  Returns:
+    The boxes, and a summary of the clipped ones.
   """
   # the numbers of the entries on the F frames
   numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in frame_of_image]
@@ -434,7 +444,7 @@ def _parse_boxes(
   )
 
   def name(box: int) -> str:
-    """Returns a description of the box with an index, 'entry 7 of boxes.json on clip/4.png'."""
+    """Describes the box with an index, as in 'entry 7 of boxes.json on clip/4.png'."""
     return f'entry {numbers[box]} of {path} on {frames[boxes.image[box]]!r}'
 
   inside, distance = boxes.clip(sizes, name)

@@ -33,12 +33,12 @@ VideoLabels = Mapping[str, Sequence[int] | Mapping[int, Sequence[int]]]
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-  """Neighbor sets that were built from videos.
+  """Neighbor sets that were built from videos: labelled frames with nearby frames.
 
   Attributes:
-    sets: one set for each labelled video.
-    frames: the folder that the paths in `sets.frames` are relative to.
-    left_out: names of the videos without labels.
+    sets: One set for each labelled video.
+    frames: The folder that the paths in `sets.frames` are relative to.
+    left_out: Names of the videos without labels.
   """
 
   sets: metadata.NeighborSets
@@ -46,7 +46,7 @@ class Built:
   left_out: tuple[str, ...]
 
   def summary(self) -> str:
-    """Returns the numbers of anchors, pairs and frames as one line of text."""
+    """Describes the numbers of anchors, pairs and frames in one line."""
     sizes = [len(members) for members in self.sets.neighbors]
     left_out = f'; {len(self.left_out)} videos without a label left out' if self.left_out else ''
     return (
@@ -65,22 +65,22 @@ def build(
   seed: int = 0,
   facts: bool = False,
 ) -> Built:
-  """Chooses an anchor in each labelled video and takes every frame at most k frames away from it.
+  """Builds neighbor sets: a random labelled frame (anchor) per video, with nearby frames.
 
-  The anchor is uniform over the frames of its video and depends only on the seed and the video's
-  name, so that further videos do not change it.
+  The choice of an anchor depends only on the seed and its video, so other videos do not change it.
 
   Args:
-    videos: folder of video files or of folders of frames; see `robustness.video.clips.find`.
-    labels: {video: its labels}, or {video: {frame number: labels}}, which leaves other frames out.
-    frames: folder for the frames of video files, as PNG; image files are not copied.
-    class_names: class names in label order.
-    k: largest distance from the anchor, in frames.
-    seed: seed of the choice of anchors.
-    facts: whether to store frame types and frame rates, which only video files have.
+    videos: Folder of video files or of folders of frames; see `robustness.video.clips.find`.
+    labels: {video: its labels}, or {video: {frame number: labels}}, where other frames are left
+      out.
+    frames: Folder to write frames of video files to, as PNG. Image files are not copied.
+    class_names: Class names in label order.
+    k: Largest distance from the anchor, in frames.
+    seed: Seed of the choice of anchors.
+    facts: Whether to store frame types and frame rates, which only video files have.
 
   Raises:
-    InputError: an argument is out of range, a labelled video is missing or cannot be decoded, or
+    InputError: An argument is out of range, a labelled video is missing or cannot be decoded, or
       the folder mixes video files with folders of frames.
   """
   require(k >= 0, 'k', k, 'at least 0')
@@ -121,15 +121,15 @@ def build(
 
 
 def _are_folders(root: pathlib.Path, clip_of: dict[str, clips.Clip], labels: VideoLabels) -> bool:
-  """Returns whether the labelled videos are folders of frames, rather than video files.
+  """Returns whether the labelled videos are folders of frames (True) or video files (False).
 
   Args:
-    root: folder of the videos, for messages.
+    root: Folder of the videos, for messages.
     clip_of: {name: clip} in this folder.
     labels: {name of a labelled video: its labels}.
 
   Raises:
-    InputError: a labelled video is missing, or the labelled videos are of both kinds.
+    InputError: A labelled video is missing, or the labelled videos are of both kinds.
   """
   missing = [name for name in labels if name not in clip_of]
   if missing:
@@ -147,9 +147,14 @@ def _are_folders(root: pathlib.Path, clip_of: dict[str, clips.Clip], labels: Vid
 
 
 def anchor_position(name: str, num_frames: int, seed: int) -> int:
-  """Returns the random position of a video's anchor among its labelled frames, in [0, num_frames).
+  """Draws which labelled frame of a video becomes its anchor, in [0, num_frames).
 
-  It is uniform, and depends only on the seed, the video's name and the number of frames.
+  The draw is uniform. It depends only on the arguments, not on other videos.
+
+  Args:
+    name: Name of the video.
+    num_frames: Number of its labelled frames.
+    seed: Seed of the draw.
   """
   salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], 'big')
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
@@ -159,11 +164,11 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   """Returns class names in label order, and {name or synonym: label}.
 
   Args:
-    classes: a label space such as 'imagenet_vid', or a text file with one class per line. Synonyms,
-      such as WordNet identifiers, are known for the classes of a label space only.
+    classes: A label space such as 'imagenet_vid', or a text file with one class per line. Only
+      label spaces have synonyms, such as WordNet identifiers.
 
   Raises:
-    InputError: no class is named, or one is named twice.
+    InputError: No class is named, or one is named twice.
   """
   path = expanded(classes)
   if path.is_file():
@@ -176,15 +181,18 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
-  """Returns {video: its labels, ascending}, or {video: {frame number: labels, ascending}}.
+  """Reads the labels of videos from a JSON or CSV file, or from ILSVRC annotations.
 
   Args:
-    path: a `.json` or `.csv` file with the classes of videos (the first form), or a folder of
-      ILSVRC annotations of frames (the second form).
+    path: A `.json` or `.csv` file with the classes of videos, or a folder of ILSVRC annotations of
+      frames.
     classes: {name or synonym of a class: label}.
 
+  Returns:
+    {video: labels} for a file, {video: {frame number: labels}} for a folder. Labels ascend.
+
   Raises:
-    InputError: the file is missing or invalid, names no video, or states an unknown class.
+    InputError: The file is missing or invalid, names no video, or has an unknown class.
   """
   if path.is_dir():
     return _from_annotations(path, classes)
@@ -208,9 +216,11 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
 def _from_annotations(
   folder: pathlib.Path, classes: Mapping[str, int]
 ) -> dict[str, dict[int, list[int]]]:
-  """Returns {video: {frame number: labels of its objects}} from a folder of ILSVRC annotations.
+  """Reads {video: {frame number: labels of its objects}} from ILSVRC annotations.
 
-  `classes` is {WordNet identifier: label}; an object of another class raises InputError.
+  Args:
+    folder: Folder of the annotations, `<video>/<frame>.xml`.
+    classes: {WordNet identifier: label}. An object of another class raises InputError.
   """
   files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob('*.xml'))]
   if not files:
@@ -224,7 +234,7 @@ def _from_annotations(
 
 
 def _read_text(path: pathlib.Path) -> str:
-  """Returns the content of a text file; raises InputError unless it is UTF-8."""
+  """Reads a text file; raises InputError unless it is UTF-8."""
   try:
     return path.read_bytes().decode('utf-8-sig')  # spreadsheets write a byte-order mark
   except UnicodeDecodeError as error:
@@ -232,9 +242,9 @@ def _read_text(path: pathlib.Path) -> str:
 
 
 def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
-  """Returns {video: its classes in words or numbers} from a CSV file.
+  """Reads {video: its classes} from a CSV file with the columns video and class.
 
-  The file has two columns, video and class, and a line for each class of a video.
+  A video with several classes has a line for each. Classes may be names or numbers.
   """
   rows = csv.reader(io.StringIO(_read_text(path), newline=''))
   lines = [[cell.strip() for cell in row] for row in rows if row]
@@ -248,16 +258,16 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
 
 
 def _class_index(path: pathlib.Path, video: str, word: object, classes: Mapping[str, int]) -> int:
-  """Returns the label of a class of a video.
+  """Returns the label of a class that a file assigns to a video.
 
   Args:
-    path: the file that states the class, for messages.
-    video: name of the video, for messages.
-    word: the class: a name, a synonym or a label, which may be text such as '7'.
+    path: The file, for messages.
+    video: Name of the video, for messages.
+    word: The class: a name, a synonym or a label, which may be text such as '7'.
     classes: {name or synonym: label}.
 
   Raises:
-    InputError: there is no such class.
+    InputError: There is no such class.
   """
   valid = set(classes.values())
   if isinstance(word, str) and word in classes:

@@ -23,11 +23,13 @@ CONTENT_TYPES = {'.jpg': 'image/jpeg'} | {
 
 
 class Item(NamedTuple):
-  """An anchor or a pair under review.
+  """Identifies what is under review: an anchor, or a pair of frames.
+
+  An anchor is a labelled video frame; a pair is an anchor and a neighboring frame.
 
   Attributes:
     kind: `ANCHOR` or `PAIR`.
-    number: number of the anchor among the anchors, or of the pair among the pairs.
+    number: Index of the anchor among the anchors, or of the pair among the pairs.
   """
 
   kind: str
@@ -39,12 +41,12 @@ class Item(NamedTuple):
 
 
 class Pair(NamedTuple):
-  """An anchor with one of its neighbors.
+  """An anchor (labelled video frame) with one of its neighboring frames.
 
   Attributes:
-    anchor: number of the anchor among the anchors.
-    frame: index of the neighbor in `NeighborSets.frames`.
-    offset: frame number of the neighbor minus the frame number of the anchor.
+    anchor: Index of the anchor among the anchors.
+    frame: Index of the neighbor in `NeighborSets.frames`.
+    offset: Frame number of the neighbor minus the frame number of the anchor.
   """
 
   anchor: int
@@ -54,10 +56,10 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Neighbor sets to be reviewed, with numbers for their anchors and for their pairs.
+  """Neighbor sets to be reviewed: anchors (labelled video frames) with nearby frames.
 
   Attributes:
-    sets: the neighbor sets.
+    sets: The neighbor sets.
     class_names: {class id: name of the class} for at least the classes of all labels.
   """
 
@@ -81,14 +83,14 @@ class Candidates:
 
   @functools.cached_property
   def pairs(self) -> tuple[Pair, ...]:
-    """All pairs of an anchor and a neighbor, sorted by anchor and offset."""
+    """All pairs of an anchor (labelled frame) and a neighbor, sorted by anchor and offset."""
     # the three arrays of `sets.pairs` are the fields of `Pair`
     members = zip(*(column.tolist() for column in self.sets.pairs), strict=True)
     return tuple(sorted((Pair(*pair) for pair in members), key=lambda p: (p.anchor, p.offset)))
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
-    """For each anchor, the indices of its pairs in `pairs`, ascending."""
+    """The indices in `pairs` of each anchor's pairs, ascending."""
     numbers: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
       numbers[pair.anchor].append(number)
@@ -96,7 +98,7 @@ class Candidates:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of the sets and labels, which does not depend on their order in the files."""
+    """SHA-256 hash of the neighbor sets and labels, whatever their order in the files."""
     frames = self.sets.frames
     sets = {
       frames[self.anchor_frame(anchor)]: [frames[self.pairs[number].frame] for number in numbers]
@@ -106,15 +108,23 @@ class Candidates:
     return hashlib.sha256(content.encode()).hexdigest()
 
   def anchor_frame(self, anchor: int) -> int:
-    """Returns the index in `sets.frames` of an anchor, given its number."""
+    """Returns the index in `sets.frames` of an anchor (labelled frame).
+
+    Args:
+      anchor: Index of the anchor among the anchors.
+    """
     return int(self.sets.anchors[anchor])
 
   def anchor_of(self, item: Item) -> Item:
-    """Returns the anchor of a pair; an item that is an anchor is returned unchanged."""
+    """Returns the anchor (labelled frame) of a pair; an anchor is returned unchanged."""
     return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
 
   def paths(self, item: Item) -> tuple[str, str | None]:
-    """Returns the paths of an item's anchor and neighbor; None for an item without neighbor."""
+    """Returns the paths of an item's anchor and neighbor.
+
+    An item is a pair of frames, or an anchor (labelled frame) alone. The latter has None as
+    neighbor.
+    """
     anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
     if item.kind == ANCHOR:
       return anchor, None
@@ -122,16 +132,19 @@ class Candidates:
 
   @functools.cached_property
   def items(self) -> Mapping[tuple[str, str | None], Item]:
-    """{(path of the anchor, path of the neighbor or None): item}, anchors first."""
+    """{(path of the anchor, path of the neighbor or None): item}, anchors first.
+
+    An item is a pair of frames, or an anchor (labelled frame) alone.
+    """
     anchors = [Item(ANCHOR, number) for number in range(len(self.sets.anchors))]
     pairs = [Item(PAIR, number) for number in range(len(self.pairs))]
     return {self.paths(item): item for item in (*anchors, *pairs)}
 
   def item(self, name: str) -> Item:
-    """Returns the item with a name such as 'pair:17'.
+    """Parses the name of an item under review, such as 'pair:17' or 'anchor:3'.
 
     Raises:
-      InputError: there is no such item.
+      InputError: There is no such item.
     """
     kind, _, digits = name.partition(':')
     count = {ANCHOR: len(self.sets.anchors), PAIR: len(self.pairs)}.get(kind, 0)
@@ -145,12 +158,12 @@ class Candidates:
 
 
 class FrameFile(NamedTuple):
-  """The file of a frame.
+  """The image file of a video frame, as served over HTTP.
 
   Attributes:
-    content: the bytes of the file.
+    content: The bytes of the file.
     content_type: MIME type, such as 'image/png'.
-    tag: a value for the header ETag, which changes if the file changes.
+    tag: Value of the header ETag, which changes if the file changes.
   """
 
   content: bytes
@@ -159,18 +172,18 @@ class FrameFile(NamedTuple):
 
 
 class ReviewFrames:
-  """Reader of the image files of frames, which refuses files outside of one folder."""
+  """Reads image files of video frames, but none outside of one folder."""
 
   def __init__(self, folder: str | os.PathLike[str], paths: Sequence[str]):
-    """Checks that each path names an image file inside the folder.
+    """Checks that all paths are image files inside the folder.
 
     Args:
-      folder: the folder that the paths are relative to.
-      paths: paths of the frames; a frame is read by its index in this list.
+      folder: The folder that the paths are relative to.
+      paths: Paths of the frames; a frame is later read by its index in this list.
 
     Raises:
-      InputError: the folder or a file is missing, a file is outside of the folder, or a name has
-        not the suffix of an image.
+      InputError: The folder or a file is missing, a file is outside of the folder, or a name has no
+        suffix of an image.
     """
     if not pathlib.Path(folder).is_dir():
       raise InputError(
@@ -197,7 +210,7 @@ class ReviewFrames:
     """Reads the image file of the frame `paths[index]`.
 
     Raises:
-      InputError: the index is outside [0, number of paths).
+      InputError: The index is not in [0, number of paths).
     """
     if not 0 <= index < len(self._paths):
       raise InputError(f'there is no frame {index}: 0 to {len(self._paths) - 1} are under review.')
@@ -210,9 +223,12 @@ class ReviewFrames:
     return FrameFile(content, CONTENT_TYPES[suffix], f'"{status.st_mtime_ns:x}-{status.st_size:x}"')
 
   def damage(self, index: int) -> str:
-    """Returns why the frame with an index cannot be decoded completely; '' if it can.
+    """Returns why a frame cannot be decoded completely; '' if it can.
 
-    Browsers show the beginning of a truncated file without an error.
+    Browsers show truncated files without an error, so a review would not notice them.
+
+    Args:
+      index: Index of the frame in `paths`.
     """
     try:
       frame = self.read(index)
@@ -224,7 +240,7 @@ class ReviewFrames:
     return self._damages[key]
 
   def _resolved(self, path: str) -> pathlib.Path:
-    """Returns the file of a frame; raises InputError if it is outside the folder of frames."""
+    """Returns the absolute path of a frame; raises InputError if it is outside the folder."""
     resolved = (self._root / path).resolve()
     if not resolved.is_relative_to(self._root):
       raise InputError(
