@@ -9,7 +9,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -247,18 +247,20 @@ def may_be_grey(file: str | bytes) -> bool:
     return True
 
 
-def changed_since(file: str, time: float) -> bool:
-  """Returns whether a file, or a link to it, may have changed since a time.
+def changed_since(files: Collection[str], time: float) -> bool:
+  """Returns whether a file, a link to it or one of the two folders above it may have changed.
 
-  This is decided by `st_ctime`, which copying cannot preserve. The result is True if the file
-  cannot be read.
+  A renamed folder has other files, however old they are. Changes are decided by `st_ctime`, which
+  copying cannot preserve. The result is True if a file cannot be read.
 
   Args:
-    file: path of the file.
-    time: seconds since 1970.
+    files: paths of the files.
+    time: seconds since 1970; earlier changes do not count.
   """
+  folders = {str(folder) for file in files for folder in Path(file).parents[:2]}
   try:
-    return max(os.stat(file).st_ctime, os.lstat(file).st_ctime) >= time
+    times = (max(os.stat(path).st_ctime, os.lstat(path).st_ctime) for path in (*files, *folders))
+    return any(changed >= time for changed in times)
   except OSError:
     return True
 

@@ -254,8 +254,8 @@ class TfRows:
     file = self._images.file
     if file is None:
       return False
-    indices = self.indices[positions].tolist()
-    return any(image_files.changed_since(file(index), since) for index in indices)
+    files = [file(index) for index in self.indices[positions].tolist()]
+    return image_files.changed_since(files, since)
 
   def _refuse_streamed(self, max_examples: int) -> None:
     """Raises InputError if the data can only be read in sequence and have too many images.

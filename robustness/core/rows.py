@@ -121,7 +121,8 @@ class Rows(Protocol):
   def may_have_changed(self, since: float, positions: slice) -> bool:
     """Returns whether the images at `positions` may have changed after the time `since`.
 
-    Image files have changed if one of them was written, replaced or moved, or cannot be read.
+    Image files have changed if one of them, or a folder with them, was written, replaced or moved,
+    or cannot be read.
     Arrays always may have changed. Other images count as unchanged. No image is decoded.
 
     Args:

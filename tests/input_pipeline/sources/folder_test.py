@@ -290,6 +290,10 @@ def test_records_of_files_that_were_replaced_since_are_noticed_in_every_block(tm
     measure(Accuracy(), Execution(batch_size=8), [network], data, folder)
 
   for number in range(len(files)):
+    save(number, 255 - number)
+  last_folder, other_folder = files[-1].parent, tmp_path / 'other'
+  last_folder.rename(other_folder)
+  for number in range(len(files)):
     save(number, number)
   network, replaced = classifier('net', 0), files[20]  # in the third of three blocks
   measured()
@@ -300,3 +304,6 @@ def test_records_of_files_that_were_replaced_since_are_noticed_in_every_block(tm
   refused('net holds answers on other images', measured)
   save(20, 20)
   measured()
+  last_folder.rename(tmp_path / 'same')
+  other_folder.rename(last_folder)  # its files are older than the records
+  refused('net holds answers on other images', measured)
