@@ -62,7 +62,7 @@ class CnsBench(Source):
     for shift in self.shifts:
       choice(f'a shift in {self.key("shifts")}', shift, sorted(folders))
     left_out = Counter[str]()
-    pictures = []
+    paths: dict[tuple[str, int, int, float], str] = {}  # {(shift, class, seed, scale): path}
     for shift in self.shifts or folders:
       for folder in folders_in(folders[shift]).values():
         class_match = _CLASS.fullmatch(folder.name)
@@ -72,17 +72,19 @@ class CnsBench(Source):
           match = _PICTURE.fullmatch(file.name)
           if not match:
             raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
-          scale = int(match[2]) / 1000
-          pictures.append((str(file), shift, int(class_match[1]), int(match[1]), scale))
-    if not pictures:
+          picture = (shift, int(class_match[1]), int(match[1]), int(match[2]) / 1000)
+          if picture in paths:
+            raise InputError(f'{paths[picture]} and {file} are one picture: remove the copy.')
+          paths[picture] = str(file)
+    if not paths:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
-    paths, shifts, class_indices, seeds, scales = zip(*pictures, strict=True)
+    shifts, class_indices, seeds, scales = zip(*paths, strict=True)
     # labels number the classes that have pictures
     classes, labels = np.unique(class_indices, return_inverse=True)
     # each pair of class and seed gets a number; seeds are below 10,000
     _, bases = np.unique(10_000 * np.array(class_indices) + seeds, return_inverse=True)
     return file_images(
-      paths,
+      [*paths.values()],
       labels.astype(np.int32),
       [WNIDS[index] for index in classes],
       title=f'CNS-Bench in {self.path}',

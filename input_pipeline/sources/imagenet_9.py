@@ -71,7 +71,7 @@ class Imagenet9(Source):
     """Returns the pictures, RGB; a subset takes all variants of the same foregrounds.
 
     Raises:
-      InputError: a variant has other class folders, or there are no pictures.
+      InputError: a variant has other class folders or lacks pictures, or there are no pictures.
     """
     self.choose('variants', VARIANTS)
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
@@ -79,13 +79,14 @@ class Imagenet9(Source):
     names = label_space.get(self.name).class_names[:-1]
     left_out = Counter[str]()
     pictures = []
+    first_mixed: dict[str, tuple[Path, int]] = {}  # {class: (first mixed folder, its pictures)}
     variants_read = ('original',) if self.masks else self.variants
     for variant in variants_read:
       class_folders = root / variant / 'val'
       folders = folders_in(class_folders) if class_folders.is_dir() else {}
       # {name of a folder, such as '00_dog': its class, 'dog'}
       classes = {folder: match[1] for folder in folders if (match := _FOLDER.fullmatch(folder))}
-      if {*classes.values()} != {*names} or len(classes) < len(folders):
+      if sorted(classes.values()) != sorted(names) or len(classes) < len(folders):
         listed = ', '.join(folders) or 'none'
         raise InputError(f'{class_folders} has the folders {listed}; expected 00_dog to 08_fish.')
       for folder, name in classes.items():
@@ -94,6 +95,13 @@ class Imagenet9(Source):
           with_mask = [file for file in files if _mask_of(file).is_file()]
           left_out['pictures without a mask'] += len(files) - len(with_mask)
           files = with_mask
+        if variant.startswith('mixed_'):  # these variants have the same foregrounds
+          other, count = first_mixed.setdefault(name, (folders[folder], len(files)))
+          if len(files) != count:
+            raise InputError(
+              f'{folders[folder]} has {len(files)} pictures, and {other} has {count}; both '
+              'show the same foregrounds. Unpack the archive again.'
+            )
         for file in files:
           # the original picture of the foreground, which its name states if it is mixed
           match = _FOREGROUND.fullmatch(file.stem)

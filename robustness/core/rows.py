@@ -122,8 +122,8 @@ class Rows(Protocol):
     """Returns whether the images at `positions` may have changed after the time `since`.
 
     Image files have changed if one of them, or a folder with them, was written, replaced or moved,
-    or cannot be read.
-    Arrays always may have changed. Other images count as unchanged. No image is decoded.
+    or cannot be read. Arrays always may have changed. Other images count as unchanged. No image is
+    decoded.
 
     Args:
       since: a time in seconds, as from `time.time()`.

@@ -1,5 +1,7 @@
 """Tests reading CNS-Bench in the released layout: columns, subsets and names of files."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,12 @@ def test_names_of_another_layout_are_refused(folder, name, message):
   (folder / name).parent.mkdir(exist_ok=True)
   (folder / name).write_bytes(b'')
   refused(message, read, 'cns_bench', folder)
+
+
+@cases('copy', '007_cock copy', '007_cock/007_cock')
+def test_a_copy_of_a_class_folder_is_refused(folder, copy):
+  shutil.copytree(folder / 'fog/007_cock', folder / 'fog' / copy)
+  refused('are one picture: remove the copy', read, 'cns_bench', folder)
 
 
 def test_a_folder_without_images_is_refused(tmp_path):

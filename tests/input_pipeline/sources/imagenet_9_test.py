@@ -1,5 +1,7 @@
 """Tests reading ImageNet-9 in the released layout: variants, foregrounds and masks."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,16 @@ def test_other_class_folders_and_no_images_are_refused(folder):
   for label, name in enumerate(NAMES):
     (folder / f'only_fg/val/{label:02d}_{name}').mkdir(parents=True)
   refused('holds no images of only_fg', read, 'imagenet_9', folder, variants=('only_fg',))
+
+
+def test_a_copied_class_folder_and_missing_pictures_are_refused(folder):
+  copy, of_rand = folder / 'original/val/09_dog', folder / 'mixed_rand/val/08_fish'
+  shutil.copytree(folder / 'original/val/00_dog', copy)
+  refused('08_fish, 09_dog; expected 00_dog to 08_fish', read, 'imagenet_9', folder)
+  shutil.rmtree(copy)
+  next(of_rand.iterdir()).unlink()
+  refused(f'{of_rand} has 1 pictures, and .*same/val/08_fish has 2', read, 'imagenet_9', folder)
+  assert read('imagenet_9', folder, variants=('original', 'mixed_rand')).num_examples == 35
 
 
 def test_a_folder_without_masks_is_refused(folder):
