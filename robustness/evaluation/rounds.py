@@ -26,20 +26,30 @@ FIRST = f'{ROUND}000'
 
 
 class SequentialRecords:
-  """The records of the finished rounds of a sequential evaluation.
+  """Records of a sequential evaluation, which shows images in rounds of increasing precision.
+
+  Each round predicts the next images of the data, only in the views with an error that is not known
+  precisely enough yet. A view is one way of perturbing all images.
 
   Attributes:
-    directory: the folder that contains the folders of the rounds.
+    directory: the folder that contains a folder for each round.
     design: the stopping rule, which decides from the number of errors whether a view is finished.
-    num_views: V, the number of all views; the first round evaluates all of them.
-    rounds: the complete records of each round.
-    views: for each round, the indices of the views that it evaluates, ascending int [v].
-    shown: int [V], the number of rows that each view has been evaluated on.
-    next_views: int [v], the indices of the views of the next round; empty if all are finished.
+    num_views: V, the number of all views; the first round predicts all of them.
+    rounds: the records of each finished round.
+    views: the indices of the views of each finished round, ascending int [v].
+    shown: int [V], the number of images that each view was shown with.
+    next_views: int [v], the indices of the views of the next round; empty if all views are
+      finished.
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
-    """Starts with no finished round; the first one shall have all `num_views` views."""
+    """Starts without a finished round. The first round will have all V views.
+
+    Args:
+      directory: the folder that contains a folder for each round.
+      design: the stopping rule.
+      num_views: V.
+    """
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []
@@ -51,11 +61,14 @@ class SequentialRecords:
   def open(cls, directory: str | os.PathLike[str], design: FixedWidth) -> SequentialRecords:
     """Opens the records of a finished sequential evaluation for reading.
 
-    `directory` has the folders of the rounds, and `design` is the stopping rule of the evaluation.
-    The rounds are read in order, because the records of a round decide whether another one follows.
+    Rounds are read in order, because the records of a round decide whether another round follows.
+
+    Args:
+      directory: the folder that contains a folder for each round.
+      design: the stopping rule of the evaluation.
 
     Raises:
-      InputError: a round or a shard is missing.
+      InputError: a round or one of its files is missing.
     """
     directory = pathlib.Path(directory)
     # the records of the first round have all views
@@ -66,9 +79,9 @@ class SequentialRecords:
 
   @property
   def identity(self) -> Facts:
-    """The facts that identify the records of all rounds, such as classifier, data and seed.
+    """The settings that all rounds share, such as classifier, data and seed.
 
-    The rows and views of a single round, which its records state in addition, are left out.
+    The images and views of a single round, which its header states too, are left out.
     """
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
@@ -77,20 +90,23 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns the facts that identify the records of the next round, for their header.
+    """Returns the settings for the header of the next round's records.
 
-    They are `identity`, the facts of all rounds, and under 'round' the range [first, end) of the
-    rows that the round shows and the indices of its views.
+    They are the given settings and, at the key 'round', the range [first, end) of the round's
+    images and the indices of its views.
+
+    Args:
+      identity: the settings that all rounds share.
     """
     begin = len(self.rounds) * self.design.trials  # each round has this number of rows
     rows = [begin, begin + self.design.trials]
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
 
   def add(self, records: Records) -> None:
-    """Adds the complete records of the next round, and determines the views of the round after it.
+    """Adds the records of a finished round, and determines the views of the next one.
 
-    The round after it has the views in which the interval of the error is still too wide, unless
-    the design allows no further round.
+    The next round has the views with an interval of the error that is still too wide. It has none
+    if the design allows no further round.
     """
     views = self.next_views  # int [v]
     self.rounds.append(records)
@@ -104,19 +120,23 @@ class SequentialRecords:
 
   @property
   def num_full_rounds(self) -> int:
-    """Number of rounds that evaluate all views; these are the first rounds."""
+    """The number of rounds with all views. These are the first rounds."""
     return sum(len(views) == self.num_views for views in self.views)
 
 
 class CommonRows(RecordsReader):
-  """The records of the first rounds of a sequential evaluation, which evaluate all views.
+  """The first rounds of a sequential evaluation, which have all views, as one table of records.
 
-  Each round evaluates further rows of the data (see `SequentialRecords`). The rounds are
-  concatenated to one table, in which block number k has the rows of round k, from 0.
+  Each round has other images. Block number k of the table has the images of round k, from 0.
   """
 
   def __init__(self, rounds: SequentialRecords, count: int):
-    """Selects the first `count` rounds, at most the `num_full_rounds` with all views."""
+    """Selects the first `count` rounds of a sequential evaluation.
+
+    Args:
+      rounds: the records of all rounds.
+      count: number of rounds, at most `rounds.num_full_rounds`.
+    """
     first_layout = rounds.rounds[0].layout
     rows_per_round = first_layout.num_rows
     self.directory, self.identity = rounds.directory, rounds.identity
@@ -129,10 +149,14 @@ class CommonRows(RecordsReader):
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of all rows of round number `block` in a chunk of views.
+    """Returns the records of all images of a round in one chunk of views.
 
-    The records of a round may have several blocks of rows, which are concatenated here. Sums over
-    rows (`total/`) are added.
+    If the round has several blocks of images, they are concatenated, and sums over images
+    (`total/`) are added.
+
+    Args:
+      block: number of the round.
+      chunk: number of the chunk of views.
     """
     round_records = self._rounds[block]
     num_blocks = round_records.layout.num_blocks

@@ -48,11 +48,11 @@ ROW_IDENTITY = ('example_id', 'label', IMAGE_DIGEST)
 
 @dataclasses.dataclass(frozen=True)
 class BlockOnDevices:
-  """A block of consecutive rows that was checked and copied to the devices.
+  """A block of consecutive images (rows) that were checked and copied to the devices.
 
   Attributes:
     columns: the columns of the block (see `Rows.batches`) without the images, on the host.
-    step_batches: the rows with their images on the devices, one padded batch for each step.
+    step_batches: the images and their columns on the devices, as padded batches.
   """
 
   columns: Batch
@@ -66,13 +66,15 @@ class BlockOnDevices:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator(Step):
-  """Computes the records of a classifier: its predictions for all rows (images) in all views.
+  """Computes the records of a classifier: its predictions for all images (rows) in all views.
+
+  A view is one way of perturbing an image. Records do not depend on `rows_at_once` and
+  `views_at_once`.
 
   Attributes:
-    phase: what the line of progress calls the work, such as the name of the study.
-    rows_at_once: rows in one step on each device. 0 takes up to 64 on a CPU (8 if images have at
-      least `LARGE_IMAGE_PIXELS`) and 512 on accelerators. Records depend neither on it nor on
-      `views_at_once`.
+    phase: name of the work in the progress bar, such as the name of the study.
+    rows_at_once: images per device in one call of the compiled program. 0 takes up to 64 on a CPU
+      (8 if images have at least `LARGE_IMAGE_PIXELS`) and 512 on accelerators.
   """
 
   phase: str = 'evaluation'
@@ -84,10 +86,15 @@ class Evaluator(Step):
     return math.prod((self.views.image_shape or self._network.input_shape)[:2])
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns how the table of `num_rows` rows × all views is cut into shards.
+    """Returns how the records of `num_rows` images in all views are divided into files.
 
-    The layout does not depend on the devices, so that a run can be resumed with any number of
-    devices or processes. For `batch_size` and `views_per_step` see `default_layout`.
+    The layout does not depend on the devices. A run can therefore be resumed with any number of
+    devices or processes.
+
+    Args:
+      num_rows: number of images.
+      batch_size: images of a file; 0 chooses, see `default_layout`.
+      views_per_step: views of a file; 0 chooses.
     """
     network = self.classifier
     return default_layout(
@@ -101,9 +108,10 @@ class Evaluator(Step):
     )
 
   def with_views(self, positions: np.ndarray) -> Self:
-    """Returns an evaluator of only the views at `positions`, int [v], with the compiled programs.
+    """Returns an evaluator of only some views, which shares the compiled programs.
 
-    The programs take parameters of views as arguments, so that they are not compiled again.
+    Args:
+      positions: int [v], the positions of the views.
     """
     ids, parameters = self.views.at(positions)
     views = dataclasses.replace(self.views, ids=ids, parameters=parameters)
@@ -113,9 +121,10 @@ class Evaluator(Step):
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the number of rows in one step, a multiple of the number of devices.
+    """Returns the number of images in one call of the compiled program.
 
-    The rows of a block are divided into as few steps as possible, of about equal size.
+    It is a multiple of the number of devices. The images of a block are divided into as few calls
+    as possible, of about equal size.
     """
     rows_per_device = 512
     if jax.default_backend() == 'cpu':
@@ -126,20 +135,21 @@ class Evaluator(Step):
 
   @in_32_bits()
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
-    """Predicts what is missing in `records`, and writes it: this process's share of the shards.
+    """Computes the missing shards (files) of the records and writes them.
 
-    A process computes the row blocks b with b % processes == process. If there are fewer blocks
-    than processes, the processes share the chunks of every block.
+    With several processes, each computes a share of the shards: process p takes the blocks p, p +
+    processes, ... of images. If there are fewer blocks than processes, they share the chunks of
+    views of every block.
 
     Args:
-      rows: the rows to show.
+      rows: the images.
       records: records with a layout from `self.layout`.
       process: number of this process, in [0, processes).
       processes: number of processes that compute the records together.
 
     Raises:
-      InputError: the rows do not fit the classifier, a label is outside the classes, logits are not
-        finite (the message names example and view), or existing shards are of other images.
+      InputError: the images do not fit the classifier, a label is outside the classes, logits are
+        not finite (the message names image and view), or existing shards are of other images.
     """
     layout = records.layout
     # shards, {number of the row block: numbers of its view chunks}: all of this process, those
@@ -172,17 +182,18 @@ class Evaluator(Step):
     missing: Mapping[int, Sequence[int]],
     share: Mapping[int, Sequence[int]],
   ) -> None:
-    """Raises InputError if existing shards were recorded from other rows than `rows`.
+    """Raises InputError if existing shards were recorded from other images than `rows`.
 
-    In every block that has a shard, the columns in memory, such as labels, are compared with it.
-    Images have to be decoded, and are compared in the first of these blocks and in those of this
-    process's share with images that may have changed since the records were begun.
+    Columns in memory, such as labels, are compared for every block that has a shard. Images have to
+    be decoded. They are compared in the first of these blocks. In later blocks they are compared
+    only by the process that computes the block, and only if images may have changed since the
+    records were begun.
 
     Args:
-      rows: the rows of the data today.
+      rows: the images today.
       records: the records.
-      missing: {number of the row block: numbers of its view chunks that do not exist yet}.
-      share: {number of the row block: numbers of the view chunks that this process computes}.
+      missing: {number of a block of images: numbers of its chunks of views that do not exist yet}.
+      share: {number of a block: numbers of the chunks that this process computes}.
     """
     layout, is_first = records.layout, True
     columns_of_all_rows = columns_in_memory(rows)
@@ -203,9 +214,16 @@ class Evaluator(Step):
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Computes the shards in `table`; yields (number of the row block, of the view chunk, shard).
+    """Computes shards (files) of the records, one after another.
 
-    `table` is {number of the block: numbers of its chunks}; None stands for all shards.
+    Args:
+      rows: the images.
+      layout: how the records are divided into shards.
+      table: {number of a block of images: numbers of its chunks of views}, the shards to compute;
+        None computes all.
+
+    Yields:
+      (number of the block, number of the chunk, shard).
     """
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
@@ -216,9 +234,12 @@ class Evaluator(Step):
   def blocks_on_devices(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
   ) -> Iterator[BlockOnDevices]:
-    """Yields blocks of rows, checked and copied to the devices.
+    """Yields blocks of consecutive images, checked and copied to the devices.
 
-    `blocks` are the numbers of the blocks, ascending; None reads all.
+    Args:
+      rows: the images.
+      layout: how the records are divided into blocks.
+      blocks: the numbers of the blocks, ascending; None yields all.
     """
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
@@ -237,18 +258,21 @@ class Evaluator(Step):
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Computes shards of blocks on the devices; yields (number of block, number of chunk, shard).
+    """Computes shards of the records from blocks of images on the devices.
 
-    A shard has the records of a block of rows in a chunk of views. A shard is yielded when the
-    devices have started to compute the next one, so that they are busy while the host collects it.
-    Shards of views with `Views.stages`, which take long, are yielded when they are complete.
+    A shard has the predictions for a block of images in a chunk of views. It is yielded after the
+    devices have started with the next one, so that they are busy while the host collects it. Shards
+    of views with `Views.stages`, which take long, are yielded at once.
 
     Args:
-      blocks: rows on the devices.
-      layout: how the table of rows × views is cut into blocks and chunks.
-      table: {number of the block: numbers of its chunks} of the shards to compute; None computes
-        all chunks of the blocks.
+      blocks: images on the devices.
+      layout: how the records are divided into blocks and chunks.
+      table: {number of a block: numbers of its chunks}, the shards to compute; None computes all
+        chunks of the blocks.
       variables: weights that replace the classifier's; None takes the classifier's.
+
+    Yields:
+      (number of the block, number of the chunk, shard).
     """
     if self.classifier and variables is None:
       variables = self.classifier.variables
@@ -273,7 +297,7 @@ class Evaluator(Step):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[Fields], PyTree]:
-    """Predicts a block of rows in a chunk of views, one batch of rows after another.
+    """Predicts a block of images in a chunk of views, one batch after another.
 
     Args:
       variables: the classifier's weights on the devices.
@@ -282,16 +306,16 @@ class Evaluator(Step):
       state: the state after the previous shard, None before the first shard.
 
     Returns:
-      The recorded fields of each batch, {field: [rows, v, ...]}, and the state for the next shard,
-      which stays None unless the classifier adapts to images at test time (`AdaptingEvaluator`).
+      The recorded fields of each batch, {field: [rows, v, ...]}, and the state for the next shard.
+        The state is None unless the classifier adapts to images at test time (`AdaptingEvaluator`).
     """
     return [self.run(variables, batch, views) for batch in step_batches], state
 
   @in_32_bits()
   def check(self, rows: Rows) -> None:
-    """Raises InputError if the views cannot show the rows or cannot use the classifier.
+    """Raises InputError if the views cannot perturb the images or cannot use the classifier.
 
-    It traces how the first view shows a batch, which checks shapes and types; no image is computed.
+    The first view is traced for one batch, which checks shapes and types. No image is computed.
     """
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
     num_rows = self.parallel.num_devices  # one row for each device
@@ -305,7 +329,8 @@ class Evaluator(Step):
     traced.trace(variables, prepared, self.views.at(0))
 
   def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
-    """Traces how a batch is shown in a view without computing images, so that errors are raised.
+    """Traces how a view perturbs and measures a batch, so that errors show without computing
+    images.
 
     Args:
       variables: the classifier's weights, or their shapes; None without a classifier.
@@ -315,20 +340,24 @@ class Evaluator(Step):
     jax.eval_shape(without_global_draws(self.show), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
-    """Returns the rows with further columns that the views need (`Views.add_columns`), if any."""
+    """Returns the data with further columns that the views need (`Views.add_columns`), if any."""
     return self.views.add_columns(rows) if self.views.add_columns else rows
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the rows of a block in batches of `step_rows` rows, the last one padded with zeros."""
+    """Yields the images of a block in batches of `step_rows`, the last one padded with zeros."""
     size, columns = self.step_rows(layout), numeric_columns(batch)
     for begin in range(0, layout.num_rows_of(batch['block']), size):
       yield {name: pad_rows(x[begin : begin + size], size) for name, x in columns.items()}
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns the views in chunk number `chunk`: their ids [v] and parameters {name: [v, ...]}.
+    """Returns the ids [v] and parameters {name: [v, ...]} of the views in a chunk.
 
     The last chunk repeats the last view until it has v = `layout.chunk_views` views, so that one
     compiled program takes all chunks.
+
+    Args:
+      layout: how the records are divided into chunks of views.
+      chunk: number of the chunk.
     """
     start = chunk * layout.chunk_views
     index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
@@ -342,16 +371,17 @@ class Evaluator(Step):
     chunk: int,
     fields_by_step: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Copies what the devices computed to the host; returns (number of block, of chunk, shard).
-
-    The shard has no padding: neither rows nor repeated views that fill a step.
+    """Copies computed fields from the devices into a shard of the records, without padding.
 
     Args:
-      layout: how the table is cut.
+      layout: how the records are divided into blocks of images and chunks of views.
       mistakes: collects the pictures of the block; None stores no pictures.
       batch: the columns of the block on the host.
       chunk: number of the chunk of views.
-      fields_by_step: fields [rows, views, ...] of each step, on the devices.
+      fields_by_step: fields [rows, views, ...] of each batch, on the devices.
+
+    Returns:
+      (number of the block, number of the chunk, shard).
 
     Raises:
       InputError: logits or attacked images are not finite, the outputs are no logits, or a total
@@ -385,14 +415,16 @@ class Evaluator(Step):
     return batch['block'], chunk, Shard(rows, views, arrays)
 
   def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:
-    """Checks the outputs of a classifier in the chunk of views that starts at `first_view`.
+    """Raises InputError if a classifier's outputs in a chunk of views are not finite logits.
 
-    `FINITE`, `FINITE_IMAGE` and `DISTRIBUTION`, bool [rows, views], are removed from the fields,
-    because records do not store them. `ids` are the ids of the examples, [rows].
+    Either logits, or gradients of an attack, are not finite (the message names the image and the
+    view). Or all outputs are probabilities. The checks use the fields `FINITE`, `FINITE_IMAGE` and
+    `DISTRIBUTION`, which are removed because records do not store them.
 
-    Raises:
-      InputError: logits or the gradients of an attack are not finite (the message names the example
-        and the view), or all outputs are probabilities in place of logits.
+    Args:
+      fields: {field: [rows, views, ...]} of the chunk.
+      ids: ids of the images, [rows].
+      first_view: position of the first view of the chunk.
     """
     has_finite_logits = fields.pop(FINITE)
     has_finite_image = fields.pop(FINITE_IMAGE, np.ones_like(has_finite_logits))
@@ -417,11 +449,11 @@ class Evaluator(Step):
 
 
 def _storable(values: np.ndarray) -> np.ndarray:
-  """Returns values in a type that files of NumPy can hold: bfloat16 as float32, others as is."""
+  """Returns an array in a type that NumPy files can hold: bfloat16 becomes float32."""
   return values.astype(np.float32) if values.dtype.kind == 'V' else values
 
 
 def _host_columns(batch: Batch) -> Batch:
-  """Returns the columns of a block without its images, and the digest of each image."""
+  """Returns the columns of a block, with a digest of each image in place of the images."""
   columns = {name: values for name, values in batch.items() if name != 'image'}
   return {**columns, IMAGE_DIGEST: image_digests(batch['image'])}

@@ -27,33 +27,46 @@ HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class StagedEvaluator(Evaluator):
-  """An `Evaluator` for views with `Views.stages`, such as AutoAttack, which it computes in steps.
+  """Computes the records of a classifier under long attacks, such as AutoAttack.
 
-  A terminal shows progress after each step. The steps of a view end early when no row of the batch
-  is classified correctly any more.
+  An attack is divided into many runs of compiled programs (`Views.stages`). A terminal shows
+  progress after each run. The runs of a view end early when every image of the batch is
+  misclassified.
   """
 
   def with_views(self, positions: np.ndarray) -> Self:
-    """Returns the evaluator of the views at `positions`, int [v]; it shares compiled programs."""
+    """Returns an evaluator of only some views, which shares the compiled programs.
+
+    Args:
+      positions: int [v], the positions of the views.
+    """
     evaluator = super().with_views(positions)
     vars(evaluator)['_programs'] = self._programs
     return evaluator
 
   @property
   def _stages(self) -> Stages:
-    """The steps of the views."""
+    """The runs of compiled programs that the views need."""
     assert self.views.stages is not None
     return self.views.stages
 
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Predicts a block of rows in a chunk of views, after the steps of each view.
+    """Attacks and predicts a block of images in a chunk of views, one batch after another.
 
-    For each batch of rows and each view, the steps are run first, such as the attacks of
-    AutoAttack. Then `Views.show` makes the images of all views from the states after the steps: it
-    finds state number k in the columns 'staged/k/NAME' of the batch, and k in the parameter
-    'staged' of the view (`STAGED`). For arguments and results see `Evaluator.run_chunk`.
+    For each batch and each view, the runs of the attack come first. Their result is a state, such
+    as adversarial images. State number k is passed to `Views.show` as columns 'staged/k/NAME' of
+    the batch, with k as the parameter 'staged' of the view (`STAGED`).
+
+    Args:
+      variables: the classifier's weights on the devices.
+      step_batches: the batches of the block on the devices, each {column: [rows, ...]}.
+      views: ids [v] and parameters {name: [v, ...]} of the views, on the host.
+      state: returned unchanged.
+
+    Returns:
+      The recorded fields of each batch, {field: [rows, v, ...]}, and `state`.
     """
     ids, parameters = views
     # index of each view in the chunk; repeats of the last view, which fill the chunk, are left out
@@ -86,15 +99,14 @@ class StagedEvaluator(Evaluator):
     steps: Sequence[tuple[str, Hashable, int]],
     state: Arrays,
   ) -> Arrays:
-    """Returns the state of a batch after the steps of a view, such as the attacks of AutoAttack.
+    """Returns the state of a batch after all runs of a view's attack, such as AutoAttack.
 
     Args:
       variables: the classifier's weights.
       batch: columns [B, ...] on the devices.
       view: id and parameters of the view.
-      steps: (name in the progress, which program to call, number of the run) of each step, from
-        `Stages.steps`.
-      state: the state before the first step, {name: [B, ...]}.
+      steps: (name in the progress, program, number of the run) of each run, from `Stages.steps`.
+      state: the state before the first run, {name: [B, ...]}.
     """
     view_on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
     for name, program, run in steps:
@@ -107,20 +119,20 @@ class StagedEvaluator(Evaluator):
     return state
 
   def _num_right(self, state: Arrays) -> int:
-    """Returns the number of rows that are still classified correctly and need further steps."""
+    """Returns the number of images that are still classified correctly and need further runs."""
     return int(self.parallel.gather({'is_right': state['is_right']})['is_right'].sum())
 
   @functools.cached_property
   def _programs(self) -> dict[Hashable, Compiled]:
-    """{value that identifies a program: its compiled function}, which `_program` fills."""
+    """Cache of `_program`, {program: compiled function}."""
     return {}
 
   def _program(self, program: Hashable) -> Compiled:
-    """Returns the compiled `_begin`, or the compiled `_advance` for one attack; each compiles once.
+    """Returns a compiled program of the attack, which is compiled once.
 
     Args:
-      program: 'begin' for `_begin`; any other value, such as (0, 2) for the third attack of the
-        first ensemble, is the first argument of `_advance`, a constant of the compiled function.
+      program: 'begin' for `_begin`. Any other value is for `_advance`, and says which attack the
+        program runs. For instance, (0, 2) is the third attack of the first ensemble.
     """
     if program not in self._programs:
       # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)
@@ -133,14 +145,17 @@ class StagedEvaluator(Evaluator):
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
-    """Returns the state of a batch of B rows before the first attack, {name: [B, ...]}.
+    """Returns the state of a batch before the first attack, {name: [B, ...]}.
 
-    It has the images as they are and whether they are classified correctly. `variables` are the
-    classifier's weights, and `batch` has the columns of the rows.
+    The state has the unperturbed images, and whether they are classified correctly.
+
+    Args:
+      variables: the classifier's weights.
+      batch: columns of the B images.
     """
 
     def begin_on_device(rows: Arrays, variables: PyTree) -> Arrays:
-      """Returns the state before the first attack of one device's b rows, {name: [b, ...]}."""
+      """Returns the state before the first attack of one device's b images, {name: [b, ...]}."""
       return self._stages.begin(rows, functools.partial(self._logits, variables))
 
     # each device gets its share of the rows, the first argument, and all variables
@@ -155,12 +170,12 @@ class StagedEvaluator(Evaluator):
     view: View,
     run: jax.Array,
   ) -> Arrays:
-    """Returns the state of a batch of B rows in a view after one more run of an attack.
+    """Returns the state of a batch after one more run of an attack, {name: [B, ...]}.
 
     Args:
       program: which attack runs; `Stages.steps` defines the values.
       variables: the classifier's weights.
-      batch: columns of the rows, {name: [B, ...]}.
+      batch: columns of the images, {name: [B, ...]}.
       state: the state before the run, {name: [B, ...]}.
       view: id and parameters of the view.
       run: number of the run, such as of a restart of the attack, int32 scalar.
@@ -169,7 +184,7 @@ class StagedEvaluator(Evaluator):
     def advance_on_device(
       rows_and_state: Mapping[str, Arrays], variables: PyTree, view: View, run: jax.Array
     ) -> Arrays:
-      """Returns the state after the run of one device's b rows, {name: [b, ...]}."""
+      """Returns the state after the run of one device's b images, {name: [b, ...]}."""
       rows, state = rows_and_state['rows'], rows_and_state['state']
       view_id, parameters = view
       keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))

@@ -52,25 +52,28 @@ a time on an NVIDIA H200 (docs/records/benchmarks.md)."""
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Shows a batch of rows in a chunk of views to a classifier, and returns what is recorded.
+  """Perturbs and predicts a batch of images in some views, in one compiled program.
+
+  A view is one way of perturbing an image, such as fog at severity 3. A call has a batch of images
+  (rows) and a chunk of views, and returns the values to record.
 
   Attributes:
     classifier: the classifier; None for a study that only measures images.
-    views: the views in which each row is shown.
+    views: the views.
     key: root key of the study's random numbers.
-    parallel: the devices, and how a compiled step is distributed over them. A classifier that calls
-      a Python function on the host uses the first device only.
-    layers: names of layers h for which ‖z_h(x) - z_h(x̃)‖₂ is recorded, where z_h is the output of
-      the layer, x the stored image and x̃ the image in the view.
+    parallel: the devices, and how the program is distributed over them. A classifier that calls a
+      Python function on the host uses the first device only.
+    layers: names of layers h for which ‖z_h(x) - z_h(x̃)‖₂ is recorded. z_h is the output of the
+      layer, x the stored image and x̃ the image in the view.
     outputs: names of layers with a recorded output.
-    summarise_output: function `(layer name, output [rows, ...]) -> [rows, ...]` with the values to
-      record of an output; by default the whole output.
-    views_at_once: number of views that the network predicts in one batch. A step gets a chunk of
-      views and loops over groups of this size (`lax.map`). 0 takes 1 on a CPU. On an accelerator it
-      takes the largest divisor of the chunk's size up to `MAX_VIEWS_AT_ONCE`, but 1 for views with
-      gradients or branches (`Views.sequential`), because `vmap` would compute every branch.
-    pictured: the table of all views if pictures of mistakes are stored with the records (see
-      `robustness.evaluation.stored_pictures`), else None. With pictures, a step shows one view at a
+    summarise_output: called with (layer name, output [rows, ...]); returns the values [rows, ...]
+      to record. By default it returns the whole output.
+    views_at_once: number of views that the network predicts in one batch. The program loops over
+      groups of this size (`lax.map`). 0 takes 1 on a CPU. On an accelerator it takes the largest
+      divisor of the chunk's size up to `MAX_VIEWS_AT_ONCE`. It takes 1 for views with gradients or
+      branches (`Views.sequential`), because `vmap` would compute every branch.
+    pictured: the table of all views if pictures of mistakes are stored with the records, else None
+      (see `robustness.evaluation.stored_pictures`). With pictures, views are computed one at a
       time.
   """
 
@@ -85,28 +88,31 @@ class Step:
   pictured: ViewTable | None = None
 
   def __post_init__(self) -> None:
-    """Uses only the first device for a classifier that calls a Python function on the host."""
+    """Restricts a classifier that calls a Python function on the host to the first device."""
     if self.classifier and self.classifier.calls_host and self.parallel.num_devices > 1:
       # an attribute of a frozen class cannot be set in the usual way
       object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
   def name(self) -> str:
-    """The classifier's label, `IMAGES` without a classifier."""
+    """The label of the classifier; the word `IMAGES` if there is none."""
     return self.classifier.name if self.classifier else IMAGES
 
   @property
   def _network(self) -> Classifier:
-    """The classifier, for code that only runs with one, so that its type excludes None."""
+    """The classifier, which must not be None."""
     assert self.classifier is not None
     return self.classifier
 
   def _group_size(self, chunk_views: int) -> int:
-    """Returns how many of a chunk's `chunk_views` views the network predicts in one batch.
+    """Returns the number of views that the network predicts in one batch.
 
-    It is `self.views_at_once` unless that is 0. Then it is 1 for views with branches or gradients,
-    on a CPU, and for a classifier on the host; otherwise a divisor of `chunk_views`, so that all
-    batches are full.
+    It is `self.views_at_once`. If that is 0, the number is 1 for views with branches or gradients,
+    on a CPU, and for a classifier on the host. Otherwise it divides the number of views, so that
+    all batches are full.
+
+    Args:
+      chunk_views: number of views in a call.
     """
     has_branches = self.views.sequential or self.views.uses_classifier
     is_on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
@@ -116,11 +122,11 @@ class Step:
 
   @functools.cached_property
   def run(self) -> Callable[..., Fields]:
-    """The function that predicts a batch of rows in a chunk of views.
+    """Function that predicts a batch of images in a chunk of views.
 
-    It is `(variables, batch, chunk) -> {field: [rows, views, ...]}`, with the batch on the devices
-    and the chunk (ids and parameters of views) on the host. It calls the compiled `step`, or
-    `_run_host_function` if the classifier is a Python function on the host, which cannot be
+    It is called with the classifier's weights, the batch on the devices, and ids and parameters of
+    the views on the host. It returns {field: [rows, views, ...]}. It is the compiled `step`, or
+    `_run_host_function` for a classifier that is a Python function on the host and cannot be
     compiled.
     """
     if self.classifier and self.classifier.host_function:
@@ -130,16 +136,17 @@ class Step:
 
   @functools.cached_property
   def prepared(self) -> Callable[[Arrays], Arrays]:
-    """The compiled `_prepare`, which applies `Views.prepare` to rows [B, ...] once for all views.
+    """The compiled `_prepare`, a function of the columns of a batch, {name: [B, ...]}.
 
-    Without `Views.prepare` it returns the rows unchanged, and nothing is compiled.
+    It computes what all views share. Without `Views.prepare` it returns the batch unchanged, and
+    nothing is compiled.
     """
     if self.views.prepare is None:
       return self._prepare
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
-    """Returns the rows [B, ...] as `Views.prepare` changes them, unchanged if there is none."""
+    """Returns a batch with the computations that all views share (`Views.prepare`), if any."""
     prepare = self.views.prepare
     if prepare is None:
       return batch
@@ -152,9 +159,9 @@ class Step:
     return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   def step(self, variables: PyTree, batch: Arrays, chunk: View) -> Fields:
-    """Returns the recorded values of a batch of rows in a chunk of views.
+    """Perturbs and predicts a batch of images in a chunk of views.
 
-    It is a pure function, and the values of a row do not depend on other rows.
+    It is a pure function. The values of an image do not depend on other images.
 
     Args:
       variables: the classifier's weights; None without a classifier.
@@ -162,16 +169,17 @@ class Step:
       chunk: ids [views] and parameters {name: [views, ...]} of the views.
 
     Returns:
-      {field: [rows, views, ...]}. A sum over rows, `total/NAME`, is [devices, views, 3, ...], with
-      the three integers of `split_sum`. With `pictured` there are also confidence and image of
-      each row's most confident mistake, `MISTAKE` [rows] and `MISTAKEN_IMAGE` [rows, H, W, C].
+      The values to record, {field: [rows, views, ...]}. A sum over images, `total/NAME`, is
+        [devices, views, 3, ...], with the three integers of `split_sum`. With `pictured` there are
+        also confidence and image of each row's most confident mistake, `MISTAKE` [rows] and
+        `MISTAKEN_IMAGE` [rows, H, W, C].
     """
     batch = with_scaled_image(batch)
     # `apply` returns (logits, {layer: output}); `clean` are the outputs for the stored images
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def show_and_predict(view: View) -> Shown:
-      """Returns the images of all rows in a view, and the recorded {field: [rows, ...]}."""
+      """Returns all images in a view, and the values to record, {field: [rows, ...]}."""
       images, fields = self.show(variables, batch, view)
       if self.classifier:
         logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
@@ -179,7 +187,7 @@ class Step:
       return images, fields
 
     def add_next_view(mistakes: Mistakes, view: View) -> tuple[Mistakes, Fields]:
-      """Returns the most confident mistakes in all views up to this one, and the view's fields."""
+      """Returns the most confident mistakes up to this view, and the view's values to record."""
       images, fields = show_and_predict(view)
       return add_view(mistakes, images, fields), fields
 
@@ -200,11 +208,11 @@ class Step:
   def _predictions(
     self, batch: Arrays, logits: jax.Array, outputs: Arrays, clean: Arrays
   ) -> Fields:
-    """Returns the recorded fields of one view, {field: [rows, ...]}.
+    """Returns the values to record of the predictions in one view, {field: [rows, ...]}.
 
     Args:
-      batch: columns of the rows.
-      logits: [rows, classes] in the view.
+      batch: columns of the images.
+      logits: logits in the view, [rows, classes].
       outputs: {layer: output [rows, ...]} in the view.
       clean: {layer: output [rows, ...]} for the stored images, of the layers in `layers`.
     """
@@ -218,12 +226,19 @@ class Step:
   def _run_host_function(
     self, variables: PyTree, batch: Arrays, chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]
   ) -> Fields:
-    """Returns the fields of `step` for a classifier that is a Python function on the host.
+    """Does the work of `step` for a classifier that is a Python function on the host.
 
-    For one view after another, the devices make the images, and the host calls the classifier on
-    them while the devices make the images of the next view. At the end the devices reduce the
-    logits of all views to the recorded fields. The arguments are the same as in `step`, with the
-    chunk on the host.
+    The devices make the images of one view after another. Meanwhile the host calls the classifier
+    on the images of the view before. At the end the devices compute the values to record from the
+    logits of all views.
+
+    Args:
+      variables: the classifier's weights.
+      batch: columns [rows, ...] on the devices.
+      chunk: ids [views] and parameters {name: [views, ...]} of the views, on the host.
+
+    Returns:
+      The values to record, {field: [rows, views, ...]}.
     """
     ids, _ = chunk
     num_views = len(np.unique(ids))  # without repeats of the last view, which fill the last chunk
@@ -249,10 +264,12 @@ class Step:
 
   @functools.cached_property
   def _reduce_logits(self) -> Compiled:
-    """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
+    """Compiled function that maps logits [B, V, classes] and labels to recorded {field: [B, V,
+    ...]}.
+    """
 
     def reduce_view(logits: jax.Array, label: jax.Array) -> Fields:
-      """Returns the fields of one view, {field: [B, ...]}, from its logits [B, classes]."""
+      """Returns the values to record of one view, {field: [B, ...]}, from logits [B, classes]."""
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 
@@ -261,10 +278,11 @@ class Step:
     return self.parallel.compile(reduce, (BATCH, BATCH), BATCH)
 
   def _call_host_function(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
-    """Returns the logits [B, classes] of the function on the host for images of one view.
+    """Calls a classifier on the host with images of one view, and returns logits [B, classes].
 
     Raises:
-      InputError: the callable raises; the message names the examples of the batch and the view.
+      InputError: the function raises an error. The message names the images of the batch and the
+        view.
     """
     function = self._network.host_function
     assert function is not None
@@ -281,7 +299,7 @@ class Step:
       ) from error
 
   def show(self, variables: PyTree, batch: Arrays, view: View) -> Shown:
-    """Shows every row of a batch in one view.
+    """Perturbs every image of a batch in one view, and resizes them to the classifier's input.
 
     Args:
       variables: the classifier's weights; None without a classifier.
@@ -289,10 +307,12 @@ class Step:
       view: id and parameters {name: [...]} of the view.
 
     Returns:
-      The shown images, float32 [B, H, W, C], in the size that the classifier takes; and what the
-      view measures. `measure/<name>` [B, ...] is a value for each row, of `Views.measure` or, for
-      views shown `together`, of `Views.show`. `total/<name>` [devices, 3, ...] is a sum of
-      `Views.total` over the rows of each device, in the three integers of `split_sum`.
+      The images, float32 [B, H, W, C], and what the view measures, a dictionary:
+
+      * `measure/<name>` [B, ...] has a value for each image, from `Views.measure`. Views shown
+        `together` have it from `Views.show`.
+      * `total/<name>` [devices, 3, ...] has sums of `Views.total` over the images of each device,
+        as the three integers of `split_sum`.
     """
     rows = with_scaled_image(batch)
     by_show: Fields = {}  # what `Views.show` itself measures
@@ -322,22 +342,22 @@ class Step:
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> Fields:
-    """Returns the results of `Views.measure` and `Views.total` for one device's rows in one view.
+    """Measures the images of one device in one view, by `Views.measure` and `Views.total`.
 
     Args:
-      rows_and_images: {'rows': columns [B, ...], 'images': the rows in the view [B, H, W, C]}.
+      rows_and_images: {'rows': columns [B, ...], 'images': images in the view [B, H, W, C]}.
       variables: the classifier's weights; None without a classifier.
       parameters: the parameters of the view.
 
     Returns:
-      `measure/<name>` [B, ...], values of each row; and `total/<name>` int32 [1, 3, ...], sums over
-      the rows, each split into the three integers of `split_sum`.
+      `measure/<name>` [B, ...], values of each image; and `total/<name>` int32 [1, 3, ...], sums
+      over the images as the three integers of `split_sum`.
     """
     rows, images = rows_and_images['rows'], rows_and_images['images']
     arguments = (parameters, *self._logits_argument(variables))  # after the row and its image
 
     def by_row(function: Observe | None) -> Arrays:
-      """Returns what a function of one row returns for all rows, {name: [B, ...]}; {} for None."""
+      """Applies a function of one image to all images, {name: [B, ...]}; returns {} for None."""
       if function is None:
         return {}
       return jax.vmap(lambda row, image: function(row, image, *arguments))(dict(rows), images)
@@ -349,9 +369,9 @@ class Step:
     }
 
   def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
-    """Returns the last argument of `Views.show`, the function from images to logits, in a tuple.
+    """Returns the function from images to logits, as a tuple of further arguments of `Views.show`.
 
-    It is () for views without `uses_classifier`: their functions do not have this argument.
+    The tuple is empty for views without `uses_classifier`, which take no such argument.
     """
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 
@@ -360,9 +380,12 @@ class Step:
     return self._network.apply(variables, images, ())[0]
 
   def _show_row(self, logits_argument: tuple[Logits, ...], row: Arrays, view: View) -> jax.Array:
-    """Returns the image [H, W, C] of one row in one view, which is its id and its parameters.
+    """Returns one image as a view shows it, [H, W, C].
 
-    `logits_argument` comes from `_logits_argument`: the function from images to logits, or ().
+    Args:
+      logits_argument: further arguments of `Views.show`, from `_logits_argument`.
+      row: columns of the image.
+      view: id and parameters of the view.
     """
     view_id, parameters = view
     key = view_key(self.key, row, view_id, parameters)
@@ -370,10 +393,17 @@ class Step:
     return image
 
   def _show_together(self, rows: Arrays, variables: PyTree, view: View) -> Shown:
-    """Returns the images [B, H, W, C] of one device's rows in a view, and what `show` measures.
+    """Perturbs all B images of one device in a single call of `Views.show`.
 
-    It calls `Views.show` once for all B rows, for views with `Views.together`; the measured values
-    are {name: [B, ...]}.
+    Used for views with `Views.together`, such as attacks.
+
+    Args:
+      rows: columns [B, ...].
+      variables: the classifier's weights.
+      view: id and parameters of the view.
+
+    Returns:
+      The images [B, H, W, C], and what `Views.show` measures, {name: [B, ...]}.
     """
     view_id, parameters = view
     keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))
@@ -382,11 +412,11 @@ class Step:
     return result
 
   def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
-    """Returns the results of `function(row, view)` for each of B rows, stacked as [B, ...].
+    """Applies `function(row, view)` to each of B images, and stacks the results, [B, ...].
 
-    Rows are computed together (`vmap`), which computes all branches of a `lax.cond`. A CPU
-    computes rows one after another instead for views that ask for it (`Views.sequential`), unless
-    they call the classifier, which is faster on a batch.
+    Images are computed together (`vmap`), which computes all branches of a `lax.cond`. With
+    `Views.sequential`, a CPU computes one after another instead. Views that call the classifier are
+    an exception, because a classifier is faster on a batch.
     """
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
@@ -394,20 +424,29 @@ class Step:
 
 
 def view_at(chunk: PyTree, index: int) -> PyTree:
-  """Returns id and parameters of one view, given ids [v] and parameters [v, ...] of a chunk."""
+  """Selects one view of a chunk, and returns its id and parameters.
+
+  Args:
+    chunk: ids [v] and parameters [v, ...] of the views.
+    index: position of the view in the chunk.
+  """
   return jax.tree.map(lambda values: values[index], chunk)
 
 
 def distance(first: jax.Array, second: jax.Array) -> jax.Array:
-  """Returns ‖first - second‖₂ of each row, float32 [B], for arrays [B, ...]."""
+  """Returns ‖first − second‖₂ for each of B images, float32 [B], over all other axes."""
   difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
   return jnp.sqrt((difference**2).sum(-1))
 
 
 def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
-  """Returns the values of several views, [rows, ...] each, as one array [rows, count, ...].
+  """Stacks the values of several views along axis 1, padded to `count` views.
 
-  The values of the last view are repeated to fill `count` views, as the chunk of views does.
+  The padding repeats the values of the last view.
+
+  Args:
+    values: an array [rows, ...] per view.
+    count: number of views of the result, [rows, count, ...].
   """
   padding = [values[-1]] * (count - len(values))
   return np.stack(values + padding, 1)

@@ -21,20 +21,20 @@ there is none, and the image in the view of the mistake, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Mistakes:
-  """Returns the mistakes of B rows in no views, to which `add_view` adds views.
+  """Returns the start value of `add_view` for B images, before any view was added.
 
-  They are confidences of −1, float32 [B], and black images in the shape of `images`, uint8.
+  It has confidences of −1, float32 [B], and black images in the shape of `images`, uint8.
   """
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 
 
 def add_view(mistakes: Mistakes, images: jax.Array, fields: Arrays) -> Mistakes:
-  """Returns each row's most confident mistake in the views of `mistakes` and one more view.
+  """Updates each image's most confident mistake with the predictions in one more view.
 
   Args:
-    mistakes: each row's most confident mistake in the views so far.
-    images: the rows in the next view, [B, H, W, C].
-    fields: `rank` and `confidence` of the predictions in the next view, [B] each.
+    mistakes: confidence and picture of each image's most confident mistake so far.
+    images: the images as the view shows them, [B, H, W, C].
+    fields: `rank` and `confidence` of the predictions in the view, [B] each.
   """
   confidence, pictures = mistakes
   is_wrong = fields['rank'] > 0  # the true class is not the first one
@@ -46,33 +46,39 @@ def add_view(mistakes: Mistakes, images: jax.Array, fields: Arrays) -> Mistakes:
 
 
 class MistakesOfBlock:
-  """Collects the mistakes in a block of rows, one chunk of views after another.
+  """Selects the pictures of mistakes that are stored for a block of images.
 
-  After the last chunk it returns the pictures to store: of the images that are misclassified in the
-  most views, each in the view of its most confident mistake.
+  The fields of the block are added one chunk of views after another. After the last chunk, the
+  images that are misclassified in the most views are selected. Each is pictured in the view of its
+  most confident mistake.
   """
 
   def __init__(self, table: ViewTable):
-    """Collects nothing yet; `table` describes all views of the study."""
+    """Starts without any mistakes.
+
+    Args:
+      table: all views of the study.
+    """
     self._table = table
     self._shards: list[Shard] = []  # of one block, for views 0, 1, ... without a gap
     # confidence and image of each row's most confident mistake in `_shards`, as in `Mistakes`
     self._confidence, self._pictures = np.zeros(0), np.zeros(0)
 
   def add(self, shard: Shard, confidence: np.ndarray, images: np.ndarray) -> dict[str, np.ndarray]:
-    """Adds the next chunk of views of a block, and returns the block's pictures after the last one.
+    """Adds a chunk of views of a block of images; returns the selected pictures after the last
+    chunk.
 
-    A chunk that starts at view 0 begins a new block. If a chunk of the block is left out, because
-    an earlier run recorded it, no pictures of the block are stored.
+    A chunk that starts at view 0 begins a new block. If a chunk was left out, because an earlier
+    run recorded it, no pictures of the block are stored.
 
     Args:
-      shard: the recorded fields of the block in the chunk.
-      confidence: [n], confidence of each row's most confident mistake in the chunk.
-      images: uint8 [n, H, W, C], each row in the view of this mistake.
+      shard: the recorded fields of the block's n images in the chunk.
+      confidence: confidence of each image's most confident mistake in the chunk, [n].
+      images: each image in the view of this mistake, uint8 [n, H, W, C].
 
     Returns:
-      The pictures of the `most_damaged` rows, as fields of the shard that start with `PICTURE`; {}
-      before the last chunk of the block, or if a chunk was left out.
+      The pictures of the `most_damaged` images, as fields with names that start with `PICTURE`. {}
+      before the last chunk, or if a chunk was left out.
     """
     if shard.views.start == 0:
       self._shards, self._confidence, self._pictures = [], confidence, images
@@ -97,15 +103,21 @@ class MistakesOfBlock:
     }
 
   def _is_next(self, shard: Shard) -> bool:
-    """Returns whether a shard follows the last added one in the same block."""
+    """Returns whether a shard has the next views of the same block of images."""
     last = self._shards[-1] if self._shards else None
     return last is not None and last.rows == shard.rows and last.views.stop == shard.views.start
 
 
 def stored_picture(records: RecordsReader, row: int, view: int) -> np.ndarray | None:
-  """Returns the picture of a row in a view, uint8 [H, W, C]; None if the records do not have it.
+  """Returns the stored picture of an image in a view, uint8 [H, W, C]; None if there is none.
 
-  The last shard of each block of rows has the pictures of K rows, each in one view, or none.
+  Records of costly views, such as attacks, have pictures of some misclassified images, each in one
+  view.
+
+  Args:
+    records: the records.
+    row: position of the image.
+    view: number of the view.
   """
   layout = records.layout
   shard = records.read(row // layout.block_rows, layout.num_chunks - 1)

@@ -57,42 +57,43 @@ IMAGES = 'images'
 
 @dataclasses.dataclass(frozen=True)
 class Study(Part):
-  """Base class of studies: the views of a study, and the estimates from its records.
+  """Base class of studies, such as the error under corruptions.
 
-  A subclass overrides `views`, `estimates` and whatever else it needs. By default a study shows
-  each image as it is stored, records no layers, and draws figures by the columns of its results.
+  A study defines views, the ways in which every image is perturbed. It computes estimates from the
+  records, the predictions for all images in all views. A subclass overrides `views`, `estimates`
+  and whatever else it needs. By default a study shows each image as it is stored, records no
+  layers, and draws figures by the columns of its results.
 
   Attributes:
-    title: the title of the report, which says what is measured in plain words; '' takes the name.
-    papers: the papers to cite in addition to this software, keys of
-      `robustness.present.page.PAPERS`.
-    layers: names of layers of the network; recorded is how far their outputs for the shown image
-      are from those for the stored one. ('stages',) means the stem, the stages and the logits.
+    title: title of the report, in plain words; '' takes the name.
+    papers: papers to cite besides this software, keys of `robustness.present.page.PAPERS`.
+    layers: names of layers of the network. The records have the distance between their outputs for
+      the perturbed and for the stored image. ('stages',) means the stem, the stages and the logits.
     outputs: layers with recorded outputs, such as ('logits',); see `summarise_output`.
     moved_keys: {key of an earlier version: what replaces it in `config.study`}.
-    set_by_study: settings of parts, such as the radius of an attack, that the study itself sets, so
-      that the sections of the parts do not have them.
-    not_recorded: settings that do not change records, because they only select among them. Studies
-      that differ in such settings alone share their records.
+    set_by_study: settings of parts, such as the radius of an attack, that the study sets. The
+      sections of the parts do not have them.
+    not_recorded: settings that do not change records. Studies that differ only in such settings
+      share their records.
     needs_classifier: False for a study that measures images only. Its config has no classifier, and
       its single evaluation has the label `IMAGES`.
     needs_labels: False for a study that does not use labels, so that images may be of any class.
-    fewest_classifiers: least number of classifiers; 2 for a study that only compares them.
+    fewest_classifiers: smallest number of classifiers; 2 for a study that only compares them.
     lists_failures: whether results list the most affected classes and the most damaged images.
-    described_facets: descriptions of columns of the study's results, for columns that
-      `robustness.estimates.facets` does not describe, or describes in another meaning.
+    described_facets: descriptions of columns of the study's results. Columns without one are
+      described by `robustness.estimates.facets`.
     allows_adaptation: whether the prediction of an image may depend on other images, as with
       test-time adaptation.
-    confidence: confidence level of all intervals, in (0, 1).
-    false_discovery_rate: level of the paired tests between two classifiers, in (0, 1); only studies
+    confidence: confidence of all intervals, in (0, 1).
+    false_discovery_rate: level of the paired tests between two classifiers, in (0, 1). Only studies
       with many tests have this field.
-    half_width: precision at which a view needs no more rows, in (0, .5); 0 shows all rows in every
-      view. Otherwise rows are shown in rounds, in a random order by the seed of the config. A view
-      is left out of later rounds once the confidence interval of its share of wrong rows is at most
-      ± half_width wide (docs/sequential.md). Estimates over several views use the rows that all of
-      them have. Only studies that allow it have this field.
-    top_k: k of a second accuracy or error, which counts a prediction as right if the true class is
-      among the k best; only studies with one have this field.
+    half_width: half width of the error's interval at which a view needs no more images, in (0, .5).
+      Images are then shown in rounds, in a random order by the seed of the config. A view is left
+      out of later rounds once its interval is narrow enough (docs/sequential.md). Estimates over
+      several views use the images that all of these have. 0 shows all images in every view. Only
+      studies that allow rounds have this field.
+    top_k: k of a second accuracy or error, in which a prediction is right if the true class is
+      among the k best. Only studies with such a quantity have this field.
   """
 
   section = 'config.study'
@@ -118,7 +119,7 @@ class Study(Part):
   confidence: float = dataclasses.field(default=0.95, kw_only=True)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting with a value that is not valid."""
+    """Raises InputError if a setting has a value that is not valid."""
     check_fields(self, self.section)
     for key in ('confidence', 'false_discovery_rate'):
       self.require(0 < getattr(self, key) < 1, key, 'in (0, 1)')
@@ -131,24 +132,33 @@ class Study(Part):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """JSON values about the study besides its settings, for records and results; {} by default."""
+    """Further facts for records and results besides the settings, as JSON values; {} by default."""
     return {}
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns the classes of the parts that a study selects, {section: {label: class}}.
+    """Returns the classes of the parts that a study selects, such as attacks.
 
-    For attacks it is {'attack': {'pgd': PGD}}: `config.study.attack` has a subsection `pgd` with
-    the settings of this attack. `study` has the values of `config.study`.
+    Args:
+      study: the values of `config.study`.
+
+    Returns:
+      {section: {label: class}}, such as {'attack': {'pgd': PGD}}. The settings of this attack are
+        in `config.study.attack.pgd`.
     """
     return {}
 
   @classmethod
   def sections_of_parts(cls, study: Facts) -> dict[str, dict[str, Facts]]:
-    """Returns the settings of the parts of `chosen_parts`, {section: {label: settings}}.
+    """Returns the settings of the parts that a study selects, such as attacks.
 
-    An example is {'attack': {'pgd': {'steps': 10}}}. Settings that `study` does not have are at
-    their defaults.
+    Settings that `study` does not have are at their defaults.
+
+    Args:
+      study: the values of `config.study`.
+
+    Returns:
+      {section: {label: settings}}, such as {'attack': {'pgd': {'steps': 10}}}.
     """
     sections: dict[str, dict[str, Facts]] = {}
     for section, parts in cls.chosen_parts(study).items():
@@ -160,28 +170,28 @@ class Study(Part):
 
   @classmethod
   def settings_of(cls, part: type[Part]) -> Facts:
-    """Returns {setting: default} of a part, such as an attack.
+    """Returns the settings of a part, such as an attack, and their defaults, {setting: default}.
 
-    Settings that the study itself sets, those in `set_by_study`, are left out.
+    Settings that the study sets (`set_by_study`) are left out.
     """
     fields = dataclasses.fields(part)
     return {field.name: field.default for field in fields if field.name not in cls.set_by_study}
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns `config.study` of an earlier version in the form of this version, here unchanged."""
+    """Converts `config.study` of an earlier version to this version; unchanged by default."""
     return study
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns the study's name, settings and `facts` as JSON values, for results."""
+    """Returns the study's name, settings and `facts` for results, as JSON values."""
     return {**super().describe(), **self.sections_of_parts(vars(self)), **self.facts}
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings and facts on which the study's records depend, {key: JSON value}.
+    """The settings and facts that the study's records depend on, {key: JSON value}.
 
-    Studies of one run with equal values share their records. By default they are all values of
-    `describe`, except settings that only concern intervals and tests.
+    Studies of one run with equal values share their records. By default all values of `describe`
+    are included, except settings that only concern intervals and tests.
     """
     excluded = {'false_discovery_rate', *self.not_recorded}
     if not self.half_width:  # else the confidence level determines which rows are recorded
@@ -190,7 +200,7 @@ class Study(Part):
 
   @property
   def stream(self) -> str:
-    """The name from which the study's root random key is made, by default the study's name.
+    """The name that the study's root random key is made from, by default the study's name.
 
     Studies with the same `stream` use the same random numbers.
     """
@@ -198,9 +208,9 @@ class Study(Part):
 
   @property
   def sequential_design(self) -> FixedWidth | None:
-    """The rule that decides after each round of rows which views need no more rows.
+    """The rule that decides after each round of images which views need no more images.
 
-    It is None if `half_width` is 0: all rows are shown in every view.
+    It is None if `half_width` is 0: all images are then shown in every view.
     """
     return plan(self.half_width, self.confidence) if self.half_width else None
 
@@ -211,22 +221,22 @@ class Study(Part):
 
   @property
   def described_quantities(self) -> tuple[Quantity, ...]:
-    """The `quantities`, each with the study's own descriptions of columns, `described_facets`."""
+    """The `quantities`, each with the study's descriptions of columns (`described_facets`)."""
     return tuple(dataclasses.replace(q, facets=self.described_facets) for q in self.quantities)
 
   def means(
     self, quantity: Quantity, source: Recorded | Outcomes, by: Sequence[str] = (), **options: Any
   ) -> pd.DataFrame:
-    """Returns estimates of a quantity for groups of views, with intervals of `confidence`.
+    """Estimates a quantity for groups of views, with intervals, as a table of results.
 
     Args:
-      quantity: a quantity that is the mean of its statistic, as the error is the mean of wrong
-        predictions, or a function of such means.
+      quantity: a mean of a statistic, as the error is the mean of wrong predictions, or a function
+        of such means.
       source: the records that the statistic is computed from, or its values.
-      by: facets of the views, such as 'corruption'. There is an estimate for each combination of
-        their values, and a single one over all views for ().
-      **options: see `robustness.estimates.means.means`, or `function_of_means` if the quantity
-        has a function.
+      by: facets (columns of `facets`), such as 'corruption'. There is an estimate for each
+        combination of their values. () is a single estimate over all views.
+      **options: see `robustness.estimates.means.means`, or `function_of_means` if the quantity has
+        a function.
     """
     outcomes = source.outcomes(quantity) if isinstance(source, Recorded) else source
     estimate = function_of_means if quantity.function else means
@@ -234,32 +244,31 @@ class Study(Part):
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
-    """The function that makes estimates of arrays of values that have no intervals.
+    """Function that returns values without intervals, such as a map, as a table of results.
 
-    It is `robustness.estimates.means.arrays` with the confidence level of the study, and returns
-    rows of the table of results.
+    It is `robustness.estimates.means.arrays` with the study's confidence.
     """
     return functools.partial(arrays, confidence=self.confidence)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the rows that the study uses, by default all.
+    """Returns the images that the study uses, by default all.
 
-    A study of some images of a stored set, such as of one corruption, selects them here.
+    For example, a study of one stored corruption selects its images here.
     """
     return rows
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError, before anything is trained, if rows or trainings do not suit the study.
+    """Raises InputError, before anything is trained, if the data or trainings do not suit the
+    study.
 
     Args:
-      rows: the rows that will be evaluated.
-      recipes: {label of the classifier: description of its training, such as its augmentations},
-        {} for a classifier that is not trained in this run.
+      rows: the images that will be evaluated.
+      recipes: {label of the classifier: description of its training, such as its augmentations}; {}
+        in place of a description if the classifier is not trained in this run.
 
     Raises:
-      InputError: by default only for a study with `half_width`, the precision of its estimates, if
-        the rows are too few for it, or if some are versions of one image, so that they are no
-        independent trials.
+      InputError: by default only for a study with `half_width`. Either there are too few images for
+        this precision, or some images are versions of the same image, which are not independent.
     """
     if not self.half_width:
       return
@@ -280,14 +289,18 @@ class Study(Part):
       )
 
   def check_classes(self, rows: Rows) -> None:
-    """Raises InputError if the settings name a class of which no image is measured.
+    """Raises InputError if a setting names a class without images.
 
-    It is called before anything is measured. The labels of `rows` are classes of the classifier
-    that will be measured, which may be coarser than the data's, such as 'dog' for all breeds.
+    Args:
+      rows: the images. Their labels are classes of the classifier that will be measured, which may
+        be coarser than classes of the data, such as 'dog' for all breeds.
     """
 
   def _num_needed_in_words(self, num_images: int) -> str:
-    """Returns how many images `half_width` needs, in words; '' if `num_images` are enough."""
+    """Returns a phrase with the number of images that `half_width` needs, such as 'up to 1,536'.
+
+    It is '' if `num_images` are enough.
+    """
     # A simple lower bound comes first, because the exact number needs the plan of the design, which
     # takes hours if the half width is very small.
     lower_bound = wald_lower_bound(self.half_width, self.confidence)
@@ -297,63 +310,79 @@ class Study(Part):
     return f'up to {largest:,}' if largest > num_images else ''
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the views for images of this shape; InputError is raised if settings do not fit."""
+    """Returns the views of the study, the ways in which each image is perturbed.
+
+    Args:
+      image_shape: height, width and channels of the stored images.
+
+    Raises:
+      InputError: a setting does not fit images of this shape.
+    """
     return stored_view()
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns the values [B, ...] to record of a layer's output [B, ...]; a pure function.
+    """Reduces a layer's output [B, ...] to the values [B, ...] that are recorded.
 
-    `layer` is one of `outputs`. By default the output itself is recorded.
+    It is a pure function. By default the whole output is recorded.
+
+    Args:
+      layer: one of `outputs`.
+      output: output of the layer for B images.
     """
     return output
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, and the groups of views that results are averaged over.
 
-    By default a view is named by its parameters, such as 'fy=-2, fx=5', and a single view 'as
-    stored'; for the groups see `ViewTable.of`. A study may have others, such as all severities of a
-    corruption.
+    By default a view has the name of its parameters, such as 'fy=-2, fx=5', and a single view is
+    called 'as stored'. `ViewTable.of` has the default groups. A study may have other groups, such
+    as all severities of a corruption.
     """
     views = self.views(image_shape)
     names = [views.values(i) for i in range(len(views))]
     return ViewTable.of(names if len(views) > 1 else ['as stored'])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of the views of records, in which every stored image is a row.
+    """Returns the names and groups of the views in records, with each stored image on its own.
 
-    By default it is `view_table`, in which `units` states the rows that are versions of the same
-    image, so that intervals do not treat them as independent. For images that are stored corrupted,
-    such as ImageNet-C, the table also names the corruption of each row.
+    By default it is `view_table`, with `units` that state which stored images are versions of the
+    same image. Intervals then do not treat these as independent. For images that are stored
+    corrupted, such as ImageNet-C, it also names the corruption of each image.
     """
     return dataclasses.replace(self.view_table(image_shape), units=versions(records))
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns the records with one row for each original image, and the table of their views.
+    """Returns the records with the stored versions of each original image joined.
 
-    By default every row is an image, and (`records`, `self.by_row(...)`) is returned. A set such as
-    ImageNet-C has a row for each corrupted version of an image. Its study overrides this method, so
-    that the versions of an image become the views of one row, as if the study had corrupted it.
+    A set such as ImageNet-C stores every corrupted version of an image. Its study overrides this
+    method: versions become views of one image, as if the study had corrupted it. By default every
+    stored image is an original, and `records` and `self.by_row(...)` are returned.
+
+    Returns:
+      The records, and the names and groups of their views.
     """
     return records, self.by_row(records, image_shape)
 
   def with_common_views(self, studies: Sequence[Study]) -> Study:
-    """Returns this study restricted to the views that all of `studies` show, for a comparison.
+    """Restricts this study to the views that several studies have in common, for a comparison.
 
-    `studies` have the same name and may differ in settings, such as severities. By default settings
-    do not change which views there are, and the result is this study.
+    By default all studies have the same views, and this study is returned.
+
+    Args:
+      studies: studies of the same name, which may differ in settings such as severities.
     """
     del studies
     return self
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns the facets of the views, such as severity, for grouping estimates.
+    """Returns a table that describes the views, with a row per view.
 
-    The table has a row per view and a column per facet. By default the facets are the views'
-    parameters that are single numbers, except those that only concern random numbers. Float32
-    numbers become the decimal that they are printed as (0.1 instead of 0.10000000149), by way of
-    text.
+    Its columns, such as severity, are called facets and group the estimates. By default they are
+    the parameters of the views that are single numbers, except parameters that only change random
+    numbers. Float32 values become the decimal that they are printed as (0.1 instead of
+    0.10000000149).
     """
     views = self.views(image_shape)
     scalars = {
@@ -365,24 +394,24 @@ class Study(Part):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """How the study changes images, in words: {'noise': 'norm 4 in each channel, not clipped'}.
+    """Descriptions of the perturbation, such as {'noise': 'norm 4 in each channel, not clipped'}.
 
-    Reports have these lines in the table `which numbers these are`; {} by default.
+    Reports have these lines in the table 'which numbers these are'. It is {} by default.
     """
     return {}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns the reasons why results are not comparable with published numbers, [] if they are.
+    """Returns the reasons why results are not comparable with published numbers; [] if they are.
 
     By default only the choice of images can be a reason, for example a subset of a data set.
     """
     return provenance.set_differences(records.identity.get('data', {}), num_images(records))
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table `which numbers these are`, a line of (what, value) for each fact.
+    """Returns the table 'which numbers these are', with the columns 'what' and 'value'.
 
-    It states the images, how they are prepared and shown, and whether results are comparable with
-    published ones.
+    It states which images were used, how they were prepared and perturbed, and whether results are
+    comparable with published numbers.
     """
     records = evaluations[0].records
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
@@ -391,26 +420,28 @@ class Study(Part):
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table `which numbers these are` of the results, from `provenance`.
+    """Returns the table 'which numbers these are' of the results.
 
-    A line 'equal scores' is added if a top-k accuracy is left out because it would depend on the
-    order of classes with equal logits.
+    It is `provenance`. If a top-k accuracy is left out because ties would decide it, a line 'equal
+    scores' is added.
     """
     table = self.provenance(evaluations, image_shape)
     reason = Recorded(evaluations).decided_by_ties(self.top_k)
     return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields tables of estimates from the records, to be joined to the table of results.
+    """Yields tables of estimates that are computed from the records.
 
-    Each has a row per estimate (`robustness.estimates.table`) and is made by `self.means`,
-    `self.arrays` or functions of `robustness.estimates`. A study that overrides `reduce` needs
-    none.
+    Each has a row per estimate (`robustness.estimates.table`), and is made by `self.means`,
+    `self.arrays` or functions of `robustness.estimates`. The tables are joined to the table of
+    results.
     """
     return ()
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns estimates, tables and arrays computed from the records, by default `estimates`.
+    """Computes everything in the results from the records: estimates, tables and arrays.
+
+    By default these are only the tables of `estimates`.
 
     Args:
       evaluations: the records of each classifier.
@@ -421,17 +452,17 @@ class Study(Part):
   def sample_arrays(
     self, rows: Rows, key: jax.Array, findings: Findings
   ) -> Mapping[str, np.ndarray]:
-    """Returns arrays that figures need in addition to results, {name: array}: example images.
+    """Returns example images for figures, {name: array}; none by default.
 
     Args:
-      rows: the evaluated rows.
+      rows: the evaluated images.
       key: the root random key of the study.
-      findings: the results, which may determine the images, such as the most damaged ones.
+      findings: the results, which may decide the examples, such as the most damaged images.
     """
     return {}
 
   def figures(self, results: Results) -> Figures:
-    """Returns {file name without suffix: (figure, caption)}, drawn from the results alone.
+    """Draws figures from the results, {file name without suffix: (figure, caption)}.
 
     By default the columns of the results decide what is drawn (`robustness.present.charts.draw`).
     """
@@ -444,10 +475,10 @@ class Study(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-  """Tables, which are logged, and figures that a study shows before classifiers are trained.
+  """Tables and figures that a study shows before classifiers are trained.
 
   Attributes:
-    tables: {title: table}.
+    tables: {title: table}, which are logged.
     figures: {file name without suffix: figure}.
   """
 
@@ -460,33 +491,41 @@ class StudiesTrainings(Protocol):
   """The interface of a study that also examines the images that classifiers are trained on."""
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns tables and figures about rows and trainings, to be shown before anything is trained.
+    """Returns tables and figures about the data, to be shown before anything is trained.
 
     Args:
-      rows: the rows that will be evaluated.
+      rows: the images that will be evaluated.
       recipes: {label of the classifier: description of its training}.
     """
 
   @property
   def compares_training_rows(self) -> bool:
-    """Whether `training_findings` needs the training rows of classifiers that this run trains."""
+    """Whether `training_findings` needs the training images of classifiers that this run trains."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns estimates and tables that compare the evaluated rows with training rows.
+    """Compares the evaluated images with training images, for instance to count duplicates.
 
-    They may count the images that are in both, for example. `training` is {label of the classifier:
-    its training rows}.
+    Args:
+      rows: the evaluated images.
+      training: {label of the classifier: its training images}.
+
+    Returns:
+      Estimates and tables.
     """
 
 
 @runtime_checkable
 class EstimatesFromRows(Protocol):
-  """The interface of a study with estimates that need the rows in addition to the records."""
+  """The interface of a study with estimates that need the images besides the records."""
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterable[pd.DataFrame]:
-    """Yields tables of estimates that need the images or columns of the evaluated rows.
+    """Yields tables of estimates that need the evaluated images or their columns.
 
-    They are added to the tables of `Study.estimates`, which are made from the records alone.
+    They are joined to the tables of `Study.estimates`, which need the records only.
+
+    Args:
+      rows: the evaluated images.
+      evaluations: the records of each classifier.
     """
 
 
@@ -495,43 +534,44 @@ class HasSmallChanges(Protocol):
   """The interface of a study with perturbations so small that bfloat16 may round them away."""
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns words for an error message if rounding to bfloat16 would remove changes of images.
+    """Returns a phrase that says which perturbations bfloat16 rounds away; '' if none.
 
-    They say which changes these are, or which setting avoids this; '' if all changes remain.
-    `image_shape` is None before the images are opened.
+    Used in an error message. The phrase may name a setting that avoids this.
+
+    Args:
+      image_shape: height, width and channels; None before the images are opened.
     """
 
 
 class ScoresPredictions(Study):
-  """Base class of studies that can also evaluate predictions made by other software.
+  """Base class of studies that can also evaluate predictions of other software.
 
   Attributes:
-    prediction_settings: dataclass of the keys that a config for such predictions has besides
-      `study`, such as the files.
+    prediction_settings: dataclass of the keys, besides `study`, of a config for such predictions,
+      such as the files.
   """
 
   prediction_settings: ClassVar[type]
 
   @abc.abstractmethod
   def score_predictions(self, settings: Any, folder: pathlib.Path) -> Scored:
-    """Returns the results for predictions in files.
+    """Evaluates predictions in files, and returns the results.
 
     Args:
       settings: an instance of `prediction_settings`, which names the files.
-      folder: the folder in which records of the predictions are written, unless the files are
-        records already.
+      folder: folder for records of the predictions. Not used if the files are records already.
     """
 
 
 class Scored(NamedTuple):
-  """The results for predictions made by other software.
+  """The results for predictions of other software.
 
   Attributes:
     evaluations: the predictions as records.
-    findings: the results.
-    settings: JSON values that state the study, and which predictions were evaluated and how.
-    data: JSON values that describe the images, by name if there are several data sets; {} if the
-      records describe them.
+    findings: estimates and tables.
+    settings: the study, and which predictions were evaluated and how, as JSON values.
+    data: description of the images, as JSON values; by name if there are several data sets. {} if
+      the records describe them.
   """
 
   evaluations: list[Evaluation]
@@ -544,7 +584,7 @@ STUDIES: Registry[Study] = Registry('robustness.studies', Study)
 
 
 def from_config(section: Facts) -> Study:
-  """Returns the study of `config.study`, a section with the study's `name` and its settings.
+  """Creates the study that `config.study` describes by a `name` and settings.
 
   Raises:
     InputError: the name or a key is unknown, or a value is not valid.
@@ -557,17 +597,17 @@ def from_config(section: Facts) -> Study:
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
-  """Returns the function that evaluates predictions in files, which other software has made.
-
-  The function takes the folder to write records to, and returns the results of the study.
+  """Returns a function that evaluates predictions of other software in files.
 
   Args:
     study: the study.
-    config: the keys of the config that name the files with predictions; the section `study` must
-      have been removed.
+    config: the keys of the config that name the files; without the section `study`.
+
+  Returns:
+    A function that takes a folder for records and returns the results.
 
   Raises:
-    InputError: the study cannot score predictions, or a key is not in its `prediction_settings`.
+    InputError: the study cannot evaluate predictions, or a key is not in its `prediction_settings`.
   """
   if isinstance(study, ScoresPredictions):
     parsed: object = settings.parse(study.prediction_settings, config, 'config')
@@ -597,7 +637,12 @@ def default_section(name: str) -> Facts:
 
 
 def require_single_labels(rows: Rows, use: str) -> None:
-  """Raises InputError for rows with several labels each, which `use` ('an attack') cannot take."""
+  """Raises InputError if images have several labels each.
+
+  Args:
+    rows: the images.
+    use: what needs single labels, such as 'an attack', for the message.
+  """
   if next(rows.batches(1, [0]))['label'].ndim > 1:
     raise InputError(
       f'these rows have several labels each, and {use} takes the gradient of the loss of one: take '

@@ -41,19 +41,20 @@ has the parameter `staged` = k."""
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-  """A long computation for views, such as AutoAttack, cut into steps to show progress between them.
+  """A long attack, such as AutoAttack, divided into runs of compiled programs.
 
-  A step is one call of a compiled program, such as a restart of one of AutoAttack's attacks.
+  Progress is shown between runs. A run is, for example, one restart of one of AutoAttack's attacks.
+  The state of a batch, such as adversarial images, is passed from run to run.
 
   Attributes:
-    steps: function `(view, classes) -> [(name, program, run)]` that lists the steps of a view, from
-      its parameters and the classifier's number of classes; [] for a view without steps. `name` is
-      shown to the user. `program` says what the step computes, such as (index of the ensemble,
-      index of an attack in it), and `run` numbers the steps of one program, such as restarts.
-    begin: pure function `(rows, logits) -> state`, {name: [B, ...]}, before the first step.
-      `state['is_right']`, bool [B], says which rows need further steps.
-    advance: pure function `(program, keys, rows, view, logits, state, run) -> state` that takes one
-      step. It is compiled once for each `program`, with `run` as a traced integer.
+    steps: called with the parameters of a view and the classifier's number of classes. It returns
+      the runs of the view as [(name, program, run)], or [] for a view without. `name` is shown to
+      the user. `program` identifies a compiled program, such as (index of the ensemble, index of an
+      attack in it). `run` counts runs of this program, such as restarts.
+    begin: pure function `(rows, logits) -> state`, {name: [B, ...]}, before the first run.
+      `state['is_right']`, bool [B], says which images need further runs.
+    advance: pure function `(program, keys, rows, view, logits, state, run) -> state` for one run.
+      It is compiled once for each `program`; `run` is a traced integer.
   """
 
   steps: Callable[[Mapping[str, Any], int], Sequence[tuple[str, Hashable, int]]]
@@ -62,14 +63,15 @@ class Stages:
 
 
 def state_after_stages(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
-  """Returns what the steps of `Views.stages` computed for a view of B rows, {name: [B, ...]}.
+  """Returns the result of the attack runs in `Views.stages` for one view, {name: [B, ...]}.
 
-  It is for `Views.show`, for example to read the images that AutoAttack found. The result is {} if
-  no steps were taken, as for a single image in a report.
+  `Views.show` calls it, for example to read the images that AutoAttack found. The result is {} if
+  there were no runs, as for a single image in a report.
 
   Args:
-    rows: columns [B, ...]; 'staged/k/NAME' (`STAGED`) are the arrays of state number k.
-    view: parameters of the view; 'staged' is the number of its state.
+    rows: columns of B images, [B, ...]. 'staged/k/NAME' (`STAGED`) are the arrays of result number
+      k.
+    view: parameters of the view; 'staged' is the number of its result.
   """
   arrays_by_name: dict[str, list[jax.Array]] = {}  # the array of each state, in order
   for column, values in rows.items():
@@ -81,43 +83,42 @@ def state_after_stages(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
 
 @dataclasses.dataclass(frozen=True)
 class Views:
-  """V ways to show every row.
+  """V ways to perturb every image, such as corruptions at several severities.
 
   Attributes:
-    show: pure function `(key, row, view) -> image` of one row and one view. `row` is a dict with
-      `image` [H, W, C] in [0, 1] and the study's columns, `view` holds the view's entries of
-      `parameters`, and the result is an image for the classifier. With `uses_classifier` it has a
+    show: pure function `(key, row, view) -> image` of one image and one view. `row` is a dict with
+      `image` [H, W, C] in [0, 1] and the study's columns. `view` holds the view's entries of
+      `parameters`. The result is an image for the classifier. With `uses_classifier` there is a
       fourth argument, for attacks: `logits(images [B, H, W, C]) -> [B, classes]`.
-    ids: int32 [V], distinct. A view's random keys depend on its id, so an id must not depend on the
+    ids: distinct int32 [V]. A view's random keys depend on its id, so an id must not depend on the
       other views of a run.
     parameters: {name: array [V, ...]}. They are traced, so that all views share one compiled
-      program. If there is a parameter 'draws' (`DRAWS`), int32 [V], random keys depend on it
-      instead of the id, so that views with equal values use the same random numbers. A column
-      'draws' of the rows takes precedence over both.
+      program. Views with equal values of a parameter 'draws' (`DRAWS`), int32 [V], use the same
+      random numbers: keys then depend on it instead of the id. A column 'draws' of the data takes
+      precedence over both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
-    together: whether `show` takes all B rows of a device at once, keys [B] and columns [B, ...]. It
-      then returns images [B, H, W, C], and {name: [B, ...]}, which are recorded as
-      `measure/<name>`. Attacks need this to skip rows that are misclassified already. It requires
+    together: whether `show` takes all B images of a device at once, keys [B] and columns [B, ...].
+      It then returns images [B, H, W, C], and {name: [B, ...]}, which are recorded as
+      `measure/<name>`. Attacks need this to skip images that are misclassified already. It requires
       `uses_classifier`.
-    stages: a long computation before `show`, such as AutoAttack, in steps with progress between
-      them; it requires `together`. `show` reads the results by `state_after_stages(rows, view)`. If
-      these are {}, as for a single image in a report, `show` computes everything itself. None: no
-      steps.
-    image_shape: height, width and channels of shown images if they differ from the rows'; the
-      runner then resizes them to the classifier's input. A study without a classifier always sets
-      it.
-    measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
+    stages: runs of a long attack before `show`, such as AutoAttack, with progress between them;
+      None for none. It requires `together`. `show` reads their result by `state_after_stages(rows,
+      view)`. If that is {}, as for a single image in a report, `show` computes everything itself.
+    image_shape: height, width and channels of perturbed images if they differ from the stored
+      images'. They are then resized to the classifier's input. A study without a classifier always
+      sets it.
+    measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every image and
       view as `measure/<name>` [rows, views, ...]. With `uses_classifier`, `logits` is its fourth
       argument.
     total: like `measure`, for values in [0, 2048). They are rounded to multiples of 2⁻²⁰, summed
-      exactly over the rows, and recorded for every view as `total/<name>` [views, ...].
+      exactly over the images, and recorded for every view as `total/<name>` [views, ...].
     prepare: pure function from a row to a row with the computations that all views share, or None.
-    add_columns: function from `Rows` to the same rows with further columns that the views need,
-      such as each row's clean image, read on the host; or None.
+    add_columns: function from `Rows` to the same data with further columns that the views need,
+      such as each image's clean version, read on the host; or None.
     composes: whether a view composes its image from several stored images, such as a foreground and
       a background, which are not shown by themselves.
-    sequential: whether a CPU shows rows one after another. It suits large images and functions with
-      branches (`lax.cond`), because `vmap` would compute all branches.
+    sequential: whether a CPU perturbs images one after another. It suits large images and functions
+      with branches (`lax.cond`), because `vmap` would compute all branches.
   """
 
   show: Show
@@ -135,7 +136,7 @@ class Views:
   sequential: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError unless ids are distinct integers, and each view has all parameters."""
+    """Raises InputError unless ids are distinct integers and parameters have a value per view."""
     ids = np.asarray(self.ids)
     if ids.ndim != 1 or ids.dtype.kind not in 'iu' or len(np.unique(ids)) < len(ids):
       raise InputError(
@@ -154,15 +155,18 @@ class Views:
     return len(self.ids)
 
   def at(self, index: int | np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns ids and parameters of the view at an index, or of the views at indices [v]."""
+    """Returns ids and parameters of one view (an index) or several views (indices [v])."""
     return self.ids[index], {name: values[index] for name, values in self.parameters.items()}
 
   def describe(self, index: int) -> str:
-    """Returns the name of view number `index` for messages, such as `view 3 (fy=-2, fx=5)`."""
+    """Returns a view's name for messages, such as 'view 3 (fy=-2, fx=5)', given its index."""
     return f'view {index} ({self.values(index)})'
 
   def values(self, index: int) -> str:
-    """Returns the single numbers among the parameters of view `index`, such as `fy=-2, fx=5`."""
+    """Returns a view's parameters as text, such as 'fy=-2, fx=5', given its index.
+
+    Only parameters that are single numbers are included.
+    """
     return ', '.join(f'{k}={v[index]!s}' for k, v in self.parameters.items() if v.ndim == 1)
 
 
@@ -171,23 +175,23 @@ ONLY = 'identity'
 
 
 def id_of(words: str) -> int:
-  """Returns an id in [0, 2³¹ − 2] for the view that `words` describe, such as 'pgd 0.03'.
+  """Returns an id for the view with a description such as 'pgd 0.03', in [0, 2³¹ − 2].
 
-  It is a digest of the words, and so the same in all runs.
+  It is a digest of the words, and therefore the same in all runs.
   """
   return zlib.crc32(words.encode()) % (2**31 - 1)
 
 
 def view_key(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
-  """Returns the random key of one row in one view.
+  """Returns the random key of one image in one view.
 
-  It depends on `root`, the row's example id and the id of the view. If the row or the view has a
-  value 'draws' (`DRAWS`), it takes the place of the view's id, so that rows or views with the same
-  value use the same random numbers; the row's value has priority.
+  The key depends on `root`, the image's id and the view's id. A value 'draws' (`DRAWS`) of the
+  image, or else of the view, takes the place of the view's id. Images or views with equal values
+  then use the same random numbers.
 
   Args:
     root: root key of the study.
-    row: columns of the row.
+    row: columns of the image.
     view_id: id of the view, int32.
     view: parameters of the view.
   """
@@ -196,7 +200,7 @@ def view_key(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> 
 
 
 def stored_view() -> Views:
-  """Returns the single view that shows every row as it is stored."""
+  """Returns a single view that shows every image as it is stored."""
   return Views(
     show=lambda key, row, view: row['image'],
     ids=np.zeros(1, np.int32),
@@ -206,17 +210,17 @@ def stored_view() -> Views:
 
 @dataclasses.dataclass(frozen=True)
 class ViewTable:
-  """The names of the views of a study, and the groups of views that results are averaged over.
+  """Names of the V views of a study, and the groups of views that results are averaged over.
 
   Attributes:
-    names: the names of the V views.
-    clean: index of the view that shows images unchanged, or None.
-    counted: bool [N, V], whether a row contributes to the results of a view; None if all do.
+    names: the names of the views.
+    clean: index of the view that shows images unchanged; None without such a view.
+    counted: bool [N, V], whether an image counts in the results of a view; None if all do.
     rows: for images that are stored corrupted, as in ImageNet-C, what each image shows, such as
-      'fog 3' [N]; reports print it in place of the view's name. None for other images.
+      'fog 3', [N]. Reports print it in place of the view's name. None for other images.
     groups: {name of the group: indices of its views}, such as the five severities of a corruption.
-    units: int [N], equal for images that are not independent of one another, such as scenes with
-      the same object; None if all are independent.
+    units: int [N], equal for images that depend on one another, such as scenes with the same
+      object; None if all are independent.
     facets: {name of a view or group: {column of the results: value}}, such as {'fog 3':
       {'corruption': 'fog', 'severity': 3}}.
   """
@@ -231,12 +235,12 @@ class ViewTable:
 
   @classmethod
   def of(cls, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None) -> Self:
-    """Returns a table of views.
+    """Returns a table of views from their names and groups.
 
     Args:
       names: distinct names of the views.
-      groups: {name of the group: indices of its views}; the group 'clean' holds the clean view. By
-        default there is a group of all views, and one for each view if there are at most
+      groups: {name of the group: indices of its views}. A group 'clean' holds the clean view. By
+        default there is a group of all views, and a group for each view if there are at most
         `MAX_NAMED_VIEWS`.
     """
     if groups is None:
@@ -250,15 +254,17 @@ class ViewTable:
   def facets_of(self, name: str) -> Mapping[str, object]:
     """Returns the columns that identify a view or group in results, such as {'severity': 3}.
 
-    They are {'view': name} for a name without an entry in `facets`.
+    A name without an entry in `facets` has {'view': name}.
     """
     return self.facets.get(name, {'view': name})
 
   def counted_in(self, shard: Shard) -> np.ndarray:
-    """Returns whether a row counts in a view, bool [n, v], for a shard of n rows and v views.
+    """Returns which of a shard's images count in which views, bool [n, v].
 
-    If there are other views than the clean one, results are about these, and no row counts in the
-    clean view.
+    Images do not count in the clean view if there are other views, because results are about these.
+
+    Args:
+      shard: records of n images in v views.
     """
     counted = np.ones(shard['rank'].shape, bool)
     if self.counted is not None:
