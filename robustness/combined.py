@@ -20,16 +20,16 @@ def join_tasks(
   study: str = 'battery',
   findings: Findings | None = None,
 ) -> Results:
-  """Returns the results of all tasks of a battery as one.
+  """Joins the results of all studies of a battery into one object.
 
-  The table of estimates has a column `task`. Other tables are called `<task>: <name>`; arrays are
-  left out.
+  The table of estimates gets a column `task`, the name of the study in the battery. Other tables
+  are renamed to `<task>: <name>`. Arrays are left out.
 
   Args:
-    tasks: results by name of the task, at least one, of the same classifiers.
-    settings: plain values of the run as a whole.
-    study: name of the joined results.
-    findings: tables and estimates of all tasks together, which come first.
+    tasks: {name of the study in the battery: results}, at least one, of the same classifiers.
+    settings: Settings of the run as a whole.
+    study: Name of the joined results.
+    findings: Tables and estimates of all studies together, which come first.
   """
   findings = findings or Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
@@ -54,11 +54,10 @@ def join_tasks(
 
 
 def mean_over_seeds(by_seed: Mapping[int, Results]) -> Results:
-  """Returns results with the estimates of every seed, and with their means over the seeds.
+  """Returns the estimates of all seeds, together with their means over the seeds.
 
-  The column `seed` of the table of estimates has the seed, and is empty for a mean. A mean has
-  Student's interval at the confidence of its estimates. Other tables are included if they are equal
-  in all seeds; arrays are left out.
+  The column `seed` of the table of estimates is empty for a mean. A mean has Student's interval.
+  Other tables are included if they are equal in all seeds, and arrays are left out.
 
   Args:
     by_seed: {seed: results of the run with this seed}.
@@ -100,21 +99,21 @@ def mean_over_seeds(by_seed: Mapping[int, Results]) -> Results:
 def _means_over(
   table: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
 ) -> pd.DataFrame:
-  """Returns the means over seeds of the estimates that at least two seeds have.
+  """Returns the mean over seeds of each estimate that at least two seeds have.
 
-  Estimates with an interval for many estimates together (a `family` above 1) are left out. A
-  number without interval that is equal in every seed, such as a published one, stays as it is; NaN
-  in one seed makes the mean NaN.
+  The interval is Student's: mean ± t·s/√n, with the standard deviation s over n seeds and Student's
+  quantile t, clipped to the range of the quantity. It covers the variation between trainings, on
+  the same test images. There is no interval for fewer than `FEWEST_SEEDS` seeds or for equal
+  values.
 
-  The interval is Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's
-  quantile t, cut to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have
-  none. For normal values it covers the variation between trainings of the same recipe, on the same
-  test images. Equal values show no spread and have no interval.
+  A mean is NaN if the estimate of one seed is NaN. A number without interval that all seeds share
+  is unchanged, such as a published one. Estimates with an interval for several estimates together
+  (a `family` above 1) are left out.
 
   Args:
-    table: the estimates of all seeds, with the facet `seed`.
-    seeds: all seeds.
-    quantities: the quantities of the estimates, by name.
+    table: The estimates of all seeds, with the column `seed`.
+    seeds: All seeds.
+    quantities: {name: quantity} for the estimates.
   """
   facets = [name for name in estimates.facets_of(table) if name != SEED]
   keys = [*estimates.SUBJECT, *facets]  # equal in the estimates that have one mean
@@ -159,16 +158,16 @@ def _intervals(
   count: np.ndarray,
   confidence: np.ndarray,
 ) -> np.ndarray:
-  """Returns Student's intervals for M means, cut to the ranges of their quantities, [2, M].
+  """Returns Student's intervals for M means, clipped to the ranges of their quantities, [2, M].
 
   Args:
-    first: M rows of the table of results, the estimate of one seed for each mean; `versus` is the
+    first: For each mean, the row of one seed in the table of results, M rows. `versus` is the
       baseline of a difference, '' for none.
-    quantities: the quantities by name; others have no range.
-    mean: the means, [M].
-    std: standard deviations of the averaged values, [M].
-    count: numbers of the averaged values, [M].
-    confidence: confidence of each interval, [M].
+    quantities: {name: quantity}; other quantities have no range.
+    mean: The means, [M].
+    std: Standard deviations of the averaged values, [M].
+    count: Numbers of the averaged values, [M].
+    confidence: Confidence of each interval, [M].
   """
   intervals = np.full((2, len(mean)), np.nan)
   for level in np.unique(confidence):
@@ -183,12 +182,14 @@ def _intervals(
 
 
 def _note_of_mean(notes: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
-  """Returns the note of a mean over seeds: the seeds' notes, and which seeds have no value.
+  """Returns the note of a mean over seeds, from the notes of the seeds.
+
+  The note also names the seeds without a value.
 
   Args:
-    notes: the note of each seed that has a value; a note that all seeds have is stated once.
-    seeds: all seeds.
-    is_constant: whether all seeds have equal values.
+    notes: {seed with a value: its note}. A note that all seeds share is stated once.
+    seeds: All seeds.
+    is_constant: Whether all seeds have equal values.
   """
   remarks = [f'seed {seed}: {note}' for seed, note in notes.items() if note]
   if len(set(notes.values())) == 1:

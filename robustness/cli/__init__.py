@@ -4,11 +4,11 @@ import argparse
 
 
 def new_parser(command: str, description: str | None) -> argparse.ArgumentParser:
-  """Returns a parser of a command's arguments.
+  """Returns an argument parser for a command.
 
   Args:
-    command: the words of the command, such as 'robustness report'.
-    description: its help, which is printed with its line breaks.
+    command: The words of the command, such as 'robustness report'.
+    description: Text of `--help`, which keeps its line breaks.
   """
   formatter = argparse.RawDescriptionHelpFormatter
   return argparse.ArgumentParser(command, description=description, formatter_class=formatter)

@@ -37,10 +37,16 @@ _STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)'
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
-  """Returns the config with the changes on the command line, and the remaining arguments.
+  """Reads a config and applies the changes on the command line.
 
-  A change is `--config.KEY=VALUE`; `--config.KEY` or `--noconfig.KEY` for a boolean; and
-  `--config.KEY=A,B` for a tuple. The config is None if there is no `--config=FILE`.
+  A change is `--config.KEY=VALUE`, `--config.KEY=A,B` for a tuple, or `--config.KEY` or
+  `--noconfig.KEY` for a boolean.
+
+  Args:
+    arguments: The command line, such as ['--config=FILE', '--config.seed=1'].
+
+  Returns:
+    (config, arguments that are no change). The config is None if there is no `--config=FILE`.
   """
   changes = [argument for argument in arguments if re.match(r'--?(no)?config\.', argument)]
   other_arguments = [argument for argument in arguments if argument not in changes]
@@ -62,11 +68,15 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
 
 
 def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a hint if a config trains a network that the user probably wants to measure as it is.
+  """Returns a hint for users who probably do not want the config to train a network.
 
-  This is likely if the config sets `train`, and the command line `arguments` name a network or data
-  but do not set `train`. The hint is '' otherwise, or if the config has no variant `own`, which
-  measures a user's network without training it.
+  These users name a network or data on the command line, but do not set `train`, and the config
+  sets it to True. The hint is '' for all others. It is also '' if the config has no variant `own`,
+  which measures a user's network without training.
+
+  Args:
+    config: The config with the changes on the command line.
+    arguments: The command line.
   """
   sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
   trains = any(section is not None and section.get('train') for section in sections)
@@ -85,14 +95,14 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a hint that a run uses the default images, and how to name other images.
+  """Returns a hint that a run uses the default images, and how to choose others.
 
-  It is for users who name a network or settings of data on the command line, but no source of
-  images. The hint is '' for others, and if the config has another source than the default.
+  The hint is for users who name a network or settings of data on the command line, but no source of
+  images. For all others it is '', also if the config has another source than the default.
 
   Args:
-    config: the config with the changes of the command line.
-    arguments: the command line.
+    config: The config with the changes on the command line.
+    arguments: The command line.
   """
   is_default = config.get('data', {}).get('source') == DEFAULT
   names_source = any('data.source=' in argument for argument in arguments)
@@ -107,11 +117,14 @@ def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def tasks_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a note that names the tasks of a config file that this run leaves out; '' if none.
+  """Returns a note with the names of the studies of a battery that this run leaves out.
+
+  The note is '' if all of them run.
 
   Args:
-    config: the config with the changes of the command line.
-    arguments: the command line, which has the config file and may select tasks.
+    config: The config with the changes on the command line.
+    arguments: The command line, which names the config file and may select studies by
+      `--config.battery.tasks`.
   """
   file = reference(arguments)
   if not file or not any('config.battery.tasks' in argument for argument in arguments):
@@ -122,10 +135,7 @@ def tasks_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def reference(arguments: Sequence[str]) -> str | None:
-  """Returns the config that arguments name: FILE of the last `--config=FILE` or `--config FILE`.
-
-  The result is None if there is no such argument.
-  """
+  """Returns FILE of the last `--config=FILE` or `--config FILE`, or None."""
   file = None
   for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
     if argument in ('-config', '--config'):
@@ -136,11 +146,18 @@ def reference(arguments: Sequence[str]) -> str | None:
 
 
 def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDict, list[str]]:
-  """Returns the config with the studies that `changes` choose, and the changes of other keys.
+  """Replaces the studies of a config by those that the command line names.
 
-  Studies are chosen by `--config.study.name=NAME` and `--config.battery.TASK.study.name=NAME`. A
-  study that the config did not have begins with default keys. Sections of the config that a study
-  needs, such as a classifier, are added, and those that it does not need are removed.
+  A study is named by `--config.study.name=NAME`, or in a battery by
+  `--config.battery.TASK.study.name=NAME`. A new study has default settings. Sections of the config
+  that it needs, such as a classifier, are added, and sections that it does not need are removed.
+
+  Args:
+    config: The config.
+    changes: Arguments of the command line that begin with `--config.`.
+
+  Returns:
+    (config, the other changes).
   """
   for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):
     # ('study', None, NAME) or ('battery.TASK.study', 'TASK', NAME)
@@ -157,10 +174,17 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
 
 
 def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
-  """Adds and selects classifiers in the config as `changes` say; returns the other changes.
+  """Adds and removes classifiers in a config as the command line says.
 
   `--config.classifiers.LABEL.name=NAME` with a new label adds a classifier.
-  `--config.classifiers=LABEL,LABEL` removes all classifiers that it does not list.
+  `--config.classifiers=LABEL,LABEL` removes all classifiers that are not listed.
+
+  Args:
+    config: The config, which is changed.
+    changes: Arguments of the command line that begin with `--config.`.
+
+  Returns:
+    The changes without `--config.classifiers=LABEL,LABEL`.
   """
   classifiers, only_classifier = config.get('classifiers'), config.get('classifier')
   labels = [match[1] for match in map(_LABEL.match, changes) if match]  # of classifiers to add
@@ -183,12 +207,13 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
-  """Raises InputError if a change sets a key of `config.classifier`, a section that configs with
-  several classifiers do not have.
+  """Raises InputError if a change sets a key of `config.classifier`.
+
+  Configs with several classifiers have no such section.
 
   Args:
-    classifiers: the section `config.classifiers`.
-    changes: arguments of the command line, such as '--config.classifier.name=vit'.
+    classifiers: The section `config.classifiers`.
+    changes: Arguments of the command line, such as '--config.classifier.name=vit'.
   """
   for change in changes:
     _, _, key = change.partition('=')[0].partition('config.classifier.')
@@ -202,10 +227,16 @@ def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
 
 
 def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Removes the classifiers that a change `--config.classifiers=LABEL,LABEL` does not list.
+  """Keeps only the classifiers that `--config.classifiers=LABEL,LABEL` lists.
+
+  Nothing happens without this argument.
+
+  Args:
+    config: The config, which is changed.
+    changes: Arguments of the command line.
 
   Raises:
-    InputError: a label is unknown, or none is given.
+    InputError: a label is unknown, or the list is empty.
   """
   classifiers = config.classifiers
   for match in filter(None, map(_LIST.fullmatch, changes)):
@@ -221,10 +252,11 @@ def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def _may_select_part(change: str) -> bool:
-  """Returns whether a change of the command line may select a part, such as an attack.
+  """Returns whether a change may select a component of a config, such as an attack.
 
-  Such a change is made first, because other changes may set keys of the part. For example,
-  '--config.data.source=folder' selects the source `folder`. So may any key of a study.
+  Such changes are made first, because the component brings keys that other changes may set. For
+  example, '--config.data.source=folder' brings the keys of the source `folder`. Any setting of a
+  study counts as such a change.
   """
   key = change.partition('=')[0]
   selecting_keys = {'data': 'source'}  # {section of the config: its key that selects a part}
@@ -234,11 +266,15 @@ def _may_select_part(change: str) -> bool:
 
 
 def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Sets the keys of a config that changes such as '--config.data.split=test' name.
+  """Sets the keys of a config that the command line changes.
 
-  ml_collections converts the text of a value to the type of the key. It also evaluates the key's
-  name as Python, which fails for labels of classifiers such as 'resnet-50'. Each value is therefore
-  read in a separate config, where its key is called `value`.
+  A value is converted to the type of its key by ml_collections, in a separate config with the
+  single key `value`. Otherwise ml_collections would evaluate the names of keys as Python, and fail
+  for names such as 'resnet-50'.
+
+  Args:
+    config: The config, which is changed.
+    changes: Arguments of the command line, such as '--config.data.split=test'.
   """
   for change in changes:
     name, equals, text = change.partition('=')
@@ -269,9 +305,11 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Prints a note for each change of a setting that the config does not use.
+  """Prints a note for each changed setting that has no effect, for instance of an unused attack.
 
-  An example is a setting of another attack than the config selects.
+  Args:
+    config: The config with the changes.
+    changes: Arguments of the command line.
   """
   values = recorded(config.to_dict())  # without the sections that the config does not use
   for change in changes:
@@ -285,9 +323,9 @@ def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def _as_python_tuple(value: str) -> str:
-  """Returns the text `a,b` as a tuple of strings in Python, and other text unchanged.
+  """Returns words separated by commas as a Python tuple, as text: `a,b` becomes `('a', 'b')`.
 
-  Text that is Python already, such as `(1, 2)`, is unchanged; empty text becomes `()`.
+  Empty text becomes `()`. All other text is unchanged, such as `(1, 2)`, which is Python already.
   """
   if not value.strip():
     return '()'
@@ -299,15 +337,18 @@ def _as_python_tuple(value: str) -> str:
 
 
 def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict, str]:
-  """Checks that a config has a key `a.b.c`; returns its section `a.b` and its last word, 'c'.
+  """Returns the section of a config that has a key, and the key's last word.
+
+  For the key 'a.b.c' they are the section 'a.b' and 'c'.
 
   Args:
-    config: the config.
-    path: the key, such as 'a.b.c'.
-    written: the value as the user typed it, such as '=3', for messages.
+    config: The config.
+    path: The key, such as 'a.b.c'.
+    written: The value as the user typed it, such as '=3', for messages.
 
   Raises:
-    InputError: the config has no such key (the message names the nearest ones), or it is a section.
+    InputError: the config has no such key (the message names the nearest ones), or the key is a
+      section.
   """
   value: Any = config
   section, path_so_far = config, 'config'
@@ -325,12 +366,13 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
 
 
 def _refuse_moved(section: Section, values: Section, path: str) -> None:
-  """Raises SettingError for keys that a section `study` or `data` had in an earlier version.
+  """Raises SettingError for settings of a study or of data that only earlier versions had.
 
   Args:
-    section: the section; its `name` or `source` selects the study or the source of images.
-    values: {key: value} that may have such keys.
-    path: name of the section, such as 'config.study'; other sections than these are not checked.
+    section: The section of the config. Its `name` or `source` selects the study or the source of
+      images.
+    values: {key: value} that may have such settings.
+    path: Name of the section, such as 'config.study'. Sections of other names are not checked.
   """
   if path.endswith('.study'):
     settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
@@ -343,9 +385,9 @@ def load_config(reference: str) -> ConfigDict:
   """Returns the config that a file describes.
 
   Args:
-    reference: 'FILE' or 'FILE:VARIANT', where FILE is a Python file with a function `get_config`,
-      which is called with the variant, or the name of a packaged config; or a JSON file, such as
-      `config.json` of a workdir.
+    reference: 'FILE' or 'FILE:VARIANT'. FILE is a Python file with a function `get_config`, the
+      name of a packaged config, or a JSON file such as `config.json` of a workdir. `get_config` is
+      called with the variant.
   """
   name, colon, variant = reference.partition(':')
   file = str(packaged.find(name))
@@ -373,9 +415,9 @@ def load_config(reference: str) -> ConfigDict:
 
 
 def variants(file: str) -> tuple[str, ...]:
-  """Returns the variants of a config file, the default first; () for a config without variants.
+  """Returns the variants of a config file, the default first; () if it has none.
 
-  A variant is an argument of the file's function `get_config`, such as the size of a network.
+  A variant is an argument of `get_config` in the file, for instance the size of a network.
   """
   if file.endswith('.json'):
     return ()
@@ -395,11 +437,11 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   """Runs a config file and returns its function `get_config`, without calling it.
 
   Args:
-    file: path of the Python file.
-    arguments: what `get_config` will be called with: [VARIANT], or [] without a variant.
+    file: Path of the Python file.
+    arguments: The arguments that `get_config` must accept: [VARIANT], or [] without a variant.
 
   Raises:
-    InputError: the file has no such function, or the function does not take `arguments`.
+    InputError: the file has no such function, or the function does not accept `arguments`.
   """
   if not file.endswith('.py'):
     raise InputError(f'config file {file} is no Python file: its name must end in .py.')
@@ -420,7 +462,7 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
 
 
 def _line_of_error(error: Exception, file: str) -> str:
-  """Returns ', line N', the last line of `file` in an error's traceback; '' if it has none."""
+  """Returns ', line N' for the line of a file at which an error occurred; '' if it is elsewhere."""
   path = os.path.abspath(file)
   frames = traceback.extract_tb(error.__traceback__)
   lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == path]
@@ -428,9 +470,9 @@ def _line_of_error(error: Exception, file: str) -> str:
 
 
 def from_json(path: pathlib.Path) -> ConfigDict:
-  """Returns the config of a JSON file; keys that it leaves out have their defaults.
+  """Returns the config in a JSON file.
 
-  The config of a run that scores predictions from files has no defaults and is returned as it is.
+  Missing keys get their defaults, except in the config of a run that scores files of predictions.
   """
   values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
   settings.check_sections(settings.without_inherited(values), ('battery', 'classifiers'), 'config')
@@ -448,9 +490,11 @@ def from_json(path: pathlib.Path) -> ConfigDict:
 
 
 def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
-  """Returns the config with the studies and classifier labels of `values`; other keys are default.
+  """Returns a default config with the studies and classifiers that a JSON file names.
 
-  `values` is the content of the JSON file `path`, which is used for messages.
+  Args:
+    values: Content of the JSON file.
+    path: Path of the JSON file, for messages.
   """
   classifiers, battery = values.get('classifiers'), values.get('battery')
   labels = tuple(classifiers) if isinstance(classifiers, Mapping) else ()
@@ -469,7 +513,12 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
 
 
 def _study_name(section: object, key: str, path: pathlib.Path) -> str:
-  """Returns the name of the study in a section; `key` names the section and `path` its JSON file.
+  """Returns the name of the study in a section of a config.
+
+  Args:
+    section: The section, from JSON.
+    key: Name of the section, for messages.
+    path: Path of the JSON file, for messages.
 
   Raises:
     InputError: the section names no study.
@@ -484,12 +533,12 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
 
 
 def _fill_section(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
-  """Sets the keys of a section to values that were read from JSON, in which tuples are lists.
+  """Sets the keys of a config section to values from JSON, where tuples are lists.
 
   Args:
-    config: the section.
+    config: The section, which is changed.
     values: {key: value}, nested like the section.
-    path: name of the section for messages, such as 'config.study'.
+    path: Name of the section for messages, such as 'config.study'.
 
   Raises:
     InputError: the section has no such key, or the value has another type.

@@ -36,9 +36,12 @@ PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness compare` and returns 0; `arguments` are the words after these two.
+  """Compares finished workdirs and prints the main results; returns 0.
 
-  Workdirs are compared; headlines, accuracies and the path of the report are printed.
+  The report is written to the folder `--out`.
+
+  Args:
+    arguments: The command line after `robustness compare`.
   """
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   add = parser.add_argument
@@ -73,17 +76,18 @@ def run(
   study_file: str = '',
   pdf: bool = False,
 ) -> Results:
-  """Compares workdirs and writes the comparison to a folder.
+  """Compares finished workdirs and writes the comparison to a folder.
 
   Args:
-    workdirs: finished workdirs, PATH or LABEL=PATH.
-    out: the folder; the tasks of batteries are in its folder `tasks/`.
-    common: whether runs that share only a part of their images are compared on that part.
-    command: the command line, which is recorded.
-    references: tasks with the accuracies that effective robustness, the accuracy in other tasks
-      beyond what these predict, is relative to.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-    pdf: whether figures are written as PDF too.
+    workdirs: Finished workdirs, PATH or LABEL=PATH.
+    out: The folder. Comparisons of the single studies of batteries go to its folder `tasks/`.
+    common: If true, runs with different images are compared on the images that all share. If false,
+      such runs raise an error.
+    command: The command line, which is recorded.
+    references: Names of studies of a battery, for effective robustness. It is the accuracy in the
+      other studies beyond the accuracy that a fit to these studies predicts.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
+    pdf: Whether figures are written as PDF too.
   """
   workdir.refuse_results(out)
   paths = named_workdirs(workdirs)
@@ -93,9 +97,15 @@ def run(
   results, tasks = compare_tasks(entries, common, references)
 
   def write(folder: pathlib.Path, results: Results, figures_of_tasks: Drawn = ()) -> Drawn:
-    """Writes results, figures and the report to a folder, and returns its PNG files with captions.
+    """Writes results, figures and the report to a folder.
 
-    `figures_of_tasks` are PNG files and captions that the report shows last.
+    Args:
+      folder: The folder.
+      results: The results.
+      figures_of_tasks: PNG files and captions that the report shows last.
+
+    Returns:
+      The PNG files of the figures with captions.
     """
     presented = results.presentation
     assert isinstance(presented, Presentation)
@@ -111,14 +121,17 @@ def run(
 def compare_tasks(
   entries: Mapping[str, Sequence[Entry]], common: bool = False, references: Sequence[str] = ()
 ) -> tuple[Results, dict[str, Results]]:
-  """Compares classifiers image by image; returns the results over all tasks, and {task: results}.
-
-  For a single study the second value is {}.
+  """Compares classifiers image by image, in one study or in each study of a battery.
 
   Args:
-    entries: {task: classifiers with their records}.
-    common: whether runs that share only a part of their images are compared on that part.
-    references: tasks that effective robustness is relative to.
+    entries: {name of the study in the battery: classifiers with their predictions}.
+    common: If true, runs with different images are compared on the images that all share. If false,
+      such runs raise an error.
+    references: Names of studies that effective robustness is relative to.
+
+  Returns:
+    (results of all studies together, {name of the study: results}). The second is {} for a single
+      study.
   """
   # The first classifier is the baseline of all tasks. A task that could not measure it lacks it,
   # but not the task with the most classifiers.
@@ -144,9 +157,9 @@ def compare_tasks(
 def _keep_printed(results: Results) -> Results:
   """Returns a comparison with only the estimates that the command prints.
 
-  The estimates of the study itself come first, then the accuracies on clean images and over all
-  other views (`PRINTED_FACETS`), or every accuracy if both are missing. Accuracies that the study
-  itself reports as headlines, for all classifiers, are not repeated.
+  These are the estimates of the study, then accuracies on clean images and over all perturbations
+  (`PRINTED_FACETS`). If both are missing, all accuracies are printed. Accuracies that the study
+  already reports as its main results are left out.
   """
   is_accuracy = results.table['quantity'] == ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
@@ -167,13 +180,13 @@ def _keep_printed(results: Results) -> Results:
 
 
 def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
-  """Returns the accuracies in `views` with a single facet `view`, such as 'fog 3'.
+  """Returns the accuracies on some perturbations, each named in one column `view`, such as 'fog 3'.
 
-  If there is no accuracy in these views, all accuracies are returned unchanged.
+  If there are none, all accuracies are returned unchanged.
 
   Args:
-    accuracies: rows of the table of results.
-    views: {facet: value} of each view, such as {'corruption': 'fog', 'severity': 3}.
+    accuracies: Rows of the table of results.
+    views: Descriptions of the perturbations, such as {'corruption': 'fog', 'severity': 3}.
   """
   names = facets_of(accuracies)
   view_of_row = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
@@ -185,24 +198,29 @@ def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
 
 
 def _comparable_values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields (classifier, versus, value, number of images) of each row; the value has 9 decimals."""
+  """Yields (classifier, versus, value, number of images) of each row of results.
+
+  Values are rounded to 9 decimals, so that equal ones compare equal.
+  """
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 
 
 def _presentation(study: Study) -> Presentation:
-  """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
+  """Returns the title and figures of a comparison.
+
+  The figures of the study come first, then the accuracies on each perturbation.
+  """
   title = ': '.join(filter(None, ('Finished runs side by side', study.title)))
   # a function of this module and not a lambda, because results are pickled with it
   return Presentation(title, study.papers, functools.partial(_draw, study))
 
 
 def _draw(study: Study, results: Results) -> Mapping[str, charts.Picture]:
-  """Returns {file name: (figure, caption)}: the figures of a study, then the accuracies of the
-  classifiers and their effective robustness.
+  """Returns the figures of a comparison, {file name: (figure, caption)}.
 
-  If the estimates of the study could not be computed, `results` have a table `WHY_NOT` with the
-  reason, and the study has no figures.
+  The figures of the study come first, then accuracies and effective robustness. If the estimates of
+  the study could not be computed, it has no figures; the results then have a table `WHY_NOT`.
   """
   figures_of_study = {} if WHY_NOT in results.tables else study.figures(results)
   accuracies = charts.draw(dataclasses.replace(results, quantities=(ACCURACY, EFFECTIVE)))

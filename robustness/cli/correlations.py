@@ -47,10 +47,10 @@ MAX_PANELS = 24
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness correlations` and returns 0; `arguments` are the words after these two.
+  """Writes and prints rank correlations between quantities over networks; returns 0.
 
-  Rank correlations between quantities, over networks, are written to a folder and printed, with the
-  path of the report.
+  Args:
+    arguments: The command line after `robustness correlations`.
   """
   parser = new_parser('robustness correlations', __doc__)
   parser.add_argument('paths', nargs='+', metavar='PATH', help='a workdir, or a folder of several')
@@ -72,20 +72,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
-  """Returns {name of a quantity: its overall values, a row for each network} of finished runs.
-
-  The name is 'NAME: TASK: top-1 error'. 'NAME: ' is left out if the path has no name, and 'TASK: '
-  if the run is no battery. The tables are indexed by network. They have the columns of results, and
-  `scale` (100 for percent, else 1) and `better` (1 if higher values are better, else −1).
-
-  Networks are only compared if their runs have equal settings and images.
+  """Returns the measured values of many networks, as one table for each quantity.
 
   Args:
-    paths: workdirs or folders of workdirs, PATH or NAME=PATH.
+    paths: Finished workdirs or folders of workdirs, PATH or NAME=PATH.
+
+  Returns:
+    {name of a quantity: table with a row for each network}. A name is 'NAME: TASK: top-1 error',
+      without 'NAME: ' for a path without name, and without 'TASK: ' for a run of a single study.
+      The table is indexed by network. It has the columns of results, and `scale` (100 for percent,
+      else 1) and `better` (1 if higher values are better, else −1).
 
   Raises:
-    InputError: a path has no results; or a quantity is measured again, for the same network, or
-      with other settings or images than for the networks before.
+    InputError: a path has no results, a quantity is measured twice for the same network, or
+      networks are measured with different settings or images.
   """
   names_of_networks: dict[str, str] = {}  # {description of a network: its name}
   rows: dict[str, dict[str, pd.Series]] = {}  # {name of a quantity: {network: row}}
@@ -122,18 +122,17 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:
-  """Returns {label of a classifier: name of its network}, with one name for the same network in all
-  runs.
+  """Returns {label of a classifier in a run: name of its network, unique over all runs}.
 
-  A network is the same in two runs if all recorded facts about it are equal, such as the digest of
-  its weights and the normalisation. Its labels may differ if the facts have a digest; a function,
-  for example, has none.
+  Classifiers of two runs are the same network if all recorded facts are equal, such as the digest
+  of the weights and the normalisation. Their labels may then differ. Without a digest, as for a
+  Python function, labels must be equal too.
 
   Args:
-    results: the results of a run.
-    folder: the folder of the run; its name, or else its path, is added to a network's name if
-      another network has the same.
-    names: {description of a network: its name} for all runs so far; new networks are added.
+    results: The results of the run.
+    folder: The folder of the run. Its name or path is added to the name of a network that is not
+      unique.
+    names: {description of a network: its name} for the runs so far. New networks are added.
   """
   network_by_label = {}
   for classifier in results.classifiers:
@@ -149,11 +148,15 @@ def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -
 def _comparable_values(
   results: Results, labels: Collection[str]
 ) -> Iterator[tuple[Quantity, str, pd.DataFrame]]:
-  """Yields (quantity, words, rows) of each overall value by which networks of several runs can be
-  compared (`values_that_rank`).
+  """Yields the values by which networks of different runs can be compared.
 
-  The words name the value, such as 'top-1 error under fog'. The rows, one for each classifier, are
-  of the classifiers in `labels`.
+  Args:
+    results: The results of a run.
+    labels: Labels of the classifiers to include.
+
+  Yields:
+    (quantity, the value in words, such as 'top-1 error under fog', a row of results for each
+    classifier).
   """
   for quantity in results.quantities:
     rows = values_that_rank(results, quantity)
@@ -162,7 +165,7 @@ def _comparable_values(
 
 
 def _folders_with_results(path: Path) -> list[Path]:
-  """Returns [`path`] if this folder has results, or else all folders directly in it that do."""
+  """Returns the folder itself if it has results, else all folders directly in it with results."""
   folders = [path] if (path / JSON_NAME).is_file() else []
   folders = folders or sorted(file.parent for file in path.glob(f'*/{JSON_NAME}'))
   if not folders:
@@ -171,15 +174,15 @@ def _folders_with_results(path: Path) -> list[Path]:
 
 
 def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -> Results:
-  """Returns the rank correlation over networks of each pair of quantities.
+  """Returns the rank correlation between each two quantities, over networks.
 
-  A correlation is positive if networks that are better by one quantity are better by the other. It
-  is NaN if one of the two quantities is equal for all networks that have both.
+  A correlation is positive if networks that are better in one quantity tend to be better in the
+  other. It is NaN if one of the two quantities is the same for all networks.
 
   Args:
-    values: {quantity: table indexed by network with `value` and `better`, which is −1 if lower
-      values are better, else 1}.
-    confidence: confidence of the intervals, in (0, 1).
+    values: {name of a quantity: table indexed by network}, with the columns `value` and `better` (1
+      if higher values are better, else −1).
+    confidence: Confidence of the intervals, in (0, 1).
 
   Raises:
     InputError: no two quantities have two networks in common.
@@ -215,14 +218,15 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
 
 
 def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, charts.Picture]:
-  """Returns {file name: (figure, caption)}: a page 'scatter', and the charts of the correlations.
+  """Returns the figures of the report, {file name: (figure, caption)}.
 
-  The page has scatter plots, in which each point is a network, of the `MAX_PANELS` pairs of
-  quantities with the weakest rank correlations, weakest first.
+  The figure 'scatter' has scatter plots in which each point is a network. It shows the `MAX_PANELS`
+  pairs of quantities with the weakest correlations. The other figures are charts of the
+  correlations.
 
   Args:
-    results: estimates of the correlation of each pair of quantities.
-    values: {quantity: table with a row per network}.
+    results: The rank correlations.
+    values: {name of a quantity: table with a row for each network}.
   """
   weakest = _weakest_first(results).head(MAX_PANELS)
   pairs = list(zip(weakest['first'], weakest['second'], strict=True))
@@ -233,6 +237,6 @@ def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, 
 
 
 def _weakest_first(results: Results) -> pd.DataFrame:
-  """Returns the correlations that are not NaN, sorted by ascending absolute value."""
+  """Returns the correlations without NaN, the smallest absolute value first."""
   table = results.table[results.table['value'].notna()]
   return table.loc[table['value'].abs().sort_values(kind='stable').index]

@@ -23,10 +23,13 @@ from robustness.core.settings import choice
 
 
 def main(arguments: list[str]) -> int:
-  """Runs `robustness cutouts` and returns 0; `arguments` are the words after these two.
+  """Extracts or prunes cutouts of objects from images; returns 0.
 
-  `extract` cuts objects out of images and writes them to a folder. `prune` moves each cutout
-  without a line in the folder's `cutouts.csv` to its folder `removed`.
+  `extract` cuts objects out of images and writes them to a folder. `prune` moves the cutouts that
+  are not listed in the folder's `cutouts.csv` to the folder `removed`.
+
+  Args:
+    arguments: The command line after `robustness cutouts`.
   """
   options = _parser().parse_args(arguments)
   if options.command == 'extract':
@@ -37,8 +40,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _extract(options: argparse.Namespace) -> Iterator[str]:
-  """Extracts cutouts, and yields lines with counts of segments, such as '    340  kept', and
-  '     12  too small' for those left out.
+  """Extracts cutouts and yields lines with counts, such as '    340  kept'.
+
+  Objects that are left out are counted by their reason, such as '     12  too small'.
   """
   absent = _words(options.absent)
   for flag in absent:
@@ -53,7 +57,7 @@ def _extract(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-  """Returns the words in a text that are separated by commas."""
+  """Splits text at commas, for instance 'Dog, Cat' into ('Dog', 'Cat')."""
   return tuple(word.strip() for word in text.split(',') if word.strip())
 
 

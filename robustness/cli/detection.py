@@ -34,9 +34,10 @@ PRESENTED = Presentation(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness detection` and returns 0: scores a detector, and prints the numbers.
+  """Scores a detector on sets of neighboring video frames and prints the numbers; returns 0.
 
-  `arguments` are the words after these two.
+  Args:
+    arguments: The command line after `robustness detection`.
   """
   options = _parser().parse_args(arguments)
   scoring = Scoring(options.k, options.threshold, options.recall_points, not options.neighbors_only)
@@ -58,13 +59,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _lines(results: Results, k: int) -> list[str]:
-  """Returns the lines to print: notes on unusual boxes and on `k`, then a line for each estimate.
+  """Returns the lines to print: notes, then a line for each estimate.
 
   Args:
-    results: estimates by `kind` and `k`; the table 'remarks' with a row (remark, number of boxes
-      that it is on, number of all boxes, first such box) for each way in which boxes are unusual;
-      and `settings['k']`, the largest distance of a neighbor from its anchor, at most `k`.
-    k: the requested distance from the anchor in frames. A note says if no neighbor is that far.
+    results: Estimates by `kind` and `k`. The table 'remarks' has a row for each kind of unusual
+      boxes: (remark, number of such boxes, number of all boxes, first such box). `settings['k']` is
+      the largest distance in frames between a neighbor and its anchor.
+    k: The distance that the user asked for. A note says if no neighbor is that far from its anchor.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []

@@ -63,7 +63,11 @@ DATA = {
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness doctor` and returns 0: prints what hardware and packages the machine has."""
+  """Prints what hardware, packages and data this machine has; returns 0.
+
+  Args:
+    arguments: The command line after `robustness doctor`.
+  """
   new_parser('robustness doctor', __doc__).parse_args(arguments)
   lines = {
     'machine': machine(),
@@ -104,10 +108,10 @@ def machine() -> Iterator[tuple[str, str]]:
 
 
 def data() -> Iterator[tuple[str, str]]:
-  """Yields (source, text) for each source of images that can be read without a download.
+  """Yields (source, text) for the sources of images that need no download.
 
-  The text says whether the source's package is installed and what images it has; for 'tfds' it
-  lists the data sets that are prepared in the folder of TFDS.
+  The text says whether a package is installed and what images it has. For 'tfds' it lists the
+  prepared data sets.
   """
   for source, (module, contents) in DATA.items():
     yield source, _installation_state((module,), contents)
@@ -121,16 +125,20 @@ def data() -> Iterator[tuple[str, str]]:
 def is_installed(module: str) -> bool:
   """Returns whether a top-level module is installed, without importing it.
 
-  A folder of the same name without code, such as one with logs, is importable, but no installation.
+  A folder of the same name without code does not count.
   """
   spec = importlib.util.find_spec(module)
   return spec is not None and spec.origin is not None
 
 
 def _installation_state(modules: tuple[str, ...], use: str) -> str:
-  """Returns 'yes      USE' if all `modules` are installed, else 'MISSING  would add: USE'.
+  """Returns 'yes      USE' if all modules are installed, else 'MISSING  would add: USE'.
 
-  Of the plugins `CUDA` one suffices. `use` says what the modules are used for.
+  For the plugins `CUDA` one is enough.
+
+  Args:
+    modules: Names of the modules.
+    use: What the modules are used for.
   """
   suffices = any if modules == CUDA else all  # one CUDA plugin is enough
   is_usable = suffices(map(is_installed, modules))

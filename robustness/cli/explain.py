@@ -29,15 +29,18 @@ _CHOICE = 'a name, or FILE.py:NAME for one of yours'
 
 
 class Key(NamedTuple):
-  """A key of a config as help lists it. The same key of several classifiers is one entry.
+  """A setting of a config as `--help` shows it.
+
+  The same setting of several classifiers is shown once.
 
   Attributes:
-    section: name of its section, such as 'config.study', or 'config.classifiers.{a,b}' for the
-      classifiers labelled a and b.
-    name: the key within the section, such as 'severity'.
-    value: its value as text; for several classifiers their different values.
-    meaning: what the key is for.
-    note: text about other sections that have the same keys, which the section's heading adds.
+    section: Name of its section, such as 'config.study', or 'config.classifiers.{a,b}' for the
+      classifiers a and b.
+    name: Name of the setting within the section, such as 'severity'.
+    value: Its value as text, or the different values of several classifiers.
+    meaning: What the setting is for.
+    note: Text that is added to the heading of the section, about other sections with the same
+      settings.
   """
 
   section: str
@@ -54,15 +57,15 @@ def explain(
   run_flags: Iterable[flags.Flag],
   word: str = '',
 ) -> Iterator[str]:
-  """Yields the lines of a config's help: description, variants, flags, and keys with meanings.
+  """Yields the lines of a config's help: description, variants, flags, and settings.
 
   Args:
-    reference: the config as it is named: `NAME[:VARIANT]`, or a file.
-    variants: the variants of the file, the default first.
-    config: the config with the changes on the command line. Of exchangeable components, such as
-      attacks, only the chosen ones are shown with their keys.
-    run_flags: the flags of a run.
-    word: shows only the keys with this word in their full name or meaning; '' shows everything.
+    reference: The config: `NAME[:VARIANT]`, or a file.
+    variants: The variants of the file, the default first.
+    config: The config with the changes on the command line. Settings of attacks and other
+      exchangeable components are shown if the config selects the component.
+    run_flags: The flags of a run.
+    word: If given, only settings with this word in their name or meaning are shown.
   """
   name, _, variant = reference.partition(':')
   if word:
@@ -87,9 +90,10 @@ def explain(
 
 
 def _matching_keys(keys: Sequence[Key], word: str) -> Iterator[str]:
-  """Yields help on the keys with `word` in their name, then on the keys with it in their meaning.
+  """Yields the help of the settings that have a word in their name or meaning.
 
-  The help on a key is its value, '--config.data.source = VALUE', and its meaning.
+  Settings with the word in their name come first. The help of a setting is '--config.data.source =
+  VALUE' and its meaning.
   """
   lower = word.lower()
   in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
@@ -103,10 +107,10 @@ def _matching_keys(keys: Sequence[Key], word: str) -> Iterator[str]:
 
 
 def meanings(cls: type) -> dict[str, str]:
-  """Returns {attribute: its description} from 'Attributes:' in the docstrings of a class and its
-  bases.
+  """Returns the descriptions of a class's attributes, as {attribute: description}.
 
-  A line 'a, b: text' describes several attributes.
+  They are read from 'Attributes:' in the docstrings of the class and its bases. A line 'a, b: text'
+  describes several attributes.
   """
   meaning_by_key: dict[str, str] = {}
   for base in reversed(cls.__mro__):  # a description in a subclass replaces the base's
@@ -118,10 +122,9 @@ def meanings(cls: type) -> dict[str, str]:
 
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
-  """Yields the keys of a config with values and meanings, section after section.
+  """Yields the settings of a config with values and meanings.
 
-  Sections come in this order: the battery, the studies, the classifiers, the data and the training;
-  keys outside of sections come last.
+  The order is battery, studies, classifiers, data, training, and settings outside of sections.
   """
   meanings_outside_sections = meanings(Execution)
   if 'battery' in config:
@@ -160,7 +163,10 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
 
 
 def _studies_by_path(config: ConfigDict) -> dict[str, ConfigDict]:
-  """Returns {path: section} of the study of a config, or of each task's study of its battery."""
+  """Returns the sections of the studies in a config, as {name of the section: section}.
+
+  For instance {'config.study': …}, or {'config.battery.TASK.study': …} for each study of a battery.
+  """
   if 'battery' in config:
     tasks = {name: entry for name, entry in config.battery.items() if 'study' in entry}
     return {f'config.battery.{name}.study': entry.study for name, entry in tasks.items()}
@@ -170,15 +176,15 @@ def _studies_by_path(config: ConfigDict) -> dict[str, ConfigDict]:
 def _keys_of_section(
   path: str, sections: Sequence[ConfigDict], meaning: Mapping[str, str], note: str = ''
 ) -> Iterator[Key]:
-  """Yields the keys of one section, or of several sections with the same keys, such as classifiers.
+  """Yields the settings of one section, or of several sections with the same settings.
 
-  If sections have different values of a key, all are listed in the order of the sections.
+  If several classifiers have different values of a setting, all values are shown in order.
 
   Args:
-    path: the name under which the keys are listed, such as 'config.data'.
-    sections: the sections.
-    meaning: {key: its meaning}.
-    note: text about other sections with the same keys, which ends the heading.
+    path: Name to show for the section, such as 'config.data'.
+    sections: The sections.
+    meaning: {setting: its meaning}.
+    note: Text about other sections with the same settings, which ends the heading.
   """
   for name, value in sections[0].items():
     if not isinstance(value, ConfigDict):
@@ -191,16 +197,17 @@ def _keys_of_section(
 def _keys_of_parts(
   path: str, sections: Sequence[ConfigDict], key: str, registry: Registry[P]
 ) -> Iterator[Key]:
-  """Yields the key that selects parts of a training, such as attacks, and the keys of the selected
-  parts.
+  """Yields the settings of a kind of components of a training, such as attacks.
 
-  The meaning of the first key lists all parts of its kind.
+  The first setting selects components, and its meaning lists all possible ones. The settings of the
+  selected components follow.
 
   Args:
-    path: name of the section that has the key, such as 'config.classifier.attack'.
-    sections: this section of each classifier.
-    key: the key, such as 'name'; its value is a name or a list of names.
-    registry: all parts of this kind.
+    path: Name of the section of this kind, such as 'config.classifier.attack'.
+    sections: This section of each classifier.
+    key: The setting that selects components, such as 'name'. Its value is a name or a list of
+      names.
+    registry: All components of this kind.
   """
   meaning = f'{_CHOICE}: {", ".join(registry.classes())}'
   yield from _keys_of_section(path, sections, {key: meaning})

@@ -45,10 +45,13 @@ _ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness export` and returns 0; `arguments` are the words after these two.
+  """Exports a finished run in the format that `--to` names; returns 0.
 
-  --to=methods prints a paragraph on the methods, --to=hub writes files for a model hub, and
-  --to=wandb or --to=mlflow sends the log to this tracker.
+  `--to=methods` prints a paragraph for a paper. `--to=hub` writes files for a model hub.
+  `--to=wandb` and `--to=mlflow` send the log to this tracker.
+
+  Args:
+    arguments: The command line after `robustness export`.
 
   Raises:
     InputError: a flag is wrong, or the workdir is unfinished or damaged.
@@ -83,12 +86,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> str:
-  """Checks the flags of an export to a model hub, and returns the label of the classifier.
+  """Checks the flags of an export to a model hub, and returns the classifier's label.
 
-  It is `--classifier`, or the single one in `labels`, the labels of the run's classifiers.
+  Args:
+    options: The flags. `--classifier` may be left out if the run has one classifier.
+    labels: Labels of the classifiers of the run.
 
   Raises:
-    InputError: flags are missing or invalid, or `labels` lack `--classifier`.
+    InputError: flags are missing or invalid, or the run has no such classifier.
   """
   if options.out is None or bool(options.dataset) != bool(options.task):
     raise InputError(
@@ -109,13 +114,13 @@ def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> st
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
-  """Sends the log of each classifier to an experiment tracker, and prints their URLs; returns 0.
+  """Sends the log of each classifier to an experiment tracker and prints the URLs; returns 0.
 
   Args:
-    path: the workdir.
-    to: name of the tracker, 'wandb' or 'mlflow'.
-    project: name of the project or experiment.
-    config: the config of the run.
+    path: The workdir.
+    to: Name of the tracker, 'wandb' or 'mlflow'.
+    project: Name of the project or experiment.
+    config: The config of the run.
   """
   try:
     seed_folders = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
@@ -138,17 +143,19 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
 
 
 def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity, pd.Series]:
-  """Returns the one estimate of a classifier that is sent to a hub, with its quantity.
+  """Returns the single estimate of a classifier to send to a hub, with its quantity.
 
   Args:
-    results: results of a finished run.
-    label: label of the classifier.
-    name: name of a quantity; '' takes the first headline of the study, or without headlines its
-      first quantity.
-    at: the condition, such as 'corruption=fog,severity=3'; '' takes the value over all conditions.
+    results: Results of a finished run.
+    label: Label of the classifier.
+    name: Name of a quantity, such as 'error'. '' takes the first main result of the study.
+    at: A condition, such as 'corruption=fog,severity=3'. '' takes the value over all conditions.
+
+  Returns:
+    (quantity, row of the table of results).
 
   Raises:
-    InputError: the results lack the quantity, facet or value, or have no or several such estimates.
+    InputError: no estimate or several fit, or the name or condition is unknown.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   headlines = [quantity.name for quantity in results.quantities if quantity.headline]
@@ -176,12 +183,17 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
 
 
 def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[str, Any]:
-  """Returns {facet: value} for the text of a condition, such as 'corruption=fog,epsilon=8/255'.
+  """Parses a condition such as 'corruption=fog,epsilon=8/255' into {column: value}.
 
   A number may be written as reports print it, '8/255', or in full.
 
+  Args:
+    table: Table of results, which must have these columns and values.
+    quantity: The quantity, which knows how reports print its values.
+    at: The condition.
+
   Raises:
-    InputError: the table has no such facet, or the facet no such value.
+    InputError: the table has no such column or value.
   """
   condition: dict[str, Any] = {}
   words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
@@ -199,17 +211,17 @@ def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[s
 def hub_entry(
   quantity: Quantity, row: pd.Series, options: argparse.Namespace, data: str, environment: Facts
 ) -> str:
-  """Returns an estimate as YAML for a model hub: dataset, task, value, date, source, notes.
+  """Returns an estimate as YAML for a model hub, with dataset, task, value, date and notes.
 
   Args:
-    quantity: the quantity that is estimated.
-    row: the row of the table of results with the estimate.
-    options: flags of the command: `dataset`, `task`, `url`, and `percent`.
-    data: the images in words, for the notes.
-    environment: version ('robustness') and date ('started') of the run.
+    quantity: The quantity.
+    row: The row of the table of results.
+    options: Flags of the command: `dataset`, `task`, `url`, and `percent`.
+    data: The images in words, for the notes.
+    environment: Version ('robustness') and date ('started') of the run.
 
   Raises:
-    InputError: `--percent` is given for a quantity without percent.
+    InputError: `--percent` is set for a quantity without percent.
   """
   if options.percent and quantity.scale == 1:
     raise InputError(
@@ -244,10 +256,15 @@ def hub_entry(
 
 
 def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
-  """Returns a section of a model card, in Markdown, on the classifier `label`.
+  """Returns a section of a model card on one classifier, in Markdown.
 
-  The section has the main quantities (headlines) with intervals, the methods and settings, and the
-  sentences `unverified` on values that the records do not reproduce.
+  The section has the main results with intervals, and the methods and settings.
+
+  Args:
+    results: Results of a finished run.
+    label: Label of the classifier.
+    environment: Version and machine of the run.
+    unverified: Sentences about values that the saved predictions do not reproduce.
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task

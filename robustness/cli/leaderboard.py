@@ -73,10 +73,15 @@ PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness leaderboard` and returns the exit status: 0, or 1 if an entry is rejected.
+  """Checks the entries of a leaderboard and adds new ones.
 
-  Entries are added and checked. With --out the page is written and the ranks are printed.
-  `arguments` are the words of the command line after the command.
+  With `--out`, the page is written and the ranks are printed.
+
+  Args:
+    arguments: The command line after `robustness leaderboard`.
+
+  Returns:
+    The exit status: 0, or 1 if an entry is rejected.
   """
   options = _parser().parse_args(arguments)
   if options.out is not None:
@@ -90,9 +95,16 @@ def main(arguments: Sequence[str]) -> int:
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
-    """Returns {name: board} of the accepted entries, and writes the pages of boards to a folder.
+    """Returns the boards, tables that rank classifiers, and writes their pages.
 
-    The pages list the `rejected` entries too. Nothing is written if `folder` is None.
+    The pages also list the rejected entries.
+
+    Args:
+      accepted: The entries to rank.
+      folder: Folder for the pages; None writes none.
+
+    Returns:
+      {name: board}.
     """
     boards = boards_of(accepted, options.study)
     if folder is not None:
@@ -118,7 +130,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_out(out: pathlib.Path, entries: pathlib.Path) -> None:
-  """Raises InputError if the folder `out` for pages is a workdir or a file, or in `entries`."""
+  """Raises InputError if the folder for pages is not usable.
+
+  It must not be a file, a workdir, or inside the folder of the entries.
+
+  Args:
+    out: The folder for pages.
+    entries: The folder of the entries.
+  """
   workdir.refuse_results(out)
   path = out.resolve()
   if entries.resolve() in (path, *path.parents):
@@ -135,17 +154,17 @@ Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Result
 def _build_without_faulty(
   build: Build, entries: list[BoardEntry], rejected: dict[str, str], out: pathlib.Path | None
 ) -> dict[str, Results]:
-  """Returns {name: board}, tables that rank classifiers, from all entries that `build` accepts.
+  """Returns the boards of all entries except those that make `build` fail.
 
-  Entries are other people's, and a fault that no check foresees must not stop the leaderboard. If
-  `build` fails with all entries, it is called with the first, the first two and so on; an entry
-  with which it fails is left out.
+  Entries are other people's, and an unforeseen fault in one must not stop the leaderboard. If
+  `build` fails, entries are added one by one, and each with which it fails is left out.
 
   Args:
-    build: called with entries, and a folder for pages or None; returns {name: board}.
-    entries: all entries; those with which `build` fails are removed from the list.
-    rejected: {name of an entry: error}, to which errors of `build` are added.
-    out: folder for the boards' pages; None writes none.
+    build: Function that builds boards, tables that rank classifiers, and writes their pages. Called
+      with entries and a folder or None; returns {name: board}.
+    entries: All entries. Entries that are left out are removed from this list.
+    rejected: {name of an entry: error}. Entries that are left out are added.
+    out: Folder for the pages; None writes none.
   """
   try:
     return build(entries, out)
@@ -169,7 +188,7 @@ def _build_without_faulty(
 
 
 def _error_text(error: Exception) -> str:
-  """Returns the message of an InputError, and for other errors the type and the message."""
+  """Returns the message of an InputError, or type and message of another error."""
   return str(error) if isinstance(error, InputError) else repr(error)
 
 
@@ -185,10 +204,10 @@ def _publish(
   A board is a table that ranks the classifiers of comparable entries.
 
   Args:
-    out: the folder of the pages.
+    out: The folder for the pages.
     boards: {name: board}.
-    environment: versions and command, which are recorded.
-    names: names of the entries on the boards.
+    environment: Versions and command, which are recorded.
+    names: Names of the entries on the boards.
     rejected: {name of an entry that is left out: error}.
   """
   config = {'entries': list(names)}
@@ -209,14 +228,15 @@ def _publish(
 
 @dataclasses.dataclass(frozen=True)
 class BoardEntry:
-  """One entry of a leaderboard: a folder with results.
+  """An entry of a leaderboard: a folder with the results of a run.
 
   Attributes:
-    name: name of the folder.
-    folder: path of the folder.
-    results: results in the folder.
-    unverified: values that the records do not reproduce, in words; '' for none.
-    study: study of the records; None if the folder has no records.
+    name: Name of the folder.
+    folder: Path of the folder.
+    results: Results in the folder.
+    unverified: Text about values that the saved predictions do not reproduce; '' if they reproduce
+      all.
+    study: Study of the saved predictions; None if there are no predictions.
   """
 
   name: str
@@ -227,25 +247,28 @@ class BoardEntry:
 
   @property
   def protocol(self) -> str:
-    """The study, settings and images as JSON text; entries of equal text share a board.
+    """Text that is equal for entries that can be ranked together.
 
-    Images are identified by their digest, or by their description if there is no digest.
+    It is the study, its settings and the images as JSON. Images are identified by their digest, or
+    without one by their description.
     """
     images = self.results.image_digest() or self.results.data
     return json.dumps([self.results.study, self.results.protocol, images], sort_keys=True)
 
 
 def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], dict[str, str]]:
-  """Returns the valid entries of a folder, sorted by name, and {name of an invalid entry: error}.
+  """Reads and checks the entries of a leaderboard.
 
-  A valid entry has only files and folders. Its results are readable, of a single study, and state
-  the digest of the images; its records, if it has any, reproduce the values. Its quantities are
-  declared (kind, range, better direction) as in most entries of the same study, settings and
-  images. A study in a Python file is not run, unless the user names the file.
+  An entry is valid if it has only files and folders, readable results of a single study, and the
+  digest of the images. Saved predictions must reproduce the values. Quantities must be declared
+  (kind, range, better direction) as in most comparable entries.
 
   Args:
-    folder: the folder with a folder for each entry.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    folder: The folder with a folder for each entry.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
+
+  Returns:
+    (valid entries sorted by name, {name of an invalid entry: error}).
 
   Raises:
     InputError: the folder does not exist, or has no results.
@@ -270,18 +293,20 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
 
 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
-  """Adds each study of a finished workdir to a leaderboard, and yields a line for each entry.
+  """Adds a finished workdir to a leaderboard, and yields a line for each new entry.
 
-  An entry is a folder DIR/NAME, or DIR/NAME-TASK for a task of a battery. It has the results
-  without images. Its records are the rank of the true class among the predicted classes, for each
-  image and view: enough to compute most results again, and paired differences. A study that needs
-  more has an entry without records. An entry that could not be on a board is removed again. A line
-  is, for example, 'DIR/net: the results, and the rank of the true class for every answer'.
+  Each study of a workdir is an entry, in the folder DIR/NAME, or DIR/NAME-TASK for a study of a
+  battery. An entry has the results without images, and the rank of the true class among the
+  predicted classes, for each image and perturbation. From these ranks most results can be computed
+  again, and also paired differences. For a study that needs more than ranks they are left out. An
+  entry that is not valid is removed again.
+
+  A line is, for example, 'DIR/net: the results, and the rank of the true class for every answer'.
 
   Args:
-    folder: the folder DIR of the leaderboard.
-    reference: the finished workdir, PATH or NAME=PATH.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    folder: The folder DIR of the leaderboard.
+    reference: The finished workdir, PATH or NAME=PATH.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Raises:
     InputError: the entry exists already, or the workdir is unfinished or damaged.
@@ -302,13 +327,13 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
 
 
 def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) -> str:
-  """Writes records to an entry: the rank of the true class for each image and view.
+  """Writes the rank of the true class for each image and perturbation to an entry.
 
-  None are written if the study cannot compute its results from ranks alone.
+  Nothing is written if the study cannot compute its results from ranks.
 
   Args:
-    entry: the folder of the entry, which has the results.
-    finished: the study of a finished workdir, with its results and records.
+    entry: The folder of the entry, which has the results.
+    finished: The study of a finished workdir, with results and predictions.
 
   Returns:
     What the entry now has, in words.
@@ -331,9 +356,9 @@ def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) 
 
 
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
-  """Writes a classifier's ranks of the true class, with labels and other columns, to a folder.
+  """Writes the ranks of the true class for one classifier to a folder, as one compressed file.
 
-  They are one compressed file of records (shard).
+  Labels and other columns of the images are written too.
   """
   names = records.read(0, 0).arrays  # fields of the first shard, the same in all shards
   arrays = {name: records.column(name) for name in names if not is_per_view(name)}  # [rows]
@@ -347,11 +372,15 @@ def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
 
 
 def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
-  """Returns the entry in a folder after checking it.
+  """Returns the entry in a folder, after checks.
+
+  Args:
+    path: The folder.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Raises:
-    InputError: the results are not of a single study of classifiers, differ from the records, or
-      have no value by which classifiers can be ranked (`values_that_rank`).
+    InputError: the results are not of a single study of classifiers, differ from the saved
+      predictions, or have no value that ranks classifiers.
   """
   check_name(f'{path.parent}', path.name, is_key=False)
   refuse_special(path)
@@ -376,9 +405,9 @@ def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
 
 
 def _check_intervals(results: Results) -> None:
-  """Raises InputError for a value outside its interval.
+  """Raises InputError if a value is outside its interval.
 
-  Intervals of percentiles are not checked, because they may exclude the value.
+  Intervals from percentiles may exclude the value and are not checked.
   """
   table = results.table[~results.table.method.isin(PERCENTILES)]
   slack = 1e-9 * np.maximum(1, table.value.abs())
@@ -392,10 +421,13 @@ def _check_intervals(results: Results) -> None:
 
 
 def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
-  """Returns {name: reason} of entries that declare a quantity (kind, range, better direction, …)
-  otherwise than most entries of the same study, settings and images.
+  """Returns the entries that declare a quantity differently from most comparable entries.
 
-  If two declarations have the same number of entries, the first declaration counts.
+  Comparable entries have the same study, settings and images. A declaration has kind, range, better
+  direction and so on. If two declarations are equally frequent, the first counts.
+
+  Returns:
+    {name of an entry: reason}.
   """
   # {(protocol, name of a quantity): {declaration: the entries that have it}}
   groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
@@ -415,12 +447,16 @@ def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
 
 
 def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, Results]:
-  """Returns {name: board}, a table that ranks classifiers for each study, its settings and images.
+  """Returns the boards of a leaderboard, tables that rank classifiers, as {name: board}.
 
-  A board has the name of the study, with a number from the second board of a study on. It has the
-  classifiers of all entries with values, intervals and ranks. If all entries have records, it has
-  paired differences from the first classifier too. Classifiers are ranked by each overall value of
-  the study's headlines.
+  Entries with the same study, settings and images share a board. A board is named after the study;
+  a second one of a study is 'STUDY 2'. It has values with intervals and ranks of all classifiers,
+  ranked by each main result of the study. If all entries have saved predictions, it also has paired
+  differences from the first classifier.
+
+  Args:
+    entries: The valid entries.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
@@ -436,15 +472,15 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
 
 
 def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
-  """Returns the results of all entries of a board, which have the same study, settings and images.
+  """Returns a board, a table that ranks the classifiers of comparable entries.
 
-  They are the overall values by which classifiers can be ranked, the ranks by each of these values,
-  and the paired differences if all entries have records. A table lists the entry, the weights and
-  the versions of each classifier.
+  It has the overall values that can rank classifiers, the ranks by each of them, and paired
+  differences if all entries have saved predictions. Another table lists the entry, weights and
+  versions of each classifier.
 
   Args:
-    entries: the entries, at least one.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    entries: One or more entries with the same study, settings and images.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   first = entries[0].results
   # {(name of the entry, label of a classifier in it): label on the board, which is unique}
@@ -482,17 +518,21 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
 
 
 def _with_accuracy(quantities: Sequence[Quantity]) -> list[Quantity]:
-  """Returns the quantities, and `ACCURACY`, which `compare` adds, unless one has its name."""
+  """Returns the quantities, with `ACCURACY` added unless one has its name."""
   return [*quantities, *([] if ACCURACY.name in {q.name for q in quantities} else [ACCURACY])]
 
 
 def _relabelled_values(
   entries: Sequence[BoardEntry], quantity: Quantity, labels: Mapping[tuple[str, str], str]
 ) -> pd.DataFrame:
-  """Returns the overall values of a quantity in all entries, as rows with the labels of the board.
+  """Returns the overall values of a quantity in all entries, as rows of results.
 
-  There are no rows if classifiers cannot be ranked by the quantity (`values_that_rank`). `labels`
-  is {(name of an entry, label of a classifier in it): label on the board}.
+  There are no rows if the quantity cannot rank classifiers (`values_that_rank`).
+
+  Args:
+    entries: The entries of a board.
+    quantity: The quantity.
+    labels: {(name of an entry, label of a classifier): label on the board}.
   """
   relabelled = []
   for entry in entries:
@@ -503,16 +543,16 @@ def _relabelled_values(
 
 
 def _rank_rows(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
-  """Yields the rank of each classifier with an interval, as rows of the table of results.
+  """Yields the rank of each classifier with an interval, as rows of results.
 
-  A rank is 1 + the number of classifiers that are significantly better. The standard error of a
-  value is half its interval divided by the normal quantile. Errors are taken as independent, which
-  is conservative for values on the same images.
+  A rank is 1 + the number of classifiers that are significantly better. Standard errors are
+  computed from the intervals of the values. Errors are taken as independent, which is conservative
+  for values on the same images.
 
   Args:
-    quantity: the quantity that classifiers are ranked by.
-    rows: values of `quantity` by classifier; those without an interval get no rank.
-    facets: {column: value} that the rows of the ranks get, such as {'ranked_by': 'accuracy'}.
+    quantity: The quantity to rank by.
+    rows: Values of the quantity, one for each classifier. A value without interval gets no rank.
+    facets: {column: value} to add to the rows, such as {'ranked_by': 'accuracy'}.
   """
   with_interval = rows[rows.low.notna()]
   if len(with_interval) < 2:
@@ -532,18 +572,17 @@ def _rank_rows(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]
 def _paired_estimates(
   entries: Sequence[BoardEntry], quantities: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
-  """Returns the differences of all classifiers from the first one, image by image, as tables.
+  """Returns tables of the paired differences of all classifiers from the first one.
 
-  There is a table for each of `quantities` and for the accuracy, and one for the effective
-  robustness. Differences need the records of all entries: without records of an entry the result is
-  []. A study in a separate Python file is not run, so that its entry is left out. If the records
-  are not of the same images, one entry is left out, the first with which the others can be paired;
-  the result is [] if there is none.
+  There is a table for each quantity, one for the accuracy, and one for the effective robustness.
+  The result is [] if an entry lacks saved predictions. An entry with a user-defined study that is
+  not run is left out. If the entries have different images, the first entry without which the
+  others can be paired is left out; the result is [] if there is none.
 
   Args:
-    entries: the entries of a board.
-    quantities: the quantities of the board.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    entries: The entries of a board.
+    quantities: The quantities of the board.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
   if not all(entry.study for entry in paired):
@@ -569,7 +608,7 @@ def _paired_estimates(
 
 
 def _provenance_row(entry: BoardEntry, classifier: Facts) -> list[str]:
-  """Returns the row of a classifier in the table of provenance: its entry, weights and versions."""
+  """Returns a classifier's row in the table of origins: entry, weights and versions."""
   environment = entry.results.environment
   return [
     classifier['label'],

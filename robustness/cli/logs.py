@@ -27,7 +27,7 @@ small buffer."""
 
 
 def set_up() -> None:
-  """Configures the logs of Python and absl, so that few lines of other packages are printed."""
+  """Configures logging so that messages of other packages are mostly hidden."""
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   if not flags.FLAGS.is_parsed():  # in a notebook, `absl.app` has not done this
     flags.FLAGS.mark_as_parsed()
@@ -42,11 +42,11 @@ def set_up() -> None:
 
 
 def is_shown(record: logging.LogRecord) -> bool:
-  """Returns whether a record is printed.
+  """Returns whether a log record is printed.
 
-  Records of this project are printed from INFO on, records of `CHATTY` packages from ERROR on, and
-  all others from WARNING on. Lines of Orbax's threads about a full disk or the end of another
-  process are left out, because the command reports these itself.
+  Records of this project are printed from INFO on, of the packages in `CHATTY` from ERROR on, and
+  all others from WARNING on. Errors of Orbax's threads about a full disk or a lost process are
+  hidden, because the command reports these itself.
   """
   error = record.exc_info[1] if record.exc_info else None
   if error is not None and (disk.advice(error, '') or peer_is_lost(error)):
@@ -58,7 +58,7 @@ def is_shown(record: logging.LogRecord) -> bool:
 
 
 class LineFormatter(logging.Formatter):
-  """Formats records as bare lines, with the level in front of warnings and errors."""
+  """Formats log records as bare lines; warnings and errors begin with their level."""
 
   def format(self, record: logging.LogRecord) -> str:
     """Returns the text of a record."""

@@ -25,10 +25,10 @@ PROGRAM = 'robustness neighbor_sets'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness neighbor_sets` and returns 0: builds or imports sets and prints the counts.
+  """Builds or imports sets of neighboring video frames and prints the counts; returns 0.
 
   Args:
-    arguments: the words of the command line after the command: 'build' or 'import', and flags.
+    arguments: The command line after `robustness neighbor_sets`: 'build' or 'import', and flags.
 
   Raises:
     InputError: a flag is wrong, or the folder --out has neighbor sets already.

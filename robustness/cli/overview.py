@@ -22,10 +22,10 @@ Listing = Iterable[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness list` and returns 0; `arguments` are the words after these two.
+  """Prints lists of studies, configs, classifiers and other parts; returns 0.
 
-  The lists of `PARTS` that the arguments name, such as 'studies', are printed; without arguments
-  all lists.
+  Args:
+    arguments: Names of lists in `PARTS`, such as ['studies']; [] prints all.
 
   Raises:
     InputError: a word names no list.
@@ -47,15 +47,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def matching(word: str) -> Iterator[str]:
-  """Yields the lines of `robustness --help=WORD`, which say where a word occurs.
+  """Yields the lines of `robustness --help=WORD`, the places where a word occurs.
 
-  They are the studies, configs, classifiers and data sources (`PARTS`) with the word in their name
-  or description; the studies with a key that has the word in its name or meaning; and the command
-  that finds such keys in a config.
+  First come the studies, configs, classifiers and data sources (`PARTS`) with the word in their
+  name or description. Then come the studies with the word in a setting's name or meaning, and a
+  command to find these settings.
   """
 
   def has_word(*texts: str) -> bool:
-    """Returns whether one of the texts has the word, in lower or upper case."""
+    """Returns whether one of the texts contains the word, in lower or upper case."""
     return any(word.lower() in text.lower() for text in texts)
 
   for heading, lines in PARTS.values():
@@ -76,16 +76,16 @@ def matching(word: str) -> Iterator[str]:
 
 
 def studies() -> Listing:
-  """Yields every study and its title."""
+  """Yields (name, title) for every study."""
   folder = pathlib.Path(robustness.studies.__file__ or '').parent
   for name in study.STUDIES.classes():
     yield name, packaged.first_line(folder / f'{name}.py')
 
 
 def configs() -> Listing:
-  """Yields (name, first line of its docstring) for every packaged config.
+  """Yields (name, description) for every packaged config.
 
-  If the config has variants, ('', 'variants: NAME, NAME') follows, the default variant first.
+  For a config with variants, ('', 'variants: NAME, NAME') follows, with the default first.
   """
   for name, file in packaged.files().items():
     yield name, packaged.first_line(file)
@@ -97,8 +97,8 @@ def configs() -> Listing:
 def classifiers() -> Listing:
   """Yields (name, 'input size; licence; source') for every architecture.
 
-  ('', 'weights: resolution; licence') follows for each of its published weights; `*` after their
-  name marks the default.
+  ('', 'NAME: resolution; licence') follows for each of its published weights. The name of the
+  default weights ends with `*`.
   """
   for name, entry in catalog.ARCHITECTURES.items():
     yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'
@@ -109,7 +109,7 @@ def classifiers() -> Listing:
 
 
 def sources() -> Listing:
-  """Yields every source of images."""
+  """Yields (name, description) for every source of images."""
   for name, source in SOURCES.classes().items():
     yield name, (source.__doc__ or '').partition('\n')[0]
 

@@ -18,10 +18,14 @@ Ctrl-C.
 
 
 def set_devices(processes: peers.Processes) -> None:
-  """Sets one host device per core, joins the other processes of the run and starts the devices.
+  """Prepares JAX's devices for a run.
 
-  JAX uses the host devices if it finds no accelerator. Their number is left unchanged if the
-  environment sets it by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
+  Sets one CPU device per core, which JAX uses if it finds no accelerator, and joins the other
+  processes of the run. The number of CPU devices is left unchanged if `JAX_NUM_CPU_DEVICES` or
+  `XLA_FLAGS` sets it.
+
+  Args:
+    processes: The processes that share the run.
   """
   host.keep_freed_memory()
   xla_flags = os.environ.get('XLA_FLAGS', '')
@@ -33,8 +37,9 @@ def set_devices(processes: peers.Processes) -> None:
 
 
 def memory_advice(error: BaseException) -> str | None:
-  """Returns advice if an error says that memory was too small for an array or a program, else
-  None.
+  """Returns advice if an error means that memory was too small, else None.
+
+  The memory may be that of the machine or of the device.
   """
   if isinstance(error, MemoryError):  # raised by NumPy, which states the size
     return f'not enough memory ({error}): give smaller numbers or fewer images.'

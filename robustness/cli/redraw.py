@@ -23,9 +23,10 @@ from robustness.workdirs import finished_workdir, workdir
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness report` and returns 0; `arguments` are the words after these two.
+  """Draws figures and reports of a finished workdir again; returns 0.
 
-  Figures and reports of a finished workdir are drawn again; the path of the report is printed.
+  Args:
+    arguments: The command line after `robustness report`.
 
   Raises:
     InputError: the results of the workdir cannot be drawn.
@@ -40,17 +41,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.Path:
-  """Writes the figures and reports of a finished run again, and returns the path of the report.
+  """Writes the figures and reports of a finished run again.
 
   Args:
-    directory: the workdir.
-    study_file: FILE.py:NAME of the user's study; '' if the study is in this package.
-    pdf: whether figures are written as PDF too.
+    directory: The workdir.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
+    pdf: Whether figures are written as PDF too.
+
+  Returns:
+    The path of the report.
 
   Raises:
-    InputError: the run is unfinished (the error names what is missing and how to finish it), its
-      results were altered, or they have fewer rows than the report they would replace; or a run
-      works in the workdir.
+    InputError: the run is unfinished, its results were altered, the existing report has more rows
+      than the results, or another process works in the workdir.
   """
   path, config, environment = finished_workdir.find(directory)
   sections = finished_workdir.study_sections(config, path)
@@ -73,9 +76,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
       """Writes the figures and the report of the results in a folder, and returns the figures.
 
       Args:
-        folder: folder with results.json.
-        presented: the study or presentation with the title, figures and findings.
-        figures_of_tasks: figures of single tasks, which the report of a battery shows too.
+        folder: Folder with results.json.
+        presented: The study, or another object that has title, figures and findings.
+        figures_of_tasks: Figures of single studies, which the report of a battery shows too.
 
       Raises:
         InputError: the results cannot be drawn.
@@ -113,17 +116,25 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
 
 def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathlib.Path]:
-  """Returns {task: folder of its results} for the tasks that the run in a folder did not leave
-  out.
+  """Returns the folders of the studies of a battery, as {name of the study: folder}.
+
+  Studies that the run left out are not included.
+
+  Args:
+    folder: The folder of the run.
+    tasks: Names of all studies of the battery.
   """
   left_out = finished_workdir.left_out(folder)
   return {task: workdir.task_folder(folder, task) for task in tasks if task not in left_out}
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError if a table of a report has more rows than the results in the same folder.
+  """Raises InputError if a report has more rows in a table than the results next to it.
 
-  Drawing the report again would lose these rows. `folders` have a report and results each.
+  Drawing the report again would lose these rows.
+
+  Args:
+    folders: Folders with a report and results.
   """
   for folder in dict.fromkeys(folders):
     if names := page.shortened_tables(folder, Results.read(folder)):

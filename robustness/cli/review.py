@@ -27,9 +27,10 @@ _SERVE_DESCRIPTION = (
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Serves the page on which people review neighbor sets; 'export' exports a review instead.
+  """Serves the page on which people review neighbor sets, or exports a review; returns 0.
 
-  `arguments` are the words that follow `robustness review` on the command line. The result is 0.
+  Args:
+    arguments: The command line after `robustness review`; 'export' as the first word exports.
   """
   if arguments and arguments[0] == 'export':
     export(export_parser().parse_args(arguments[1:]))
@@ -41,12 +42,12 @@ def main(arguments: Sequence[str]) -> int:
 def serve(flags: argparse.Namespace) -> None:
   """Serves the page on which people review neighbor sets, until Ctrl-C or SIGTERM.
 
-  A neighbor set is an anchor, which is a frame of a video, with the frames around it. For each pair
-  of an anchor and a frame, people say whether the frame is similar and has the anchor's label.
+  A neighbor set is an anchor, one frame of a video, with the frames around it. For each of these
+  frames, people say whether it is similar to the anchor and has the anchor's label.
 
   Args:
-    flags: flags of `robustness review`, such as `metadata`, `answers` (the file that answers
-      are added to), `frames`, `host` and `port`.
+    flags: Flags of `robustness review`, such as `metadata`, `answers` (the file that answers are
+      added to), `frames`, `host` and `port`.
   """
   annotator = None if flags.annotator is None else answers.check_name(flags.annotator)
   candidates = _candidates(flags)
@@ -76,13 +77,13 @@ def serve(flags: argparse.Namespace) -> None:
 
 
 def export(flags: argparse.Namespace) -> None:
-  """Writes the neighbor sets that people have accepted; prints counts and how far people agree.
+  """Writes the neighbor sets that people have accepted, and prints counts and agreement.
 
   Args:
-    flags: flags of `robustness review export`, such as `metadata`, `answers`, `rule` and `out`.
+    flags: Flags of `robustness review export`, such as `metadata`, `answers`, `rule` and `out`.
 
   Raises:
-    InputError: a flag is wrong; or pairs have too few answers for a decision, unless
+    InputError: a flag is wrong. Also if pairs have too few answers for a decision, unless
       `--unsettled=drop` leaves them out.
   """
   choice('--rule', flags.rule, decisions.RULES)
@@ -114,10 +115,11 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
-  """Returns the neighbor sets in the folder `flags.metadata`, with the names of their classes.
+  """Returns the neighbor sets under review, with the names of their classes.
 
-  If the sets do not name their classes, the names are those in `flags.classes`, a label space such
-  as 'imagenet_vid' or a file.
+  Args:
+    flags: `metadata` is the folder of the sets. `classes` names the classes if the sets do not: a
+      label space such as 'imagenet_vid', or a file.
   """
   sets = metadata.read(flags.metadata)
   names = sets.class_names
@@ -127,11 +129,11 @@ def _candidates(flags: argparse.Namespace) -> Candidates:
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
-  """Returns a parser with the flags that serving and exporting a review have in common.
+  """Returns a parser with the flags that serving and exporting a review share.
 
   Args:
-    description: the help of the command, which is printed above the flags.
-    command: the words of the command, such as 'robustness review'.
+    description: Text of `--help`, above the flags.
+    command: The words of the command, such as 'robustness review'.
   """
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument

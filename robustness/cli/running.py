@@ -67,15 +67,15 @@ COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _CACHE)
 
 
 def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
-  """Reads the flags and runs the config that they name; ends the process.
+  """Reads the command line, runs the config that it names, and ends the process.
 
-  For bad flags, or a bad config, the process ends with one line that says what is wrong. With a
-  config and --help it prints the keys of the config and ends; with --help=WORD the keys that have
-  the word, or without a config all places where the word occurs.
+  Bad flags or a bad config are reported in one line. With a config and `--help`, the process prints
+  the settings of the config instead of a run. `--help=WORD` prints only settings with the word, or
+  without a config all places where the word occurs.
 
   Args:
-    arguments: the name of the process, and the flags.
-    typed: the words of the command as they were typed, for the report.
+    arguments: Name of the process, and the flags.
+    typed: The words of the command as the user typed them, for the report.
   """
   plain_characters.use()  # escapes control characters in what is printed
   try:
@@ -98,12 +98,14 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 def _help_lines(
   config: command_line.ConfigDict | None, arguments: Sequence[str], word: str
 ) -> Iterator[str]:
-  """Returns the lines of a config's help, or without a config lines that say where a word occurs.
+  """Returns the lines of a config's help.
+
+  Without a config they are the places where `word` occurs.
 
   Args:
-    config: the config with the changes on the command line; None without one.
-    arguments: the command line without changes of the config; it has `--config=FILE`.
-    word: shows only keys with this word; '' shows all.
+    config: The config with the changes on the command line, or None.
+    arguments: The command line without changes of the config; it has `--config=FILE`.
+    word: If given, only settings with this word are shown.
   """
   if config is None:
     return overview.matching(word)
@@ -115,7 +117,10 @@ def _help_lines(
 
 
 def _parse(arguments: list[str]) -> list[str]:
-  """Sets absl's flags and returns the arguments that are no flags; a bad flag ends the process."""
+  """Sets absl's flags and returns the arguments that are no flags.
+
+  A bad flag ends the process.
+  """
   try:
     unparsed = flags.FLAGS(arguments)
     if len(unparsed) > 1:
@@ -132,13 +137,18 @@ def _parse(arguments: list[str]) -> list[str]:
 def _run(
   config: command_line.ConfigDict | None, typed: Sequence[str], arguments: Sequence[str]
 ) -> int:
-  """Runs the config, or prints it or its plan, as the flags say; returns the exit status.
+  """Runs a config, or prints it with `--print_config`, or plans it with `--dry_run`.
+
+  Hints are printed after bad input if the flags seem to lack `train=False` or a data source, and
+  after a run if they leave out studies of a battery.
 
   Args:
-    config: the config with all overrides.
-    typed: the words of the command, for the report.
-    arguments: the flags. After bad input a hint is printed if they seem to lack `train=False` or
-      the data; after a run, if they leave out tasks of the config file's battery.
+    config: The config with all changes.
+    typed: The words of the command as the user typed them, for the report.
+    arguments: The flags.
+
+  Returns:
+    The exit status.
   """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
@@ -154,9 +164,9 @@ def _run(
 
 
 def _run_here(config: command_line.ConfigDict, command: str) -> int:
-  """Runs a config with the flags of this process; returns the exit status.
+  """Runs a config with the flags of this process, and returns the exit status.
 
-  After Ctrl-C the process ends at once.
+  Ctrl-C ends the process at once.
   """
   processes = peers.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
@@ -174,23 +184,23 @@ def run_command(
   processes: peers.Processes = peers.ALONE,
   compiled: str | None = '',
 ) -> int:
-  """Runs a config and prints errors that a user can correct as one message without a traceback.
+  """Runs a config, and prints errors that a user can correct without a traceback.
 
   Args:
-    config: the config with all overrides.
-    directory: the workdir, the folder for results and checkpoints.
-    command: the command as it was typed, for the report.
-    processes: the processes that share the run.
-    compiled: folder of compiled programs; '' stores none, None takes the default folder.
+    config: The config with all changes.
+    directory: The workdir, the folder for results and checkpoints.
+    command: The command as the user typed it, for the report.
+    processes: The processes that share the run.
+    compiled: Folder of compiled programs. '' stores none, None takes the default folder.
 
   Returns:
-    The exit status: 0; 2 for bad input or a disk that is full or read-only; 75 after SIGTERM or if
-    another process ended; 130 after Ctrl-C. A run that ended with 75 or 130 can be resumed by the
-    same command.
+    The exit status. 0 is success, 2 bad input or a full or read-only disk, 75 the end by SIGTERM or
+    by another process, and 130 the end by Ctrl-C. After 75 and 130 the same command resumes the
+    run.
   """
 
   def run() -> None:
-    """Runs the config; process 0 logs the summary."""
+    """Runs the config; only the first process logs the summary."""
     path = expanded(directory).absolute()
     compilation_cache.use(compiled)
     process.set_devices(processes)
@@ -206,11 +216,14 @@ def run_command(
 
 
 def _exit_status(work: Callable[[], None], directory: str = '') -> int:
-  """Calls `work`, which does what a command is for, and returns the exit status.
+  """Calls a function and returns the exit status of the command.
 
-  Errors that a user can correct, and the end of a run by a signal, are printed as one message;
-  other errors are raised. `directory` is the workdir that `work` writes to; '' if it writes
-  nothing.
+  Errors that a user can correct, and the end by a signal, are printed as one message. Other errors
+  are raised.
+
+  Args:
+    work: The function.
+    directory: The workdir that it writes to; '' if it writes nothing.
   """
   try:
     work()
@@ -236,7 +249,7 @@ def _exit_status(work: Callable[[], None], directory: str = '') -> int:
 
 
 def log_summary(results: Results, path: pathlib.Path) -> None:
-  """Logs the results as a table, the findings in words, and the paths of results and report."""
+  """Logs the results as a table, the findings in words, and where results and report are."""
   findings = text.findings(results.findings)
   outputs = f'results in {path}, report: {path / page.NAME}'
   for line in ('', *text.summary(results), '', *findings, '', outputs):
@@ -244,11 +257,11 @@ def log_summary(results: Results, path: pathlib.Path) -> None:
 
 
 def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
-  """Makes Ctrl-C interrupt the program also if it came while Python ran a finalizer.
+  """Interrupts the program if Ctrl-C came while Python ran a finalizer.
 
-  Python prints errors of finalizers, and of JAX's callback of the garbage collector, and continues;
-  the KeyboardInterrupt would be lost. This function is the `sys.unraisablehook` that Python calls
-  for such errors. It interrupts the main thread again a little later.
+  In a finalizer, or in JAX's callback of the garbage collector, Python prints a KeyboardInterrupt
+  and continues. As `sys.unraisablehook`, this function is called with such errors, and interrupts
+  the main thread again a little later.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     # An error that is raised here would be lost once more.
@@ -268,7 +281,10 @@ def _end_process(status: int) -> NoReturn:
 
 
 def dry_run(config: Section) -> int:
-  """Prints what a config would train and measure; returns the exit status, 0 or 2 for bad input."""
+  """Prints what a config would train and measure, without running it.
+
+  Returns the exit status, 0 or 2 for bad input.
+  """
 
   def show() -> None:
     """Logs the plan of the config."""
@@ -285,8 +301,8 @@ def show_plan(config: Section) -> None:
   """Logs the settings of a config, and a line for each training and each evaluation.
 
   Raises:
-    InputError: the run would be refused; or it scores predictions that are read from files, for
-      which there is nothing to plan.
+    InputError: the run would be refused, or it scores predictions from files, for which there is
+      nothing to plan.
   """
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
@@ -302,10 +318,10 @@ def show_plan(config: Section) -> None:
 
 
 def shortcomings(experiment: Experiment) -> Iterator[str]:
-  """Yields a sentence for each thing that the results of a run will lack.
+  """Yields sentences on what the results of a run will lack.
 
-  These are intervals, if there are too few seeds, and an mCE that is comparable with published
-  ones, if the corruption frost is drawn instead of made from photographs.
+  For instance, too few seeds have no intervals. mCE is not comparable with published values if
+  frost is not made from photographs.
   """
   seeds = experiment.execution.seeds
   if 0 < len(seeds) < FEWEST_SEEDS:
@@ -320,11 +336,11 @@ def shortcomings(experiment: Experiment) -> Iterator[str]:
 
 
 def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
-  """Yields a line for each section of a config that has settings: 'config.data: source='tfds', …'.
+  """Yields a line for each section of a config with settings: 'config.data: source='tfds', …'.
 
   Args:
-    values: the section; its subsections follow it.
-    name: the name of the section.
+    values: The section; its subsections follow.
+    name: Name of the section.
   """
   settings = [f'{k}={v!r}' for k, v in values.items() if not isinstance(v, Mapping)]
   if settings:
@@ -335,12 +351,12 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 
 
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-  """Yields what each training, and then each evaluation, of one seed will compute.
+  """Yields the cost of each training and each evaluation of a run with one seed.
 
   A line is (name, amount in words, number of images), such as ('net: fog', '1,000 rows × 5 views',
-  '5,000'). Tasks of a battery that use the same records have one line, under the name of the first
-  task. Classifiers that a task cannot measure are left out. Tables that studies can show before a
-  training, such as which cells will be held out, are logged first.
+  '5,000'). Studies of a battery that share predictions have one line, with the name of the first.
+  Classifiers that a study cannot measure are left out. Logs tables that studies show before a
+  training, for instance of held-out cells.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())
@@ -373,10 +389,10 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
 
 
 def planned_views(study: Study, rows: Rows) -> tuple[str, int]:
-  """Returns how many images a study shows in how many views, in words, and the product.
+  """Returns how many images a study measures, in words and as a number.
 
-  An example is ('at most 10,000 rows × 76 views', 760000). 'at most' is for sequential designs,
-  which stop early.
+  For example ('at most 10,000 rows × 76 views', 760000) for 10,000 images under 76 perturbations.
+  'at most' is for studies that may stop early.
   """
   shown_rows = study.needed_rows(rows)
   design, num_views = study.sequential_design, len(study.views(shown_rows.image_shape))
@@ -392,18 +408,18 @@ def _planned_training(
   evaluated: Rows,
   along_training: Mapping[str, tuple[str, int]],
 ) -> Iterator[tuple[str, str, str]]:
-  """Yields lines (name, amount, number of images) on the cost of a training and its evaluations.
+  """Yields the cost of a training and of the evaluations in between.
 
-  Examples are ('net: training', '400 steps × 128 images', '51,200') and ('net: evaluations in
-  between', '5 × 1,000 rows', '5,000').
+  A line is (name, amount in words, number of images), such as ('net: training', '400 steps × 128
+  images', '51,200').
 
   Args:
-    label: label of the classifier.
-    settings: settings of the training.
-    rows: the rows that it trains on, from which validation images are split off.
-    evaluated: the rows that it is evaluated on if no validation images are split off.
-    along_training: {study that is measured repeatedly during the training: (amount of one
-      measurement in words, number of its images)}.
+    label: Name of the classifier.
+    settings: Settings of the training.
+    rows: The training images, from which validation images are split off.
+    evaluated: The images to evaluate on if there are no validation images.
+    along_training: {name of a study that is measured repeatedly during the training: (amount of one
+      measurement in words, number of images)}.
   """
   fitted, held_out = split_validation(rows, settings.validation)
   num_fitted, size = len(fitted), settings.batch_size  # training images

@@ -37,9 +37,10 @@ FORMATS = {'latex': tables.to_latex, 'markdown': tables.to_markdown, 'csv': tabl
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs `robustness table` and returns 0; `arguments` are the words after these two.
+  """Prints a table of estimates from finished workdirs, and notes on stderr; returns 0.
 
-  A table of estimates from finished workdirs is printed, and notes on the runs on stderr.
+  Args:
+    arguments: The command line after `robustness table`.
 
   Raises:
     InputError: a flag is wrong, or the workdirs cannot be in one table.
@@ -64,22 +65,27 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
-  """Joins the results of finished workdirs: returns {task: results with all classifiers}.
+  """Joins the results of finished workdirs, for one table.
 
-  A single study has the key `SINGLE`. Classifiers of all workdirs get distinct labels; runs of
-  several seeds contribute their means. Left out are tasks that some workdirs lack, and, if runs
-  have different first classifiers, ratios to the first classifier, such as mCE.
+  Classifiers of all workdirs get distinct labels. Runs of several seeds contribute their means.
+  Studies that some workdirs lack are left out. Ratios to the first classifier, such as mCE, are
+  left out if the first classifiers differ.
 
-  Notes are printed on what is left out, on workdirs with other images or settings than the first
-  one, and on values that the records do not reproduce.
+  Prints notes on what is left out, on runs with other images or settings than the first, and on
+  values that saved predictions do not reproduce.
 
   Args:
-    workdirs: finished workdirs, PATH or LABEL=PATH.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    workdirs: Finished workdirs, PATH or LABEL=PATH.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
+
+  Returns:
+    {name of the study in the battery: results of all classifiers}; the name is `SINGLE` for runs of
+      a single study.
 
   Raises:
-    InputError: a workdir has no results, or its records lead to other results; or workdirs are of
-      different studies, have no task in common, or measure different quantities of the same name.
+    InputError: a workdir has no results or contradicts its saved predictions. Also if workdirs are
+      of different studies, have no study in common, or measure different quantities of the same
+      name.
   """
   tasks_by_run: dict[str, dict[str, Results]] = {}
   labels_by_run: dict[str, set[str]] = {}
@@ -112,12 +118,12 @@ def _join_runs(
   labels: Mapping[tuple[str, str], str],
   digests: Mapping[str, str],
 ) -> Results:
-  """Returns the results of a task of several runs as one, with distinct classifier labels.
+  """Joins the results of several runs of the same study.
 
   Args:
-    task: name of the task.
+    task: Name of the study in the battery; '' for a single study.
     results_by_run: {name of a run: its results}.
-    labels: {(name of a run, label of a classifier in it): distinct label}.
+    labels: {(name of a run, label of a classifier): distinct label}.
     digests: {name of a run: digest of its images, or ''}.
 
   Raises:
@@ -152,17 +158,17 @@ def _check_comparable(
   declared: Mapping[str, Quantity],
   digests: Mapping[str, str],
 ) -> None:
-  """Prints a note for each run that has other images or settings than the first run.
+  """Prints a note for each run with other images or settings than the first run.
 
   Args:
-    prefix: text that notes begin with, such as 'noise: ' for the task; '' for a single study.
+    prefix: Beginning of notes, such as 'noise: ' for the study 'noise' of a battery.
     results_by_run: {name of a run: its results}.
-    declared: {name: quantity} as the first run that has the quantity declares it.
+    declared: {name: quantity}, as the first run with the quantity declares it.
     digests: {name of a run: digest of its images, or ''}.
 
   Raises:
-    InputError: a run is of another study; or its settings differ, and change what quantities of the
-      same name mean, such as the corruptions that they average over.
+    InputError: runs are of different studies. Also if settings differ and change the meaning of a
+      quantity, for instance the corruptions that it averages over.
   """
   (first_name, first), *later = results_by_run.items()
   for name, other in later:
@@ -190,9 +196,11 @@ def _check_comparable(
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
   """Returns the names of ratios, such as 'mCE', that cannot be compared between runs.
 
-  They are ratios to the first classifier of a run, the baseline. The result is [] if the baseline
-  of all runs is the same network, measured the same way. `results_by_run` is {name of a run: its
-  results}.
+  They are ratios to the first classifier of a run. [] if the first classifier of all runs is the
+  same network, measured in the same way.
+
+  Args:
+    results_by_run: {name of a run: its results}.
   """
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():

@@ -28,11 +28,11 @@ MAX_LETTERS = 500
 
 
 class Logged(NamedTuple):
-  """The log of a classifier, which is sent to an experiment tracker as one run.
+  """The log of a classifier, to send to an experiment tracker as one run.
 
   Attributes:
-    identity: id of the run, which is the same whenever the log is sent.
-    name: name of the run.
+    identity: Id of the tracker's run, the same whenever the log is sent.
+    name: Name of the tracker's run.
     steps: (step, time in seconds, {metric: value}) of each logged step, in order.
     results: {name of an estimate: its value}; {} for a training without results yet.
   """
@@ -46,11 +46,11 @@ class Logged(NamedTuple):
 def logged(path: pathlib.Path) -> Iterator[Logged]:
   """Yields the log of each classifier of a workdir.
 
-  A step has several lines if, for example, the training was resumed from an earlier step. Its lines
-  are merged; the last value of each metric counts.
+  Lines of the same step are merged, for instance of a training that was resumed from an earlier
+  step. The last value of each metric counts.
 
   Raises:
-    InputError: there is no log, or a line of it is damaged.
+    InputError: there is no log, or a line is damaged.
   """
   # {label: {step: (time, {metric: value})}} and {label: {estimate: value}}
   steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}  # times in seconds
@@ -74,10 +74,10 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, float, Facts]]:
-  """Yields (step, time in seconds, all keys of the line) for each line of the log of a workdir.
+  """Yields (step, time in seconds, content) for each line of a workdir's log.
 
   Raises:
-    InputError: there is no log, or a line of it is damaged.
+    InputError: there is no log, or a line is damaged.
   """
   file = path / LOG
   if not file.is_file():
@@ -92,16 +92,16 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, float, Facts]]:
 
 
 def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
-  """Sends a log to Weights & Biases and returns the run's URL, or its folder if it is kept here.
+  """Sends a log to Weights & Biases and returns the run's URL, or its folder if it is local.
 
-  The environment variable WANDB_MODE decides whether the log is sent to a server or kept in
-  `folder`. If an earlier command sent a part of the log, the same run is continued.
+  The environment variable WANDB_MODE decides whether the log goes to a server or to `folder`. If a
+  part was sent earlier, the same run is continued.
 
   Args:
-    log: the log of one classifier.
-    project: name of the project at Weights & Biases.
-    folder: the workdir; its name groups the runs of its classifiers.
-    config: the config of the run, which is shown with it.
+    log: The log of one classifier.
+    project: Name of the project at Weights & Biases.
+    folder: The workdir. Its name groups the runs of its classifiers.
+    config: The config of the run, which is shown with it.
   """
   import wandb
 
@@ -127,14 +127,15 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
 def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
   """Sends a log to the MLflow server at the environment variable MLFLOW_TRACKING_URI.
 
-  If an earlier command sent a part of the log, the same run is continued with later steps. A tag of
-  the run, 'robustness_step', has the last step that was sent.
+  If a part was sent earlier, the same MLflow run is continued with later steps. Its tag
+  'robustness_step' has the last step that was sent.
 
   Args:
-    log: the log of one classifier.
-    project: name of the MLflow experiment, which is created if it does not exist.
-    folder: the workdir; its path becomes a tag of the run.
-    config: the config of the run, nested, which becomes the parameters 'data.split' and so on.
+    log: The log of one classifier.
+    project: Name of the MLflow experiment, which is created if it does not exist.
+    folder: The workdir. Its path becomes a tag of the run.
+    config: The config of the run, a nested dictionary that becomes the parameters 'data.split' and
+      so on.
 
   Returns:
     The server, the experiment and the id of the MLflow run, as text.
@@ -174,7 +175,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
 
 
 def _allowed(name: str) -> str:
-  """Returns a name with spaces for the characters that MLflow refuses."""
+  """Replaces the characters that MLflow refuses in names by spaces."""
   return re.sub(r'[^\w.\- /]', ' ', name)
 
 

@@ -41,14 +41,14 @@ _FAILURES = (AttributeError, LookupError, TypeError, ValueError)
 
 @dataclasses.dataclass(frozen=True)
 class _Differences:
-  """Differences between the estimates in results and the estimates computed from the records.
+  """Differences between stored estimates and estimates computed from saved predictions.
 
   Attributes:
-    changed: estimates with different numbers; each row has both, in columns such as value_x (the
-      results) and value_y (the records).
-    only_in_results: estimates that are not computed from the records.
-    only_in_records: estimates that are computed from the records and missing in the results.
-    quantities: names of the quantities with estimates computed from the records.
+    changed: Estimates with different numbers, in columns such as value_x (stored) and value_y
+      (computed).
+    only_in_results: Stored estimates that cannot be computed.
+    only_in_records: Computed estimates that are not stored.
+    quantities: Names of the quantities with computed estimates.
   """
 
   changed: pd.DataFrame
@@ -57,7 +57,11 @@ class _Differences:
   quantities: frozenset[str]
 
   def refuse(self, path: pathlib.Path) -> None:
-    """Raises InputError on the first difference, if any; `path` is the folder of the results."""
+    """Raises InputError on the first difference, if any.
+
+    Args:
+      path: The folder of the results, for the message.
+    """
     if len(self.changed):
       row = self.changed.iloc[0]
       column = next(name for name in _COMPARED if not _is_close(row[f'{name}_x'], row[f'{name}_y']))
@@ -75,10 +79,9 @@ class _Differences:
         )
 
   def in_words(self) -> str:
-    """Returns how many values differ, such as '2 values not reproduced by this version'.
+    """Returns the number of differing values, such as '2 values not reproduced by this version'.
 
-    Estimates that only the records have are counted as 'absent'. The result is '' if there is no
-    difference.
+    Computed estimates that are not stored are counted as 'absent'. '' if nothing differs.
     """
     num_differing = len(self.changed) + len(self.only_in_results)
     num_absent = len(self.only_in_records)
@@ -89,22 +92,21 @@ class _Differences:
 
 
 def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pathlib.Path, str]:
-  """Returns {folder: text on the values in its results that its records do not reproduce}.
+  """Checks which stored values of a finished run its saved predictions do not reproduce.
 
-  All values are computed again from the records, the recorded answers of the classifiers. Results
-  that another version or commit of this code wrote may differ from their records; results of the
-  same code may not.
+  All values are computed again from the saved predictions (records). Differences are allowed only
+  in results from another version or commit of this code.
 
   Args:
-    directory: a finished workdir, or another folder with results.
-    study_file: FILE.py:NAME of a user's study NAME; '' for none.
+    directory: A finished workdir, or another folder with results.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Returns:
-    {folder of results: text}, without folders in which all values are reproduced. `directory`
-    comes first if it is included.
+    {folder of results: text about its differing values}. Folders without differences are not
+      included. `directory`, if included, comes first.
 
   Raises:
-    InputError: results of the same code differ from their records, or the records are damaged.
+    InputError: results of the same code differ from their saved predictions, or these are damaged.
   """
   path = expanded(directory)
   folders = (path, *path.glob(workdir.seed_folder('*')))
@@ -122,10 +124,17 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
 def note_unverifiable(
   path: pathlib.Path, name: str, study_file: str = ''
 ) -> dict[pathlib.Path, str]:
-  """Prints which values of a run its records do not reproduce; returns what `unverifiable` returns.
+  """Prints a note on the stored values that a run's saved predictions do not reproduce.
 
-  The note on stderr has the text about the folder `path` as a whole, which is the first text, and
-  calls the folder `name`. Nothing is printed if all values are reproduced.
+  Nothing is printed if all values are reproduced.
+
+  Args:
+    path: The folder of the run.
+    name: Name of the folder in the note.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
+
+  Returns:
+    {folder of results: text about its differing values}, as from `unverifiable`.
   """
   texts = unverifiable(path, study_file)
   if texts:
@@ -136,10 +145,15 @@ def note_unverifiable(
 def _unverified_in_seeds(
   path: pathlib.Path, seeds: Sequence[int], study_file: str
 ) -> dict[pathlib.Path, str]:
-  """Does what `unverifiable` does, for a run of several seeds.
+  """Checks a run of several seeds as `unverifiable` does.
 
-  The values in the workdir `path` have to be the means over the results of the seeds, and the
-  results of each seed have to be reproduced by its records.
+  The values in the workdir must be the means over the seeds, and each seed's values must be
+  reproduced by its saved predictions.
+
+  Args:
+    path: The workdir.
+    seeds: The seeds.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
   by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
@@ -153,18 +167,17 @@ def _unverified_in_seeds(
 
 
 def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
-  """Returns a text on the values of a study that its records do not reproduce; '' if all are
-  reproduced.
+  """Returns text about the values of a study that its saved predictions do not reproduce.
 
-  Some values cannot be computed from records; these are named in the text.
+  '' if all are reproduced. Values that cannot be computed from predictions are named in the text.
 
   Args:
-    finished: a study with its results and records.
-    is_strict: whether results that another version of this code wrote may not differ either.
+    finished: A study with its results and saved predictions.
+    is_strict: Whether results of another version of this code must not differ either.
 
   Raises:
-    InputError: results of the same code, or with `is_strict` any results, differ from their
-      records.
+    InputError: results of the same code differ from their saved predictions. With `is_strict`, also
+      results of other code.
   """
   study, results = finished.study, finished.results
   code_is_needed = f'all values are {NOT_VERIFIABLE}: {recorded_study.WHY_NOT}'
@@ -197,9 +210,9 @@ def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> st
 
 
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
-  """Returns the table of estimates computed from the records of a study.
+  """Returns the estimates of a study, computed from its saved predictions.
 
-  Accuracies by class follow if the results have them and the records list which images fail.
+  Accuracies by class are included if the results have them and the predictions suffice.
   """
   study, shape = finished.study, finished.image_shape
   estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
@@ -212,12 +225,12 @@ def _estimates(finished: FinishedStudy) -> pd.DataFrame:
 
 
 def _is_of_this_code(results: Results) -> bool:
-  """Returns whether this version and commit wrote the results."""
+  """Returns whether the running version and commit of the code wrote the results."""
   return all(results.environment.get(key) == value for key, value in workdir.code_version().items())
 
 
 def _failure_in_words(error: Exception) -> str:
-  """Returns a text that no value can be computed from the records because of `error`."""
+  """Returns text that an error prevents all values from being computed."""
   reason = repr(error)
   if isinstance(error, InputError):
     reason = str(error).partition('\n')[0].rstrip('.')  # the first line of the message
@@ -225,7 +238,7 @@ def _failure_in_words(error: Exception) -> str:
 
 
 def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Does what `unverifiable` does, for a run of one seed: `path` and the folders of its tasks."""
+  """Checks a run of one seed as `unverifiable` does, with the folders of its studies."""
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
     return dict.fromkeys(folders, NO_RECORDS)
@@ -245,11 +258,14 @@ def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.P
 
 
 def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
-  """Yields a text for each task with other values in the battery's results than in its own folder.
+  """Yields text for each study of a battery that has other values in the joint results.
+
+  The results of a battery repeat the results of its studies, which are also in folders of their
+  own.
 
   Args:
-    path: the workdir of the battery; its results repeat the results of all tasks.
-    tasks: {task: its study, results and records}.
+    path: The workdir of the battery.
+    tasks: {name of the study: study, results and saved predictions}.
 
   Raises:
     InputError: values differ, although this version and commit wrote the results of the battery.
@@ -267,12 +283,13 @@ def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> I
 
 
 def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
-  """Returns a text on how results differ from what they should be; '' if they do not differ.
+  """Returns text about how stored results differ from computed ones; '' if they do not.
 
   Args:
-    path: the folder of the results, for messages.
-    results: the results.
-    from_records: the estimates computed from the records, or from the results of seeds or tasks.
+    path: The folder of the results, for messages.
+    results: The stored results.
+    from_records: The estimates computed from saved predictions, or from the results of seeds or
+      studies.
 
   Raises:
     InputError: values differ, although this version and commit wrote the results.
@@ -284,7 +301,7 @@ def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.
 
 
 def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
-  """Returns how the estimates `stated` in results differ from those computed from records."""
+  """Returns the differences between stored estimates and estimates computed from records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']  # the same in both tables identify the same estimate
   # Columns of numbers get the suffix _x (stated) or _y (from records). The column `found_in` says
@@ -304,15 +321,19 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
 
 
 def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
-  """Returns whether numbers are equal up to `TOLERANCE`, the rounding on another machine."""
+  """Returns whether numbers are equal up to `TOLERANCE`, for rounding on other machines."""
   return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
 def _with_text_facets(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
-  """Returns estimates with the columns `facets` as text, so that two tables can be merged on them.
+  """Returns estimates with some columns converted to text, so that two tables can be merged.
 
-  Numbers are written with 12 digits, because two computations may differ in the last ones. Missing
-  values are '', also in facets that the table lacks.
+  Numbers are written with 12 digits, because the last digits of two computations may differ.
+  Missing values and columns are ''.
+
+  Args:
+    table: The estimates.
+    facets: Names of the columns.
   """
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)

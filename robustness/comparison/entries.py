@@ -54,7 +54,7 @@ def read_entries(
 
   Args:
     workdirs: {name: path of a workdir} from `named_workdirs`.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
     typed: the names that the user typed, see `distinct_labels`.
 
   Raises:

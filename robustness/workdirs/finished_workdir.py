@@ -75,7 +75,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
   Args:
     directory: the workdir. For a run with several seeds, the folder `seed<n>` of one seed.
-    study_file: FILE.py:NAME, the user's file for the study NAME; '' for none.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Raises:
     InputError: the folder is not a workdir, is not finished, holds several seeds, or holds results
@@ -148,7 +148,7 @@ def studies_and_presentation(
     path: the workdir.
     results: results of the workdir or of one seed. Tasks without results are left out.
     config: the config of the workdir.
-    study_file: FILE.py:NAME, the user's file for the study NAME; '' for none.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   sections, tasks = study_sections(config, path), results.by_task
   studies_by_task = {
@@ -227,7 +227,7 @@ def _finished_study(
     path: the workdir, or its folder of a seed.
     task: task of a battery, or `SINGLE`.
     section: the section `study` of the config.
-    study_file: FILE.py:NAME, the user's file for the study NAME; '' for none.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Raises:
     InputError: results or shards are missing.
