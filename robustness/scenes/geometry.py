@@ -96,10 +96,10 @@ def _exact_decimal(value: ArrayLike, digits: int) -> jax.Array:
 
 
 def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
-  """Divides with correct rounding under jit, which XLA's simplifications would spoil.
+  """Divides with correct rounding, protected from simplifications by XLA.
 
   XLA replaces division by a constant with multiplication by its reciprocal, and merges successive
-  divisions. Both round differently. The result is wrong only for NaN.
+  divisions. Both round differently.
 
   Args:
     value: Numerator, float64, not NaN.

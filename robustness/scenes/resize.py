@@ -49,9 +49,10 @@ def triangle_weights(
 
 
 def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns the largest factor by which a cutout is scaled down, for any cutout that fits.
+  """Returns an upper bound on the factor by which cutouts are scaled down.
 
-  The factor is size / resized size, for height and width. It is infinite for very small areas.
+  The factor is size / resized size, for height and width. The bound is infinite for very small
+  areas.
 
   Args:
     shape: Height and width in pixels of the array that holds the cutouts, so the largest size.

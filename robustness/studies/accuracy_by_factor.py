@@ -195,10 +195,10 @@ class AccuracyByFactor(Study):
       )
 
   def _check_columns(self, columns: set[str], has_several_labels: bool) -> None:
-    """Raises InputError if `factors` or `clusters` name columns that do not exist or suit.
+    """Raises InputError if `factors` or `clusters` name columns that cannot be used.
 
-    A factor may not be named like a column of the table of results. The factor 'class' needs images
-    with a single label.
+    The columns must exist. A factor may not be named like a column of the table of results. The
+    factor 'class' needs images with a single label.
 
     Args:
       columns: Names of the columns with one value per image.

@@ -203,7 +203,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
 
     Args:
       label: Name of the classifier.
-      views: Its predictions in each view.
+      views: Predictions of the classifier in each view.
       table: Names of the views and groups.
     """
     # {name of a view or of a group: indices of its views}, first the views.

@@ -81,7 +81,7 @@ class FourierAttack(BeginsWithMap):
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
-    """Returns the indices of the frequencies to evaluate, ascending, into `_frequencies`.
+    """Returns the frequencies to evaluate, as ascending indices into `_frequencies`.
 
     Without a heatmap these are all frequencies. Otherwise they are the `queries` worst frequencies
     of each classifier.

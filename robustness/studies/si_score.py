@@ -568,7 +568,7 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
 
 
 def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
-  """Returns the accuracy on all scenes minus the accuracy on a balanced mix.
+  """Returns a row of results: accuracy on all scenes minus accuracy on a balanced mix.
 
   The difference is averaged over levels (combinations of area, angle and position). Its interval is
   a bootstrap over objects.

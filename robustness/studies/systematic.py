@@ -371,8 +371,9 @@ class Systematic(Study):
     * Accuracies are on clean images, by environment, by environment and class group, and by
       environment and class. A note says which pairs of environment and class group were seen in
       training.
-    * ρ is the gain in accuracy on unseen classes divided by the gain on seen classes. It is by
-      environment, by severity or angle, and averaged over environments.
+    * ρ compares gains in accuracy: on classes that training has not shown in an environment,
+      divided by the gain on classes that it has shown there. It is by environment, by severity or
+      angle, and averaged over environments.
     * `rho` is computed from accuracy averaged over severities or angles. `mean_rho` is the mean of
       ρ over them, another reading of the paper.
     """
@@ -461,9 +462,9 @@ class Systematic(Study):
   ) -> Iterator[Measured]:
     """Yields the robustness ρ, and the accuracies on seen and unseen classes that it is from.
 
-    ρ is the gain in accuracy over the baseline on unseen classes divided by the gain on seen
-    classes. A note says that ρ means little if accuracy on seen classes is not significantly above
-    chance.
+    Training has shown seen classes in the environment, and unseen classes not. ρ is the gain in
+    accuracy over the baseline on unseen classes divided by the gain on seen classes. A note says
+    that ρ means little if accuracy on seen classes is not significantly above chance.
 
     Args:
       shares: Whether the classifier is right, by image and environment, or severity.
@@ -526,7 +527,7 @@ class Systematic(Study):
     """Returns the environments that a classifier's initial weights may have been trained in.
 
     These are the environments that resemble an augmentation of that training. All are returned if
-    the augmentations are not recorded or the environments are stored. None is returned if training
+    the augmentations are not recorded or the environments are stored. The result is () if training
     started from random weights.
     """
     identity = evaluation.records.identity
@@ -542,11 +543,12 @@ class Systematic(Study):
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns {environment: note} where training may have shown unseen classes.
+    """Returns {environment: note} for environments that may have leaked into training.
 
-    This happens with `allow_leaks`, or if the initial weights were trained with similar
-    augmentations. The note also says whether the baseline started from the same weights, which
-    compensates. The key '' has the note for the mean over environments.
+    A leak means that training may have shown the environment on classes that count as unseen. This
+    happens with `allow_leaks`, or if the initial weights were trained with similar augmentations.
+    The note also says whether the baseline started from the same weights, which compensates. The
+    key '' has the note for the mean over environments.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment_settings(facts[evaluation.label]).get('allow_leaks'):

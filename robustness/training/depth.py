@@ -20,10 +20,10 @@ BEFORE_BLOCKS = ('stem', 'patches', 'embedding', 'pre_norm')
 
 
 def _block(path: tuple[Any, ...]) -> tuple[int, int] | None:
-  """Parses the stage and block number of a parameter's path, for instance (2, 3).
+  """Parses the stage and block number from the path of a parameter.
 
-  This is the result for a path with 'stage2' and 'block3'. A missing number is 0. Without both, the
-  result is None.
+  For a path with 'stage2' and 'block3' the result is (2, 3). A missing number is 0. Without both,
+  the result is None.
   """
   numbers = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
   return (int(numbers.get('stage', 0)), int(numbers.get('block', 0))) if numbers else None

@@ -126,7 +126,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def columns_of(rows: Rows) -> Mapping[str, np.ndarray]:
-  """Returns all columns of the data but the images; {} if data can only be read in order."""
+  """Returns the columns of the data without images; {} for data that are only streamed."""
   try:
     return rows.without_images()
   except InputError:

@@ -424,6 +424,7 @@ def _split_micro_batches(x: jax.Array, count: int) -> jax.Array:
   """Splits an array [B, ...] into micro-batches, [count, B / count, ...].
 
   Micro-batch i has the rows i, i + count, i + 2 · count and so on. Thus every device has rows of
-  every micro-batch, and the result does not depend on the number of devices.
+  every micro-batch. The micro-batches also have the same rows whether or not the batch is split
+  over devices first.
   """
   return jnp.moveaxis(x.reshape(-1, count, *x.shape[1:]), 1, 0)

@@ -33,7 +33,7 @@ class JsonLinesWriter:
   """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
-    """Opens a file for appending; a new file is created with the first line.
+    """Prepares a file for appending; a new file is created with the first line.
 
     Args:
       path: The file.

@@ -75,8 +75,9 @@ class Matches:
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
   """Matches detections to ground-truth boxes, to find the true positives.
 
-  In order of descending score, each detection takes the free box of its image and class with the
-  largest intersection over union (IoU). It is a true positive if this IoU is at least `threshold`.
+  Detections are taken in order of descending score. Each is compared with the unmatched boxes of
+  its image and class. It is matched to the one with the largest intersection over union (IoU), if
+  this is at least `threshold`, and is then a true positive.
 
   Args:
     truth: Ground-truth boxes.
@@ -123,8 +124,8 @@ def _by_image_and_class(
 def _claims_truth(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
   """Returns whether each detection is a true positive, bool [N], in one image and class.
 
-  Each detection takes the free ground-truth box with the largest intersection over union (IoU), if
-  this is at least `threshold`.
+  Each detection in turn is matched to the unmatched ground-truth box with the largest intersection
+  over union (IoU), if this is at least `threshold`.
 
   Args:
     detections: Corners of the detections, by descending score, [N, 4].

@@ -298,7 +298,7 @@ class Truth(NamedTuple):
     clipped: Summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
     frame_of_image: {id of an image in the file, or path of its frame: index of the frame}.
-    image_names: Ids and paths of all images of the file, with images that are not frames.
+    image_names: Ids and paths of all images of the file, also of images that are not frames.
     names: {class number: name}; empty if the file does not list its classes.
   """
 
