@@ -147,10 +147,10 @@ CLEAN = -1
 
 
 class StoredPart(NamedTuple):
-  """A part of a stored set: one corruption at one severity.
+  """One corruption at one severity in a stored data set, such as CIFAR-10-C.
 
   Attributes:
-    corruption: number of the corruption; -1 for clean images.
+    corruption: number of the corruption in `NUMBERS`; -1 for clean images.
     severity: 1..5; 0 for clean images.
   """
 
@@ -158,7 +158,7 @@ class StoredPart(NamedTuple):
   severity: int
 
   def __str__(self) -> str:
-    """Returns '<corruption> <severity>', or 'clean'."""
+    """Returns a name such as 'fog 3', or 'clean'."""
     return 'clean' if self.corruption == CLEAN else f'{NAMED[self.corruption]} {self.severity}'
 
 
@@ -174,10 +174,10 @@ FINEST = 1000
 
 
 def number_of(corruption: str) -> int:
-  """Returns the number of a corruption.
+  """Returns the number of a corruption, which random keys and stored data sets contain.
 
-  A corruption in a user's code has the number 10⁴ + (CRC-32 of its name mod 189 000), which differs
-  from the numbers of all corruptions of this package.
+  A corruption in user code has the number 10⁴ + (CRC-32 of its name mod 189 000), which is larger
+  than the number of any corruption of this package.
   """
   if corruption in NUMBERS:
     return NUMBERS[corruption]
@@ -185,10 +185,11 @@ def number_of(corruption: str) -> int:
 
 
 def view_id(corruption: str, severity: float) -> int:
-  """Returns the id of a view, which determines its random keys.
+  """Returns an integer that identifies a corruption at a severity and determines its random keys.
 
-  For the corruption with number n and the severity s it is 5 n + s, or 10⁶ + 1000 (5 n + s) for a
-  fractional severity. Ids of integer severities are below 10⁶, so that no two views share an id.
+  For the corruption with number n and the integer severity s the id is 5 n + s. For a fractional
+  severity it is 10⁶ + 1000 (5 n + s). Ids of integer severities are below 10⁶, therefore all ids
+  differ.
   """
   number = number_of(corruption)
   if severity == int(severity):
@@ -197,25 +198,28 @@ def view_id(corruption: str, severity: float) -> int:
 
 
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
-  """Returns the distinct names of corruptions in `entries`, which may also be names of sets.
+  """Replaces names of sets by their corruptions and returns all corruptions without repeats.
 
-  A set is replaced by its members. The order is the same as in `NUMBERS`; references `FILE.py:NAME`
-  to a user's code come last.
+  For example, ['official', 'fog'] returns the 15 official corruptions, which include 'fog'. The
+  result has the order of `NUMBERS`; references FILE.py:NAME to user code come last.
+
+  Args:
+    entries: names of corruptions or of sets, or references.
   """
   included = dict.fromkeys(name for entry in entries for name in ALL_SETS.get(entry, (entry,)))
   return (*(name for name in NUMBERS if name in included), *filter(is_reference, included))
 
 
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
-  """Returns {label: corruptions} of the published sets that are complete in `names`.
+  """Returns {label: corruptions} of all published sets that are contained in `names`.
 
-  If none of these sets is equal to `names`, the label 'shown' with all `names` is added.
+  If `names` is not exactly one of these sets, the label 'shown' with all `names` is added.
 
   Args:
     names: names of corruptions.
-    side: side of images in pixels, 0 if it is unknown. If it is known and several sets are
-      complete, only one of the two sets of Yin et al. is kept: 'fourier_imagenet' above 64 pixels,
-      else 'fourier_cifar'.
+    side: side of the images in pixels, or 0 if it is unknown. Yin et al. published two sets: if
+      several sets are contained, 'fourier_imagenet' is left out for images of up to 64 pixels, and
+      'fourier_cifar' for larger images.
   """
   sets = {label: members for label, members in ALL_SETS.items() if set(members) <= set(names)}
   is_one_set = any(set(members) == set(names) for members in sets.values())

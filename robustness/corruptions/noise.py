@@ -71,8 +71,8 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Replaces each value of a pixel and channel by 0 or by 1 with probability `rate` / 2 each.
 
-  One random 32-bit number per value decides: the lowest `rate` / 2 of all numbers make it 0, the
-  next `rate` / 2 make it 1.
+  A random 32-bit number per value decides: the lowest `rate` / 2 of all numbers make it 0, the next
+  `rate` / 2 make it 1.
   """
   bits = random_images.bits(key, image.shape)
   # half of the rate as a fraction of 2³²
@@ -97,13 +97,18 @@ def shot_noise(
 ) -> jax.Array:
   """Replaces values by photon counts: clip(Poisson(λx) / λ, 0, 1) per pixel and channel.
 
-  λ is the constant `photons`, the expected count of white. The result is exact for any float x, as
-  the sum of two independent draws: Poisson(λk / 255) with k = ⌊255x⌋, from a table of the 256
-  rates, and Poisson(λ(x − k / 255)), with a rate below λ / 255, by inversion. 8-bit images (every
-  x within 2⁻¹² of a level) need only the first draw, which takes half the time.
+  λ is the constant `photons`, the expected count of white. Counts are drawn in two steps. With k =
+  ⌊255x⌋, Poisson(λk / 255) is drawn from a table of the 256 rates. Poisson(λ(x − k / 255)) is drawn
+  by inversion and added. 8-bit images (every x within 2⁻¹² of a level) need only the first step,
+  which takes half the time.
 
-  With draws='inverse' the cumulative distribution is inverted: for one key the count grows with the
-  rate, so that the noise of two severities is correlated. 'alias' is faster.
+  Args:
+    key: random key.
+    image: float32 [H, W, C] in [0, 1].
+    strength: has the constant `photons`.
+    draws: method for the table. 'inverse' inverts the cumulative distribution: for the same key,
+      the count grows with the rate, and the noise of two severities is correlated. 'alias' is
+      faster.
   """
   photons = strength['photons']
   table_key, remainder_key = jax.random.split(key)
@@ -113,7 +118,7 @@ def shot_noise(
   count = from_table(bits, level, strength).astype(image.dtype)
 
   def with_remainder(count: jax.Array) -> jax.Array:
-    """Returns `count` plus the second draws, with the rates λ · remainder / 255."""
+    """Adds Poisson counts of the rates λ · remainder / 255 to `count`."""
     uniform = random_images.uniform(remainder_key, image.shape)
     max_rate = strength.maximum('photons') / LEVELS
     return count + small_poisson(uniform, remainder * (photons / LEVELS), max_rate)
@@ -139,17 +144,19 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   """Returns Walker's alias tables for drawing Poisson counts of rate λ k / 255.
 
-  There is a table for each of the S values λ of `photons`, one per severity, and each level k in
-  0..255; table 256 s + k is of severity number s, from 0. A table has K columns, where K is a power
-  of two, and column j stands for the count start + j. A count is drawn from one uniform 32-bit
-  number: its upper log2(K) bits select a column, and the remaining bits are compared with the
-  column's limit. Below the limit the column's count is taken, otherwise the count of another
+  There is a table for each severity s = 0, ..., S − 1 and each 8-bit level k; its number is 256 s +
+  k. A table has K columns, where K is a power of two, and column j stands for the count start + j.
+  To draw a count, the upper log2(K) bits of a random 32-bit number select a column. If the
+  remaining bits are below the column's limit, its count is taken, otherwise the count of another
   column, its alias. Probabilities are whole multiples of 2⁻³².
 
+  Args:
+    photons: λ, the expected count of white, for each of S severities.
+
   Returns:
-    start: int32 [S·256], the count of column 0 of each table.
-    packed: uint32 [S·256, K], limit · K + alias of each column; the alias is the index of the
-      other column.
+    A tuple (start, packed). `start`, int32 [S·256], is the count of column 0 of each table.
+    `packed`, uint32 [S·256, K], is limit · K + alias of each column, where alias is the index of
+    the other column.
   """
   start, edges = cumulative_table(photons)
   return start, _alias_tables(np.diff(edges, axis=1, prepend=0))
@@ -163,8 +170,8 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
     photons: λ, the expected count of white, for each of S severities.
 
   Returns:
-    The lowest count `start` for each severity and level, int32 [S·256]; and 2³² times the
-    probability of a count of at most start + k, int64 [S·256, K].
+    A tuple (start, edges). `start`, int32 [S·256], is the lowest count for each severity and level.
+    `edges`, int64 [S·256, K], is 2³² times the probability of a count of at most start + k.
   """
   # λ k / 255 for each severity and level, [S·256, 1]
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
@@ -180,12 +187,11 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
 
 
 def _alias_tables(mass: np.ndarray) -> np.ndarray:
-  """Returns Walker's alias tables, uint32 [N, K], of integer masses [N, K] with row sums 2³².
+  """Builds Walker's alias tables, uint32 [N, K], from integer masses [N, K] with row sums 2³².
 
-  K is a power of two; `poisson_table` describes the packing. The table has K columns of equal
-  capacity, 2³² / K. Each of K rounds completes one column: it takes the column of least mass
-  (`poor`) and fills it up with mass of the column of greatest mass (`rich`), its alias. No later
-  round selects a completed column.
+  K is a power of two. All K columns of a table have the capacity 2³² / K. The column with the least
+  mass (`poor`) is filled up with mass of the column with the greatest mass (`rich`), which becomes
+  its alias. This is repeated until every column is full. For the packing see `poisson_table`.
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width
@@ -207,9 +213,12 @@ def _alias_tables(mass: np.ndarray) -> np.ndarray:
 
 
 def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns int32 Poisson counts of rate λ·level / 255 from uniform uint32 bits.
+  """Returns Poisson counts of rate λ·level / 255, int32, by Walker's alias method.
 
-  `bits` and `level`, int32 in 0..255, have the shape of the result; λ is the constant `photons`.
+  Args:
+    bits: uniform uint32.
+    level: int32 in 0..255, in the shape of `bits`.
+    strength: has λ, the constant `photons`.
   """
   start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
@@ -227,10 +236,14 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
 
 
 def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns int32 Poisson counts of rate λ·level / 255, which for equal bits rise with the rate.
+  """Returns Poisson counts of rate λ·level / 255, int32, by inversion of the distribution.
 
-  `bits`, uniform uint32, and `level`, int32 in 0..255, have the shape of the result; λ is the
-  constant `photons`.
+  For the same bits, counts rise with the rate.
+
+  Args:
+    bits: uniform uint32.
+    level: int32 in 0..255, in the shape of `bits`.
+    strength: has λ, the constant `photons`.
   """
   start, edges = cumulative_table(strength.constants['photons'])
   width = edges.shape[1]
@@ -248,10 +261,13 @@ def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) 
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:
-  """Returns float32 Poisson counts of small rates by inversion of uniform numbers in [0, 1).
+  """Returns Poisson counts of small rates, float32, by inversion of the distribution.
 
-  `uniform` and `rate` have one shape. The static bound `max_rate` of the rates fixes the number of
-  terms; the omitted tail is below 2⁻³⁴.
+  Args:
+    uniform: uniform numbers in [0, 1).
+    rate: rates, in the shape of `uniform`.
+    max_rate: static upper bound of the rates. It fixes the number of terms; the omitted tail is
+      below 2⁻³⁴.
   """
   terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
   probability = cumulative = jnp.exp(-rate)

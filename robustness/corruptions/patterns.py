@@ -36,11 +36,14 @@ RAY_DEVIATION = 0.25  # relative standard deviation of a ray's length
 
 
 def _draw_wave(keys: jax.Array, side: int) -> Draws:
-  """Returns random numbers of a wave: its `phase` in radians and `frequency` (fx, fy).
+  """Returns the random `phase` in radians and `frequency` (fx, fy) of a wave.
 
-  `keys` are four random keys; `side` is unused. Frequencies are in radians per pixel.
-  One component, fx or fy with equal probability, is uniform on [−π, π]; the other one is uniform
-  up to the same absolute value.
+  Frequencies are in radians per pixel. One component, fx or fy with equal probability, is uniform
+  on [−π, π]. The absolute value of the other component is smaller: it is uniform up to the first.
+
+  Args:
+    keys: four random keys.
+    side: unused.
   """
   larger = uniform(keys[0], -jnp.pi, jnp.pi)
   pair = jnp.stack([larger, jnp.abs(larger) * uniform(keys[1], -1, 1)])
@@ -74,11 +77,12 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   family=ALONE,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds wobbly grey rings: clip(x + 12.8 m / 255 · z, 0, 1) with the magnitude m.
+  """Adds wobbly grey rings to the image x: clip(x + 12.8 m / 255 · z, 0, 1) with the magnitude m.
 
-  z = ((ρ + a sin kθ) mod w) / w − ½ is a sawtooth in [−½, ½) of the distance ρ, in pixels, and the
-  angle θ from the drawn `centre`, with a = `wobble` and w = `width` in pixels. k = `frequency` is
-  a real number, so that the rings have a seam. The released set spells the name so.
+  The pattern z = ((ρ + a sin kθ) mod w) / w − ½ is a sawtooth in [−½, ½). ρ is the distance in
+  pixels and θ the angle from the drawn `centre`. a = `wobble` and w = `width` are in pixels. The
+  drawn k = `frequency` is not an integer, and the rings are therefore discontinuous at one angle.
+  The name is spelt as in the released set.
   """
   r, c = pixel_grid(image.shape[0])
   down, right = r - draws['centre'][0], c - draws['centre'][1]
@@ -147,10 +151,9 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Mixes the image x with a grey pattern g of Perlin noise (Perlin 1985): (1 − α) x + α g.
 
-  The weight is α = .05 m with the magnitude m. g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f
-  over the octaves f = 1, 2, 4, 8, 16, with p = 7 (r, c) / N at row r and column c of an image of
-  N × N pixels. `gradient_noise` interpolates between random gradients at the points with integer
-  coordinates.
+  The weight is α = .05 m with the magnitude m. The pattern is g = clip(½ t + ½, 0, 1) with t = Σ_f
+  |noise(f p)| / f over the octaves f = 1, 2, 4, 8, 16. The position is p = 7 (r, c) / N for row r
+  and column c of an image of N × N pixels. `gradient_noise` computes the noise.
   """
   # row and column of the pixels in cells of the lattice; the image has 7 × 7 cells
   r, c = (CELLS / image.shape[0] * line for line in pixel_grid(image.shape[0]))
@@ -166,11 +169,11 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 def gradient_noise(
   r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Array
 ) -> jax.Array:
-  """Returns 1.5 times gradient noise on a grid of points, [N, M].
+  """Returns 1.5 times Perlin's gradient noise on a grid of points, [N, M].
 
-  Each lattice point, a point of integer row and column, has a gradient, and the noise is 0 there.
-  At any other point it is interpolated smoothly between the four linear functions that the nearest
-  lattice points define by their gradients.
+  Each lattice point (i, j) with integers i and j has a random gradient, which defines a linear
+  function that is 0 there. At other points, the functions of the four nearest lattice points are
+  interpolated smoothly.
 
   Args:
     r: rows of the points, [N, 1].
@@ -183,7 +186,7 @@ def gradient_noise(
   i, j = r0.astype(jnp.int32), c0.astype(jnp.int32)
 
   def corner(di: int, dj: int) -> jax.Array:
-    """Returns gradient · offset for the lattice point (i + di, j + dj) near each point."""
+    """Returns gradient · offset at each point for the lattice point (i + di, j + dj)."""
     hashed = permutation[(i + di) % GRADIENTS] + (j + dj) % GRADIENTS
     gradient = gradients[permutation[hashed % GRADIENTS]]
     return (down - di) * gradient[..., 0] + (right - dj) * gradient[..., 1]
@@ -203,7 +206,7 @@ def gradient_noise(
 def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Makes pixels black where blue noise is at most .3 m - 2.5, with the magnitude m.
 
-  The noise has standard deviation 1 and the amplitude |k| at frequency k in cycles per image: it
+  The noise has standard deviation 1 and the amplitude |k| at frequency k in cycles per image. It
   has no coarse structure, so that black pixels are far from each other.
   """
   field = spectral_noise(draws['phases'], np.sqrt(_squared_frequency(image.shape[0])))
@@ -221,8 +224,8 @@ def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax
 def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds noise with large smooth structures, independent in each channel: clip(x + σ n, 0, 1).
 
-  The noise n has standard deviation 1 and the amplitude 1 / (|k|² + 1) at frequency k. σ is 6.4 m
-  of 255 levels with the magnitude m. The mean of n is not removed, so that the mean level of a
+  The noise n has standard deviation 1 and the amplitude 1 / (|k|² + 1) at frequency k. Its factor
+  is σ = 6.4 m / 255 with the magnitude m. The mean of n is not removed, so that the mean level of a
   channel changes.
   """
   num_channels = image.shape[-1]
@@ -234,11 +237,11 @@ def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Ar
 
 
 def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
-  """Returns noise [N, N] of standard deviation 1 with a given amplitude at each frequency.
+  """Returns noise [N, N] of standard deviation 1 with a given amplitude spectrum.
 
-  The noise is the real part of the inverse Fourier transform of a spectrum with these amplitudes
-  and phases. As in the released generator, the spectrum is not Hermitian, so that the real part has
-  a random share of the amplitude of each frequency.
+  The noise is the real part of the inverse Fourier transform of a spectrum with random phases. As
+  in the released generator the spectrum is not Hermitian. The amplitudes of the real part are
+  therefore random fractions of the given ones.
 
   Args:
     half_phases: phases in radians of the left half of the spectrum, [N, N / 2]. The right half has
@@ -287,10 +290,13 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
   count = jnp.minimum(count, MAX_CELLS)
 
   def cell_index(position: jax.Array) -> jax.Array:
-    """Returns the index in the table `luck` of each pixel's cell, from its position in cells.
+    """Returns the row or column of each pixel's cell in the table `luck`.
 
-    It has two oddities of the released generator: positions are rounded towards 0, so that cells
-    −1 and 0 share a number; and a negative index counts back from the `count`-th number.
+    Two oddities of the released generator are kept. Positions are rounded towards 0, so that cells
+    −1 and 0 share a number. Negative indices count back from `count`.
+
+    Args:
+      position: position of each pixel in cells.
     """
     towards_zero = jnp.trunc(position).astype(jnp.int32)
     return jnp.where(towards_zero < 0, towards_zero + count, towards_zero)
@@ -301,10 +307,10 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
 
 
 def _draw_lines(keys: jax.Array, side: int) -> Draws:
-  """Returns random numbers of L lines: `point` (row, column) in pixels [L, 2], and `angle` [L].
+  """Returns the random `point` (row, column) in pixels, [L, 2], and `angle`, [L], of L lines.
 
-  Angles are in radians: a common angle plus a deviation of each line; the largest deviation is
-  random too. L is the largest number of lines that any severity needs.
+  Angles are in radians. All lines have a common angle plus an individual deviation, up to a maximum
+  that is random too. L is the number of lines at the highest severity.
   """
   count = int(0.1 * max(LINES) * side + LINE_GUARD)
   deviations = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)  # in revolutions
@@ -341,10 +347,14 @@ def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
-  """Returns the opacity of a line at each pixel, in [0, 1], [N, N] for N = `side`.
+  """Returns the opacity of a line at each pixel, in [0, 1], [side, side].
 
-  It is max(0, 1 - distance from the line in pixels). Along the longer axis of the line it is 0
-  beyond its two ends, `start` and `end`, (row, column) in pixels.
+  The opacity is max(0, 1 - distance from the line in pixels). It is 0 beyond the ends of the line.
+
+  Args:
+    side: side of the image in pixels.
+    start: one end, (row, column) in pixels.
+    end: the other end.
   """
   r, c = pixel_grid(side)
   down, right = end - start
@@ -358,10 +368,12 @@ def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
 
 
 def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
-  """Returns random numbers of S stars.
+  """Returns the random properties of S = `count` stars.
 
-  They are `centre` [S, 2], row and column uniform on [low, high) in pixels; `rays` [S], the number
-  of rays; and standard normal `noise` [S, 199], which varies the lengths of rays. S is `count`.
+  Returns:
+    {'centre': [S, 2], 'rays': [S], 'noise': [S, 199]}. `centre` is the row and column in pixels,
+    uniform on [low, high). `rays` is the number of rays. `noise` is standard normal and varies the
+    lengths of the rays.
   """
   return {
     'centre': uniform(keys[0], low, high, (count, 2)),
@@ -404,11 +416,11 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Shows the image only near the centre of one star, and white elsewhere: 1 + w (x − 1).
+  """Shows the image x only near the centre of a star, and white elsewhere: 1 + w (x − 1).
 
-  The weight w is in [0, 1] and proportional to (l / d)² to the power .13 m, with the length l of a
-  ray, about a quarter of the image's side, the distance d from the centre, and the magnitude m: so
-  rays fade faster for larger m.
+  The weight w ∈ [0, 1] is proportional to (l / d)^(.26 m), with the magnitude m. d is the distance
+  from the centre, and l the length of a ray, about a quarter of the image's side. Rays fade faster
+  for larger m.
   """
   only_star = 0
   lengths = 0.25 * image.shape[0] * (1 + RAY_DEVIATION * draws['noise'][only_star])
@@ -418,17 +430,20 @@ def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.
 
 
 def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns two factors of the brightness of each pixel near one star, l² / d² and 1 − (f − ½)².
+  """Returns two factors of a star's brightness at each pixel, l² / d² and 1 − (f − ½)².
 
-  Both are [N, N] for N = `side`. A pixel is d pixels from the centre of the star, at the fraction
-  f in [0, 1) of the angle from one ray to the next. l is the length at the pixel's angle,
-  interpolated between the values of the two rays.
+  d is the pixel's distance from the centre of the star. f in [0, 1) is the fraction of the angle
+  from one ray to the next. l is the ray length at the pixel's angle, interpolated between these two
+  rays.
 
   Args:
-    side: N.
-    draws: random numbers of stars, see `_stars`.
+    side: side N of the image in pixels.
+    draws: random properties of stars, see `_stars`.
     star: index of the star in `draws`.
     lengths: lengths of the star's rays in pixels, [199]; the star uses the first `rays` of them.
+
+  Returns:
+    Two arrays [N, N].
   """
   r, c = pixel_grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]

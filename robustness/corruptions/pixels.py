@@ -68,11 +68,9 @@ def shift_value(image: jax.Array, shift: jax.Array) -> jax.Array:
 def scale_saturation(image: jax.Array, factor: jax.Array, shift: jax.Array) -> jax.Array:
   """Returns an image with the saturation S of HSV replaced by clip(S · factor + shift, 0, 1).
 
-  Hue and value do not change. A channel c is V (1 − S k_c), with a factor k_c in [0, 1] that
-  depends on the hue alone, so that S can be replaced without computing the hue.
-
-  A pixel without saturation has hue 0, which is red: with shift > 0 greys turn reddish, as in the
-  released generators. An image of one channel is returned unchanged.
+  Hue and value do not change. Pixels without saturation have hue 0, which is red. With shift > 0
+  greys therefore turn reddish, as in the released generators. An image with one channel is returned
+  unchanged.
   """
   if image.shape[-1] == 1:
     return image

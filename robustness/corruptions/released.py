@@ -22,16 +22,16 @@ SOURCES = ('cifar10_c', 'cifar100_c', 'imagenet_c', 'tiny_imagenet_c', 'imagenet
 
 @dataclasses.dataclass(frozen=True)
 class ReleasedSet:
-  """A released set of corrupted images.
+  """A released set of corrupted images, such as ImageNet-C.
 
   Attributes:
     name: Name of the set, for results.
     side: Side of the square images in pixels.
-    jpeg_quality: Quality of the files; 0 for arrays of 8-bit values.
-    clean: {word in the name of the clean images' data set: their split}, for example
+    jpeg_quality: JPEG quality of the files; 0 for arrays of 8-bit values.
+    clean: Where the clean images are from: {word in the name of their data set: split}, such as
       {'cifar': 'test'}; empty if the clean images were not released.
     num_images: Number of clean images; 0 if unknown.
-    prepared: {key of `config.data`: value} with which the clean images were prepared.
+    prepared: Settings of `config.data` that prepare the clean images alike, such as {'crop': 224}.
     corruptions: The corruptions over which published means are taken.
   """
 
@@ -49,9 +49,11 @@ class ReleasedSet:
     return f'JPEG, quality {self.jpeg_quality}' if self.jpeg_quality else '8-bit arrays'
 
   def size_differs(self, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """Returns {difference in words: whether it is present} for the size of images.
+    """Compares the size of images with the set's size.
 
-    An example is {'images are 256 × 256, not 224 × 224': True}.
+    Returns:
+      {the difference in words: whether the sizes differ}, such as {'images are 256 × 256, not 224 ×
+      224': True}.
     """
     height, width = image_shape[:2]
     is_equal = height == width == self.side
@@ -94,10 +96,14 @@ C_BAR = tuple(
 
 
 def matching_set(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the released set of images of `side` pixels that the corruptions `names` belong to.
+  """Returns the released set with images of a given size that contains the given corruptions.
 
-  It is a set of C-bar or LAION-C if this set holds all of `names`, and otherwise `RELEASED[side]`:
-  CIFAR-10-C, Tiny-ImageNet-C or ImageNet-C.
+  This is a set of C-bar or LAION-C if it contains all of them, and otherwise CIFAR-10-C,
+  Tiny-ImageNet-C or ImageNet-C.
+
+  Args:
+    names: names of the corruptions.
+    side: side of the images in pixels, a key of `RELEASED`.
   """
   candidates = (*C_BAR, BY_SOURCE['laion_c'])
   matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})
@@ -107,7 +113,7 @@ def matching_set(names: Collection[str], side: int) -> ReleasedSet:
 def set_to_follow(
   image_shape: tuple[int, int, int], constants: int, names: Collection[str]
 ) -> ReleasedSet:
-  """Returns the released set that images follow if the protocol is 'as_released'.
+  """Returns the released set to reproduce if the setting `protocol` is 'as_released'.
 
   Args:
     image_shape: Shape (H, W, C) of the images.
@@ -116,7 +122,7 @@ def set_to_follow(
 
   Raises:
     InputError: no released set has images of this size, `constants` is neither 0 nor this size, or
-      the corruptions are of two released sets.
+      the corruptions are from two released sets.
   """
   height, width = image_shape[:2]
   if height != width or height not in RELEASED:

@@ -33,8 +33,13 @@ def resize(
 ) -> jax.Array:
   """Returns an image [H, W, C] resized to a shape (height, width) and clipped to [0, 1].
 
-  `kernel` is 'nearest', 'box', 'bilinear', 'bicubic' or 'lanczos'. 'box' only shrinks: every new
-  pixel is the mean of its box of old pixels. `antialias` has no effect on 'nearest' and 'box'.
+  Args:
+    image: [H, W, C].
+    shape: the new height and width.
+    kernel: 'nearest', 'box', 'bilinear', 'bicubic' or 'lanczos'. 'box' can only shrink: each new
+      pixel is the mean of a box of old pixels.
+    antialias: whether the kernel is widened when the image shrinks. It has no effect on 'nearest'
+      and 'box'.
   """
   old_shape = image.shape[:2]
   if kernel == 'box':
@@ -52,10 +57,14 @@ def resize(
 
 
 def _nearest_lines(old: int, new: int) -> np.ndarray:
-  """Returns which of `old` lines of pixels is at the centre of each of `new` lines, int [new].
+  """Returns the nearest old pixel for each pixel of a resized line, int [new].
 
-  Line k takes line ⌊(k + ½) · old / new⌋. Pillow sums in float64, which decides which of two
-  equally near lines it takes.
+  New pixel k takes old pixel ⌊(k + ½) · old / new⌋. Ties are decided by summing in float64, as in
+  Pillow.
+
+  Args:
+    old: number of pixels of the line.
+    new: number of pixels of the resized line.
   """
   return np.cumsum([old / new / 2, *[old / new] * (new - 1)]).astype(int)
 
@@ -63,15 +72,15 @@ def _nearest_lines(old: int, new: int) -> np.ndarray:
 def _resampling(
   name: str, shrinking: str, enlarging: str, antialias: bool = True, jpeg_quality: int = 0
 ) -> Corruption:
-  """Returns a corruption that shrinks an image by one kernel and enlarges it by another one.
+  """Returns a corruption that shrinks an image and enlarges it to its size again.
 
   Args:
     name: name of the corruption.
-    shrinking: the kernel that shrinks.
-    enlarging: the kernel that enlarges, which is the default of the corruption's option `up`.
+    shrinking: kernel that shrinks.
+    enlarging: kernel that enlarges, the default of the corruption's option `up`.
     antialias: whether the shrinking kernel is stretched by the factor.
-    jpeg_quality: quality of the JPEG file in which the shrunk image is stored, which is the default
-      of the corruption's option `quality`. 0 stores none, and then there is no such option.
+    jpeg_quality: quality of the JPEG file in which the shrunk image is stored, the default of the
+      corruption's option `quality`. With 0 there is no file and no such option.
   """
   other_kernels = (kernel for kernel in ENLARGING if kernel != enlarging)
   options = {'up': (enlarging, *other_kernels)} | ({'quality': ()} if jpeg_quality else {})
@@ -83,14 +92,14 @@ def _resampling(
     up: str = enlarging,
     quality: int = jpeg_quality,
   ) -> jax.Array:
-    """Returns the image shrunk by the factor of its severity and enlarged to its size by `up`.
+    """Shrinks the image by the factor of its severity and enlarges it by the kernel `up`.
 
-    The shrunk image is stored as JPEG of `quality`, unless this is 0.
+    The shrunk image is compressed to JPEG of `quality` and decoded, unless `quality` is 0.
     """
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 
     def resample(image: jax.Array, scale: float) -> jax.Array:
-      """Returns the image with sides shrunk to `scale` ≤ 1 times themselves, then enlarged."""
+      """Returns the image with its sides shrunk by the factor `scale` ≤ 1, then enlarged."""
       height, width = image.shape[:2]
       small = resize(image, (int(height * scale), int(width * scale)), shrinking, antialias)
       small = jpeg.round_trip(small, quality) if quality else small

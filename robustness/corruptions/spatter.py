@@ -57,8 +57,8 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 
   Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and visible above
-  `threshold`. The constant `strength` is the brightness of water, or the sigma in pixels for
-  smoothing the edges of mud. A grey image takes the grey value of the liquid's colour.
+  `threshold`. The constant `strength` is the brightness of water. For mud it is the sigma in pixels
+  that smooths the edges. On a grey image, liquid has the grey value of its colour.
   """
   noise = (strength['loc'] + strength['scale'] * noise)[..., None]
   liquid = gaussian_filter(noise, strength['sigma'], strength.maximum('sigma'))[..., 0]
@@ -74,8 +74,11 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
   """Returns an image with mud, clip(x (1 − m) + colour m, 0, 1).
 
-  x is the image [H, W, C] and m the mask of mud [H, W], smoothed by `sigma` pixels and set to 0
-  below .8; `max_sigma` is the largest `sigma` of any severity.
+  Args:
+    image: x, [H, W, C].
+    mask: where mud is, bool [H, W]. The opacity m is this mask, smoothed and set to 0 below .8.
+    sigma: standard deviation of the smoothing in pixels.
+    max_sigma: largest `sigma` of any severity.
   """
   cover = gaussian_filter(mask.astype(jnp.float32)[..., None], sigma, max_sigma)
   cover = jnp.where(cover < MUD_THRESHOLD, 0, cover)
@@ -124,18 +127,21 @@ def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
 def canny(levels: jax.Array) -> jax.Array:
   """Returns Canny's edges, bool [H, W], of a plane of levels 0..255, int32 [H, W].
 
-  The gradient is Sobel's, its norm L1, and the thresholds are 50 and 150.
-
-  A pixel is a candidate if its gradient exceeds the low threshold and both neighbours across the
-  edge. It is an edge if candidates connect it to a candidate above the high threshold.
+  Gradients are computed by Sobel masks, with the L1 norm. A pixel is a candidate if its gradient is
+  above 50 and larger than the gradients of its two neighbours across the edge. It is an edge if a
+  path of candidates connects it to a candidate with a gradient above 150.
   """
   size, down, right = _gradient(levels)
   candidates = _is_local_maximum(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns the edges with their neighbouring candidates added, and the edges without them.
+    """Adds neighbouring candidates to the edges.
 
-    `state` is the result of the previous call, which ends the loop when both are equal.
+    Args:
+      state: (edges, edges before the last call). The loop ends when both are equal.
+
+    Returns:
+      The next state.
     """
     edges, _ = state
     padded = jnp.pad(edges, 1)
@@ -149,7 +155,7 @@ def canny(levels: jax.Array) -> jax.Array:
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the gradient of a plane by Sobel's 3 × 3 masks: |dy| + |dx|, dy and dx, int32 [H, W].
+  """Returns the Sobel gradient of a plane: (|dy| + |dx|, dy, dx), int32 [H, W] each.
 
   The border is replicated.
   """
@@ -162,11 +168,15 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def _is_local_maximum(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
-  """Returns whether each pixel's gradient is larger than at both neighbours in its direction.
+  """Returns where the gradient is larger than at both neighbours in its direction, bool [H, W].
 
-  `size` is the gradient's magnitude, and `down` and `right` are its components, int32 [H, W] each;
-  the result is bool [H, W]. The direction is rounded to one of four: horizontal, vertical and two
-  diagonals. Equal gradients are compared as OpenCV does, hence > and ≥.
+  The direction is rounded to one of four: horizontal, vertical and two diagonals. Equal gradients
+  are compared as OpenCV does, hence > and ≥.
+
+  Args:
+    size: the gradient's magnitude, int32 [H, W].
+    down: vertical component, int32 [H, W].
+    right: horizontal component, int32 [H, W].
   """
   padded = jnp.pad(size, 1)
   height, width = size.shape
@@ -187,10 +197,13 @@ def _is_local_maximum(size: jax.Array, down: jax.Array, right: jax.Array) -> jax
 
 
 def _moves(stride: int) -> tuple[list[int], list[float]]:
-  """Returns the offset and the length of each move: a step of `STEPS` repeated 1, 2, 4, … times.
+  """Returns the moves of `distance_to` in a flattened plane: (offsets, lengths in pixels).
 
-  Lengths are in pixels. An offset is the difference of two pixels' indices in a plane that is
-  stored row by row, each row with `stride` pixels.
+  A move is a step in `STEPS`, such as a diagonal step, repeated 1, 2, 4, … times. Its offset is the
+  difference of flat indices.
+
+  Args:
+    stride: number of pixels in a row of the plane.
   """
   moves = [
     (2**doubling * (down * stride + right), 2**doubling * length)
@@ -203,13 +216,13 @@ def _moves(stride: int) -> tuple[list[int], list[float]]:
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
-  The chamfer distance is the length of the shortest path of steps to 16 neighbours: straight,
-  diagonal and knight's steps (`STEPS`, eight and their opposites). A shortest path has two kinds of
-  steps at most, in any order, and any number of repeats of a step is a sum of 1, 2, 4, … repeats.
-  One sweep over all pixels for each of these moves (`_moves`) therefore finds all paths.
+  This is the length of the shortest path of steps to 16 neighbours: straight, diagonal and knight's
+  steps. A shortest path needs at most two kinds of steps, in any order. Repeats of a step are sums
+  of 1, 2, 4, … repeats (`_moves`). A sweep over all pixels for each of these moves therefore finds
+  all paths.
 
-  The plane is stored as one line, its rows one after the other, so that each step is an offset in
-  the line. 20 empty pixels after each row make a path around its end too long to count.
+  The plane is flattened, so that each move is an offset. After each row, 20 empty pixels keep paths
+  from continuing in the next row.
   """
   height, width = mask.shape
   stride = width + MAX_DISTANCE
@@ -223,10 +236,7 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stored = jax.lax.optimization_barrier
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
-    """Returns the distances, lowered where a path that begins with move i is shorter.
-
-    Move i leads to the pixel ahead or, in the opposite direction, to the pixel behind.
-    """
+    """Lowers distances [size] where a path that begins with move i or its opposite is shorter."""
     padded = stored(jnp.concatenate([margin, line, margin]))
     ahead = stored(jax.lax.dynamic_slice(padded, (longest_offset + offsets[i],), (size,)))
     behind = stored(jax.lax.dynamic_slice(padded, (longest_offset - offsets[i],), (size,)))

@@ -44,15 +44,18 @@ MADE_WITH = ('quantize', 'constants', 'photographs')
 
 @dataclasses.dataclass(frozen=True)
 class StoredOrMade(CorruptionViews):
-  """Base class of studies of corrupted images that are computed or read.
+  """Base class of studies with corrupted images, which are computed here or read from a data set.
+
+  A stored data set, such as CIFAR-10-C, contains each image several times: for each corruption at
+  each severity, and usually clean.
 
   Attributes:
-    source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
-      reports the study's corruptions and severities as far as the set holds them.
+    source: 'generated' corrupts clean images. 'stored' reads images that are corrupted already. The
+      study then reports its corruptions and severities as far as the data set contains them.
     allows_adaptation: See `Study`; classifiers may adapt to batches of corrupted images.
     not_stored: Settings of a subclass that only concern generated images. Like the settings of
-      `CorruptionViews` in `MADE_WITH`, they must be unset for stored images.
-    needs_clean: Whether a stored set must hold the clean images.
+      `CorruptionViews` in `MADE_WITH`, they must have their defaults if images are stored.
+    needs_clean: Whether a stored data set must contain the clean images.
   """
 
   allows_adaptation = True
@@ -61,7 +64,7 @@ class StoredOrMade(CorruptionViews):
   source: str = word(GENERATED, (GENERATED, STORED))
 
   def __post_init__(self) -> None:
-    """Raises InputError if a setting that only concerns computed images is set for stored ones."""
+    """Raises InputError for settings that only affect computed images if images are stored."""
     super().__post_init__()
     if not self.is_stored:
       return
@@ -74,36 +77,42 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def is_stored(self) -> bool:
-    """Whether corrupted images are read from a stored set instead of computed."""
+    """Whether corrupted images are read from a data set instead of computed."""
     return self.source == STORED
 
   @property
   def facts(self) -> dict[str, dict[str, str]]:
-    """{'frost' or 'pictures': which pictures frost, or mosaics and stickers, are made of}.
+    """Facts for results on the pictures that frost, mosaics and stickers are made of.
 
-    It is empty for stored images: which pictures they are made of is unknown.
+    They are {'frost': facts, 'pictures': facts} for the corruptions in use, and {} for stored
+    images, for which the pictures are unknown.
     """
     return {} if self.is_stored else super().facts
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings that determine the recorded predictions and energies, see `Study.recording`.
+    """The settings that determine the saved predictions and energies, see `Study.recording`.
 
-    For stored images only `bandwidth` does, which defines the high frequencies of the energies
-    (`robustness.fourier.filters.lowest_kept`). Studies of stored images with the same bandwidth
-    therefore share their records, whatever corruptions they report.
+    Studies with equal values reuse each other's saved predictions. For stored images only
+    `bandwidth` matters, which defines high frequencies (`robustness.fourier.filters.lowest_kept`).
+    The corruptions to report do not matter, because all stored images are predicted.
     """
     shared = {'views': STORED, 'bandwidth': self.bandwidth}
     return shared if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Checks the rows, as `Study.check` does; with source='stored' they must be of a stored set.
+    """Raises InputError if the study cannot be run on a data set, as `Study.check` does.
 
-    A corruption that the rows lack is an error if the setting `corruptions` names it. If
-    `corruptions` names only a set that contains it, such as 'official', this is logged.
+    With source='stored' it must be a data set of stored corrupted images.
+
+    Args:
+      rows: the data set.
+      recipes: see `Study.check`.
 
     Raises:
-      InputError: the rows are not of a stored set, or lack a corruption or the clean images.
+      InputError: the data set is not one of stored corrupted images, or lacks a corruption that the
+        setting `corruptions` names, or clean images that are needed. If `corruptions` only names a
+        set with a missing corruption, such as 'official', a warning is logged.
     """
     super().check(rows, recipes)
     if not self.is_stored:
@@ -121,10 +130,10 @@ class StoredOrMade(CorruptionViews):
       )
 
   def _check_corruptions(self, rows: Rows) -> None:
-    """Checks that stored rows have the study's corruptions.
+    """Checks that a stored data set contains the study's corruptions.
 
-    Raises InputError if they lack a corruption that the setting `corruptions` lists by its name.
-    Logs a warning if they lack one that is only a member of a listed set, such as 'official'.
+    Raises InputError if a corruption is missing that the setting `corruptions` lists by name. Logs
+    a warning if a missing corruption is only a member of a listed set, such as 'official'.
     """
     stored = parts_of_rows(rows)
     if not stored:  # rows that are not described
@@ -137,10 +146,11 @@ class StoredOrMade(CorruptionViews):
       logging.warning('%s: results are of the others', problem)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the rows that the study measures.
+    """Returns the part of the data set that the study measures.
 
-    Of a stored set they are the clean images and the images with the study's corruptions and
-    severities, and the description of the result lists these; otherwise they are all rows.
+    From a stored data set these are the clean images and the images with the study's corruptions
+    and severities. The description of the returned data set lists them. A data set of clean images
+    is returned unchanged.
     """
     stored = parts_of_rows(rows) if self.is_stored else []
     if not stored:
@@ -161,17 +171,21 @@ class StoredOrMade(CorruptionViews):
     return with_facts(rows.at(positions.ravel()), description)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the views of `CorruptionViews`; for stored images a single view.
+    """Returns the views of the study: the ways in which each image is shown to the classifiers.
 
-    The single view shows each stored image unchanged, and measures the energy of its difference
-    from its clean image.
+    If images are computed, a view is a corruption at a severity (see `CorruptionViews.views`).
+    Stored images have a single view, which shows each image unchanged. It measures the energy of
+    the difference between each image and its clean image.
     """
     if not self.is_stored:
       return super().views(image_shape)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
-      """Returns the energies of the change of a row by its corruption; {} without clean images."""
+      """Returns the energies of the difference between a corrupted image and its clean image.
+
+      The result is {} if the data set has no clean images.
+      """
       del view
       if CLEAN_IMAGE not in row:
         return {}
@@ -184,15 +198,19 @@ class StoredOrMade(CorruptionViews):
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names and groups of views; for stored images the one view 'as stored'."""
+    """Returns the names of the views and of groups of views to average over.
+
+    Stored images have the single view 'as stored'.
+    """
     if self.is_stored:
       return ViewTable.of(['as stored'], {'as stored': [0]})
     return super().view_table(image_shape)
 
   def restricted_to_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
-    """Returns the study restricted to the corruptions and severities that are stored.
+    """Returns the study with only the corruptions and severities that a data set contains.
 
-    `parts` are the stored pairs (number of the corruption, severity).
+    Args:
+      parts: the pairs (number of the corruption, severity) in the data set.
     """
     names, severities = stored_settings(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
@@ -205,10 +223,18 @@ class StoredOrMade(CorruptionViews):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns the records with a row per image and a view per corruption and severity.
+    """Returns saved predictions with one row per clean image and one view per corrupted version.
 
-    Records of a stored set have a single view, and a row for each image at each corruption and
-    severity; these rows are rearranged. The clean images, if the set has them, are the first view.
+    Predictions of a stored data set were saved with a row for each image at each corruption and
+    severity, and a single view. They are rearranged here. If the data set has clean images, they
+    are the first view.
+
+    Args:
+      records: the saved predictions.
+      image_shape: (H, W, C) of the images.
+
+    Returns:
+      The rearranged predictions and the names of their views.
     """
     if not self.is_stored:
       return super().by_image(records, image_shape)
@@ -222,12 +248,16 @@ class StoredOrMade(CorruptionViews):
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape
   ) -> tuple[Self, Recorded]:
-    """Returns the study as it was recorded, and its records with one row for each clean image.
+    """Returns the study and its saved predictions with one row per clean image.
 
-    The records of stored images have one row for each corrupted version of an image. The versions
-    are joined here: they become the views of one row, as in a study that corrupts images itself.
-    The returned study has only the corruptions and severities that were recorded, and a clean view,
-    the first one, only if the set has clean images.
+    Predictions of stored images were saved with a row for each corrupted version. The versions
+    become views of one row here, as in a study that computes corruptions. The returned study has
+    only the corruptions and severities in the data set. It has a clean view only if there are clean
+    images; this view is the first.
+
+    Args:
+      evaluations: the saved predictions of each classifier.
+      image_shape: (H, W, C) of the images.
     """
     if not self.is_stored:
       return self, Recorded(evaluations, self.facets(image_shape))
@@ -250,8 +280,9 @@ class StoredOrMade(CorruptionViews):
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image under every corruption and severity, for a figure.
 
-    The arrays are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C], which
-    is missing if a stored set has no clean images.
+    Returns:
+      {'gallery': [corruptions, severities, H, W, C], 'gallery_clean': [H, W, C]}. The latter is
+      missing if a stored data set has no clean images.
     """
     if not self.is_stored:
       return super().gallery(rows, key)
@@ -268,7 +299,7 @@ class StoredOrMade(CorruptionViews):
     return {'gallery': study.grid(gallery), **clean}
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table that states the origin of the corrupted images."""
+    """Returns a table that states where the corrupted images come from."""
     study, records = self, evaluations[0].records
     fields: dict[str, Any] = {'denominator': self.denominator(evaluations[0].label)}
     if self.is_stored:
@@ -278,18 +309,25 @@ class StoredOrMade(CorruptionViews):
     return Provenance.of(study, records, image_shape, **fields).table()
 
   def denominator(self, first: str) -> str:
-    """Returns in words which errors mCE divides by; here '', because the study has no mCE.
+    """Returns a phrase for the errors that the mean corruption error (mCE) is relative to.
 
-    `first` is the label of the first classifier.
+    It is '' here; studies with an mCE override this.
+
+    Args:
+      first: label of the first classifier.
     """
     del first
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, and for stored images also the names of the recorded rows.
+    """Returns the names of the views, and for stored images also a name for each row.
 
-    Stored images have one view, 'as stored', and a row for each version of an image, which is named
-    by its corruption and severity, such as 'fog 3'. Means leave out the rows of clean images.
+    Stored images have the single view 'as stored'. Each row is named by its corruption and
+    severity, such as 'fog 3'. Clean images are left out of means.
+
+    Args:
+      records: the saved predictions.
+      image_shape: (H, W, C) of the images.
     """
     if not self.is_stored:
       return super().by_row(records, image_shape)
@@ -299,23 +337,30 @@ class StoredOrMade(CorruptionViews):
 
 
 def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields (corruption number, severity) of each stored row.
+  """Yields (corruption number, severity) of each image of a stored data set.
 
-  They are plain tuples, which are faster than `StoredPart` for millions of rows.
+  Plain tuples are faster than `StoredPart` for millions of images.
+
+  Args:
+    corruption: number of each image's corruption, int [N].
+    severity: severity of each image, int [N].
   """
   return zip(corruption.tolist(), severity.tolist(), strict=True)
 
 
 def parts_of(records: RecordsReader) -> list[StoredPart]:
-  """Returns the distinct corruptions and severities of stored rows, ascending, clean first."""
+  """Returns the corruptions and severities in the saved predictions of a stored data set.
+
+  They are ascending without repeats; clean images are first.
+  """
   return sorted(map(StoredPart._make, set(parts_in(*map(records.column, PART_COLUMNS)))))
 
 
 def parts_of_rows(rows: Rows) -> list[StoredPart]:
-  """Returns the corruption and severity of each part of a stored set, in the order of its rows.
+  """Returns the corruptions and severities in a stored data set, in the order of its images.
 
-  All parts have equally many consecutive rows. The result is [] for rows that are not of a stored
-  set.
+  Each corruption at each severity is a block of consecutive images, and all blocks have the same
+  length. The result is [] for a data set of clean images.
   """
   num_parts = rows.description.get('parts', 0)
   if not num_parts:
@@ -328,17 +373,17 @@ def parts_of_rows(rows: Rows) -> list[StoredPart]:
 def stored_settings(
   parts: Sequence[tuple[int, int]], names: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns the corruptions and the severities of a study that a stored set holds.
+  """Returns the corruptions and severities of a study that a stored data set contains.
 
-  Every returned corruption is stored at every returned severity.
+  Each returned corruption is stored at each returned severity.
 
   Args:
-    parts: (number of the corruption, severity) of each part of the stored set.
+    parts: the pairs (number of the corruption, severity) in the data set.
     names: the corruptions of the study.
     severities: the severities of the study.
 
   Raises:
-    InputError: no corruption is stored, or a stored corruption lacks a severity that another has.
+    InputError: no corruption is stored, or one is stored without a severity that another has.
   """
   # (name, severity) of each stored part; `NAMED` lacks the clean part
   stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
@@ -360,17 +405,18 @@ def stored_settings(
 
 
 def rows_by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
-  """Returns the index of the stored row of each image in each part, int [images, parts].
+  """Returns the row of each image at each corruption and severity, int [images, parts].
 
   Args:
-    columns: corruption, severity and base_id of the rows, integers [rows] each.
-    parts: the parts of the stored set (one corruption at one severity each) to look for.
+    columns: the columns `corruption`, `severity` and `base_id` of the stored rows, integers [rows]
+      each. `base_id` is the number of the clean image that a row was made from.
+    parts: the corruptions and severities to look for.
 
   Returns:
-    The indices; images are in ascending order of base_id.
+    Indices of rows. Images are in ascending order of base_id.
 
   Raises:
-    InputError: an image lacks a row in a part, or has several.
+    InputError: an image occurs not exactly once in a part.
   """
   corruption, severity, base_id = columns
   images = np.unique(base_id)
@@ -388,7 +434,7 @@ def rows_by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> 
 
 
 def _require_stored(rows: Rows) -> None:
-  """Raises InputError for rows that are not stored corrupted images."""
+  """Raises InputError if a data set does not consist of stored corrupted images."""
   # the columns of a batch of the first row
   missing = [name for name in COLUMNS if name not in next(rows.batches(1, [0]))]
   if missing:
@@ -400,14 +446,13 @@ def _require_stored(rows: Rows) -> None:
 
 
 def with_clean_images(rows: Rows) -> Rows:
-  """Returns stored rows with the clean image of each row as a column `clean_image`.
+  """Adds to each image of a stored data set its clean image, as the column `clean_image`.
 
-  Rows are stored part by part, a part for each corruption and severity, and the first part holds
-  the clean images, in ascending order of base_id. Rows of a set without clean images are returned
-  unchanged.
+  The data set must begin with the clean images, in ascending order of base_id (the number of the
+  clean image that a row was made from). A data set without clean images is returned unchanged.
 
   Raises:
-    InputError: the rows are not stored corrupted images.
+    InputError: the data set does not consist of stored corrupted images.
   """
   _require_stored(rows)
   if not rows.description['clean_images']:
@@ -418,7 +463,7 @@ def with_clean_images(rows: Rows) -> Rows:
   in_memory = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
 
   def clean_images(batch: Batch) -> np.ndarray:
-    """Returns the clean image of each row of a batch, [B, H, W, C]."""
+    """Returns the clean image that each row of a batch was made from, [B, H, W, C]."""
     # rows of the clean part, each only once although several rows of a batch may share one
     indices, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
     batches = (in_memory() or clean).at(indices).batches(len(indices))

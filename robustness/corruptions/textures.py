@@ -37,9 +37,10 @@ DENSITY = 2e-3  # crystals per pixel and direction
 
 
 def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
-  """Returns the five photographs of frost that the released generator draws from, uint8 [h, w, 3].
+  """Returns the five photographs of frost that the released generator uses, uint8 [h, w, 3] each.
 
-  `source` is a folder that holds `FILES`, or 'imagecorruptions' for the installed package.
+  Args:
+    source: a folder that contains `FILES`, or 'imagecorruptions' for the installed package.
   """
   folder = expanded(source)
   if source == PACKAGE:
@@ -61,10 +62,11 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
-  """Returns pictures of frost, each uint8 [h, w, 3].
+  """Returns pictures of frost, uint8 [h, w, 3] each.
 
-  They are procedural for None, '' or 'procedural', `load_photographs(source)` for
-  'imagecorruptions' or a folder, or the pictures in `source` themselves.
+  Args:
+    source: None, '' or 'procedural' for procedural pictures; a folder or 'imagecorruptions' for
+      photographs (`load_photographs`); or a sequence of pictures, which is returned as a tuple.
   """
   if source is None or (isinstance(source, str) and source in ('', PROCEDURAL)):
     return procedural_textures()
@@ -111,11 +113,11 @@ def describe(source: str) -> dict[str, str]:
 
 @functools.cache
 def procedural_textures() -> tuple[np.ndarray, ...]:
-  """Returns five synthetic pictures of frost, uint8 [336, 480, 3], equal on every machine.
+  """Returns five synthetic pictures of frost, uint8 [336, 480, 3], the same on every machine.
 
-  A picture is a cloud with amplitudes that fall with frequency, and needles in all directions. It
-  has the mean colour and contrast of one of the photographs; the second and third are the same
-  picture.
+  Each consists of clouds, with amplitudes that fall with frequency, and needles in all directions.
+  It has the mean colour and contrast of a photograph that the released generator uses. The second
+  and third pictures are equal, as in the released generator.
   """
   looks = list(zip(COLOURS, CONTRASTS, strict=True))
   textures = {

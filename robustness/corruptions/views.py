@@ -61,16 +61,20 @@ CLEAN = 0
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionOptions:
-  """Variants of corruptions; the defaults are those in the released generators.
+  """Variants of single corruptions. The defaults follow the released generators.
 
   Attributes:
     motion_blur: 'random' angles, or 'fixed' at -45° as in TFDS.
-    glass_blur: 'copy' one pixel over the other, or a true 'swap'.
-    elastic_transform: 'released', or 'imagecorruptions': no affine map and other constants.
-    fog: 'released' cloud maps, or maps of side 512 as in 'tfds': less contrast at 224 pixels.
-    resample_nearest, resample_box, resample_bilinear_aliased: the kernel that enlarges the shrunk
-      image to its size again: 'nearest', 'bilinear', 'bicubic' or 'lanczos'.
-    watermark: a font file, such as the font of ImageNet-W; '' takes the strokes of this project.
+    glass_blur: 'copy' one pixel over the other, or 'swap' both.
+    elastic_transform: 'released', or 'imagecorruptions', which has no affine map and other
+      constants.
+    fog: 'released', or 'tfds', which uses cloud maps of side 512 and has less contrast at 224
+      pixels.
+    resample_nearest: kernel that enlarges the shrunk image to its size again: 'nearest',
+      'bilinear', 'bicubic' or 'lanczos'.
+    resample_box: likewise.
+    resample_bilinear_aliased: likewise.
+    watermark: a font file, such as the font of ImageNet-W; '' uses built-in strokes.
   """
 
   motion_blur: str = 'random'
@@ -83,7 +87,7 @@ class CorruptionOptions:
   watermark: str = ''
 
   def __post_init__(self) -> None:
-    """Raises InputError if a field has a value that the corruption of this name does not offer."""
+    """Raises InputError if a field has an invalid value."""
     for name, value in dataclasses.asdict(self).items():
       (valid,) = catalog.CORRUPTIONS[name].options.values()  # each has a single option
       if valid:  # () accepts any value
@@ -102,7 +106,7 @@ class CorruptionOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionViews(Study):
-  """Settings and views of corruptions; base class of their studies.
+  """Base class of studies that show images with corruptions; it has their common settings.
 
   Attributes:
     corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
@@ -110,19 +114,19 @@ class CorruptionViews(Study):
       4), 'c_bar_cifar' and 'c_bar_imagenet' (ten each, Mintun et al.), 'laion_c' (the six of Li et
       al.), 'resampling' (eight kernels), and for stored images 'imagenet_3dcc' (the 12 of Kar et
       al.).
-    severities: Integers of 1..5.
-    protocol: 'exact' corrupts the floats of the rows at their size; 'as_released' follows the
-      released generators (`robustness.corruptions.released`): 8-bit images of 32, 64 or 224 pixels,
-      truncated, stored as JPEG of quality 85 from 64 pixels, then resized for the network.
-    quantize: '' leaves floats; 'floor' makes 8-bit images like the released sets, 'round' like
-      TFDS.
-    constants: Image size, 32, 64, 224 or 299, from which the constants of severities are taken; 0
-      takes the nearest to the size of the images.
-    photographs: '' makes procedural frost; a folder with the released photographs of frost, or the
-      installed package 'imagecorruptions', makes the released frost. For LAION-C, a folder of
-      pictures for mosaics and stickers; '' takes procedural ones.
-    bandwidth: Number of frequencies along the shorter side that count as high, the farthest ones
-      from frequency 0; 0 takes 27/32 of the side in pixels, as Yin et al. do.
+    severities: Integers in 1..5.
+    protocol: 'exact' corrupts float images at their size. 'as_released' follows the released
+      generators: 8-bit images of 32, 64 or 224 pixels are corrupted, truncated to 8 bits,
+      compressed to JPEG of quality 85 (64 and 224 pixels), and then resized for the network.
+    quantize: '' keeps floats; 'floor' truncates to 8 bits like the released sets, and 'round'
+      rounds to 8 bits like TFDS.
+    constants: Image size, 32, 64, 224 or 299, with the published constants to use; 0 selects the
+      size nearest to the images.
+    photographs: For frost, a folder with the released photographs, or the installed package
+      'imagecorruptions'. For LAION-C, a folder of pictures for mosaics and stickers. '' makes
+      procedural pictures.
+    bandwidth: Number of frequencies along the shorter side that count as high in the energy of a
+      change; 0 uses 27/32 of the side in pixels, as Yin et al. do.
     options: Variants of single corruptions, see `CorruptionOptions`.
   """
 
@@ -164,60 +168,59 @@ class CorruptionViews(Study):
 
   @property
   def is_stored(self) -> bool:
-    """Whether corrupted images are read from a stored set instead of computed; False here."""
+    """Whether corrupted images are read from a data set instead of computed; False here."""
     return False
 
   @property
   def has_drawn_frost(self) -> bool:
-    """Whether frost is made here without the released photographs."""
+    """Whether the study computes frost from procedural pictures, not the released photographs."""
     return 'frost' in self.names and not self.photographs and not self.is_stored
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the corruptions, or references `FILE.py:NAME`, without repeats.
+    """The corruptions without repeats, as names such as 'fog' or references FILE.py:NAME.
 
-    A set of corruptions is replaced by its members. The order is the one of `NUMBERS`.
+    Sets such as 'official' are replaced by their members. The order is that in `NUMBERS`.
     """
     return spelt_out(self.corruptions)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The names of the corruptions, with NAME for a reference `FILE.py:NAME`."""
+    """The names of the corruptions; a reference FILE.py:NAME is shortened to NAME."""
     return tuple(map(part_name, self.references))
 
   @property
   def _shows_pictures(self) -> bool:
-    """Whether a corruption composes the image with other pictures (mosaic, stickers)."""
+    """Whether a corruption is made of other pictures (mosaic, stickers)."""
     return bool({*self.names} & {*laion_c.PICTURES})
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
-    """{corruption: {option: value}} for options that are not at their default.
-
-    Defaults are as in the code with which the authors of a corruption generated images.
-    """
+    """{corruption: {option: value}} for options that differ from the released generators."""
     non_default = self.options.non_default()
     return {name: options for name, options in non_default.items() if name in self.names}
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """The fractional severities of the views, ascending; () unless a study overrides it."""
+    """The fractional severities to show, ascending; () unless a subclass overrides this."""
     return ()
 
   @property
   def levels(self) -> tuple[float, ...]:
-    """The severities of the views of a corruption, in order: `severities` and `severities_between`.
+    """All severities at which corruptions are shown: `severities` and `severities_between`.
 
-    They are in the order of the setting, or ascending if there are fractional ones.
+    They are ascending if there are fractional severities, and otherwise in the order of the
+    setting.
     """
     between = self.severities_between
     return tuple(sorted((*self.severities, *between))) if between else self.severities
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """{'frost' or 'pictures': which pictures frost, or mosaics and stickers, are made of}.
+    """Facts for results on the pictures that frost, mosaics and stickers are made of.
 
-    Corruptions that are not shown are left out. The values are described in `describe`.
+    They are {'frost': facts, 'pictures': facts}, without corruptions that the study does not show.
+    For the facts see `textures.describe` and `laion_c.describe`.
     """
     frost = {'frost': describe(self.photographs)} if 'frost' in self.names else {}
     pictures = {'pictures': laion_c.describe(self.photographs)} if self._shows_pictures else {}
@@ -225,10 +228,11 @@ class CorruptionViews(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings that determine the recorded predictions, see `Study.recording`.
+    """The settings that determine the saved predictions, see `Study.recording`.
 
-    They are the settings of `CorruptionViews` without `confidence`, the confidence level of
-    intervals. Studies that differ only in it, or in settings of a subclass, share their records.
+    Studies with equal values reuse each other's saved predictions. These are the settings of
+    `CorruptionViews` except `confidence`, the confidence level of intervals. Settings of subclasses
+    do not matter.
     """
     values = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
@@ -236,11 +240,15 @@ class CorruptionViews(Study):
     return {'views': STREAM, **shared, **self.files, **self.facts}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view (id 0), then each corruption at each severity.
+    """Returns the views, which show an image clean and with each corruption at each severity.
 
-    With a corruption C and the high-pass filter H, the views measure `energy` ‖C(x) - x‖² and
-    `high_energy` ‖H(C(x) - x)‖² over all channels; in the clean view ‖x‖² and ‖H(x)‖². The random
-    numbers of a view do not depend on the other views of a run (`names.view_id`).
+    The clean view is first. For a corruption C of the image x, two energies are measured: `energy`
+    ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖², where H is a high-pass filter. For the clean image
+    they are ‖x‖² and ‖H(x)‖². The random numbers of a view do not depend on the other views
+    (`names.view_id`).
+
+    Args:
+      image_shape: (H, W, C) of the images.
     """
     is_released = self.protocol == AS_RELEASED
     released = set_to_follow(image_shape, self.constants, self.names) if is_released else None
@@ -251,7 +259,16 @@ class CorruptionViews(Study):
     ids, corruptions, severities = self._numbered_views().T
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
-      """Returns `energy` ‖·‖² of a row's change, and `high_energy`, of its high frequencies."""
+      """Returns the energies of the change of an image by a corruption.
+
+      Args:
+        row: the clean image and its columns.
+        image: the corrupted image, [H, W, C].
+        view: the corruption and severity that were applied.
+
+      Returns:
+        {'energy': squared norm of the change, 'high_energy': squared norm of its high frequencies}.
+      """
       difference = change(image, row['image'], view['severity'])
       return measures.energies(spectrum.half_magnitude(difference))
 
@@ -265,10 +282,9 @@ class CorruptionViews(Study):
     )
 
   def _numbered_views(self) -> np.ndarray:
-    """Returns (id, index of the corruption, number of the severity) of each view, int32 [V, 3].
+    """Returns an id, the index of the corruption and the severity for each view, int32 [V, 3].
 
-    The first view is the clean one. Whole severities are their own numbers; fractional ones have
-    the numbers 6, 7, ..., as in `catalog.apply`.
+    The first view is clean. Fractional severities are numbered 6, 7, ..., as in `catalog.apply`.
     """
     between = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
     views = [(0, -1, 0)]
@@ -278,9 +294,9 @@ class CorruptionViews(Study):
     return np.array(views, np.int32)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table with the columns `corruption` and `severity`, a row per view.
+    """Returns a table with the corruption and severity of each view, which results are grouped by.
 
-    Both are None in the clean view, which is first.
+    Its columns are `corruption` and `severity`. The first view is clean and has None in both.
     """
     del image_shape
     levels = [(name, severity) for name in self.names for severity in self.levels]
@@ -288,15 +304,21 @@ class CorruptionViews(Study):
 
   @property
   def _file_by_name(self) -> dict[str, PlainValue]:
-    """{corruption: name and digest of the user's file with it; None if it is in this package}."""
+    """The user's file that defines each corruption, as {corruption: facts}.
+
+    The facts are the name and the digest of the file, or None for a corruption of this package.
+    """
     files: Any = self.files.get('files', {})
     return {name: files.get(name) for name in self.names}
 
   def with_common_views(self, studies: Sequence[Study]) -> Study:
-    """Returns this study with only the corruptions that all `studies` of corruptions have.
+    """Returns this study with only the corruptions that all given studies share.
 
-    A corruption of a user's file counts as the same only if the file is equal too. The study is
-    returned unchanged for stored images, and if no corruption is common to all.
+    A corruption in a user's file is shared only if the files are identical. If images are stored or
+    no corruption is shared, the study is returned unchanged.
+
+    Args:
+      studies: the studies; studies without corruptions are ignored.
     """
     others = [study for study in studies if isinstance(study, CorruptionViews)]
     names_and_files = zip(self.references, self._file_by_name.items(), strict=True)
@@ -310,18 +332,24 @@ class CorruptionViews(Study):
     return dataclasses.replace(self, corruptions=common)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names 'clean' and '<corruption> <severity>' of the views, and their groups.
+    """Returns the names of the views, such as 'fog 3', and groups of views to average over.
 
-    There is a group for each corruption, each severity, and each published set of corruptions that
-    the study has completely, such as 'official'. Fractional severities are in no group.
+    The first view is 'clean'. There is a group for each corruption, each severity, and each
+    published set of corruptions that the study contains, such as 'official'. Fractional severities
+    are in no group.
     """
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Returns the table of `view_table`, without the view 'clean' unless `has_clean`.
+    """Does the work of `view_table`, for views with or without a clean one.
 
-    Its `facets` are {name of a view or group: its columns in results}. `levels` are all severities
-    of the views; `severities` lack the fractional ones, which are in no group.
+    Args:
+      image_shape: (H, W, C) of the images.
+      has_clean: whether the first view is 'clean'.
+
+    Returns:
+      The table. Its `facets` are {name of a view or group: its values in results}, such as {'fog
+      3': {'corruption': 'fog', 'severity': 3}}.
     """
     # {name of a corrupted view: its facets}
     views: dict[str, Mapping[str, object]] = {
@@ -347,15 +375,20 @@ class CorruptionViews(Study):
     return dataclasses.replace(ViewTable.of([*clean, *views], groups), facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table that states how and from what images the corrupted images were made."""
+    """Returns a table that states how the corrupted images were made and from what images."""
     return Provenance.of(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
-    """Returns the side in pixels of the images for which this study's constants were published."""
+    """Returns the image size in pixels for which the constants in use were published."""
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    """Returns {difference from a released set in words: whether images made here have it}."""
+    """Compares the study's settings with a released set, such as ImageNet-C.
+
+    Returns:
+      {phrase for a difference: whether it is present}, such as {'images are not stored as JPEG,
+      quality 85': True}.
+    """
     constants = self.constants_of(image_shape)
     # 'as_released' compresses as the released set does; other protocols do not compress
     has_equal_format = self.protocol == AS_RELEASED or not released.jpeg_quality
@@ -369,10 +402,12 @@ class CorruptionViews(Study):
     }
 
   def _view_function(self, jpeg_quality: int) -> Callable[..., jax.Array]:
-    """Returns the function `(key, row, view) -> image` for `Views.show`, which corrupts a row.
+    """Returns a function `(key, row, view) -> image` that corrupts an image, for `Views.show`.
 
-    Photographs of frost are read here, once. Corrupted images are compressed as JPEG files of
-    quality `jpeg_quality`; 0 does not compress them.
+    Photographs of frost are loaded once, in this call.
+
+    Args:
+      jpeg_quality: JPEG quality to which corrupted images are compressed; 0 does not compress.
     """
     options: dict[str, Mapping[str, object]] = {**self.variants}
     if self.photographs:
@@ -390,11 +425,11 @@ class CorruptionViews(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the row's image corrupted as `view` says; severity 0 is the clean image."""
+      """Returns the image of a row, corrupted as `view` says; severity 0 is the clean image."""
       catalog.refuse_stored(row)
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
-        """Returns the image after the corruption, and after JPEG if images are compressed."""
+        """Returns the corrupted image, compressed to JPEG if the quality is not 0."""
         image = corrupt(key, image, corruption, severity)
         return jpeg.round_trip(image, jpeg_quality) if jpeg_quality else image
 
@@ -408,7 +443,8 @@ class CorruptionViews(Study):
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image under every corruption and severity, for a figure.
 
-    The arrays are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C].
+    Returns:
+      {'gallery': [corruptions, severities, H, W, C], 'gallery_clean': [H, W, C]}.
     """
     row = one_view.read_row(rows, 0)
     num_views = len(self.views(row['image'].shape))
@@ -417,7 +453,7 @@ class CorruptionViews(Study):
     return {'gallery': self.grid(pictures), 'gallery_clean': row['image']}
 
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
-    """Reshapes values [N, V] of images and views to [N, corruptions, severities].
+    """Reshapes values [N, V] of N images in V views to [N, corruptions, severities].
 
     The first view, which is clean, is dropped.
     """
@@ -431,7 +467,7 @@ class CorruptionViews(Study):
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-  """The origin of corrupted images, and their differences from a released set.
+  """The provenance of corrupted images, and how they differ from a released set such as ImageNet-C.
 
   Attributes:
     settings: The study, with the corruptions and severities that were measured.
@@ -440,7 +476,8 @@ class Provenance:
     digest: Digest of the images.
     num_images: Number of images before corruption.
     image_shape: Shape of the corrupted images, (H, W, C).
-    denominator: The errors that mCE divides by, in words; '' if there is no mCE.
+    denominator: Phrase for the errors that the mean corruption error (mCE) is relative to; '' if
+      there is no mCE.
     clean: Whether clean images were measured too.
   """
 
@@ -456,9 +493,13 @@ class Provenance:
   def of(
     cls, settings: CorruptionViews, records: RecordsReader, image_shape: ImageShape, **fields: Any
   ) -> Self:
-    """Returns the origin of the images in the records of a run.
+    """Returns the provenance of the images in the saved predictions of a run.
 
-    `fields` are `denominator` and `clean`, and `num_images` unless each recorded row is an image.
+    Args:
+      settings: the study, with the corruptions and severities that were measured.
+      records: the saved predictions.
+      image_shape: shape of the corrupted images, (H, W, C).
+      **fields: other fields of `Provenance`. `num_images` is by default the number of saved rows.
     """
     fields = {'num_images': records.layout.num_rows, **fields}
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
@@ -466,10 +507,10 @@ class Provenance:
 
   @property
   def released(self) -> ReleasedSet:
-    """The released set with which the images are compared.
+    """The released set to compare the images with.
 
-    It is the set that the data source reads if only this source reads it, and otherwise a set with
-    images of nearly the same size; if images are made here, a set with the same corruptions.
+    This is the set that the data source reads, such as LAION-C. For other sources it is the set
+    with the nearest image size, and, if corruptions are computed, with the same corruptions.
     """
     source = str(self.description.get('source', ''))
     if source in BY_SOURCE:
@@ -482,7 +523,7 @@ class Provenance:
   def differences(self) -> list[str]:
     """Phrases for how the images differ from the released set, apart from their random numbers.
 
-    An example is ['images are 256 × 256, not 224 × 224', 'without snow, frost'].
+    For example, ['images are 256 × 256, not 224 × 224', 'without snow, frost'].
     """
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
@@ -507,9 +548,10 @@ class Provenance:
     return [words for words, is_present in differences.items() if is_present]
 
   def _data_differs(self) -> dict[str, bool]:
-    """Returns {difference in words: whether it is present} for the images before corruption.
+    """Compares the images before corruption with the clean images of the released set.
 
-    They are compared with the images that the released set was made from.
+    Returns:
+      {phrase for a difference: whether it is present}.
     """
     released, description = self.released, self.description
     name, split = str(description.get('name', '')).lower(), str(description.get('split', ''))
@@ -529,16 +571,16 @@ class Provenance:
 
   @property
   def _is_robustbench(self) -> bool:
-    """Whether these are the stored images of ImageNet-C or ImageNet-3DCC that RobustBench uses."""
+    """Whether these are the images of ImageNet-C or ImageNet-3DCC that RobustBench uses."""
     has_list = self.description.get('image_list') == provenance.ROBUSTBENCH
     has_all_images = has_list and self.num_images == provenance.ROBUSTBENCH_IMAGES
     has_source = self.description.get('source') in ('imagenet_c', 'imagenet_3dcc')
     return self.settings.is_stored and has_source and has_all_images
 
   def table(self) -> Table:
-    """Returns a table with the columns 'what' and 'value' that states the origin of the images.
+    """Returns a table with the columns 'what' and 'value' that states where the images come from.
 
-    Its last row states whether errors are comparable with published ones.
+    The last row says whether errors are comparable with published errors.
     """
     settings, frost = self.settings, self.settings.facts.get('frost', {})
     lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
@@ -565,7 +607,7 @@ class Provenance:
 
   @property
   def _comparable(self) -> str:
-    """The published errors that are comparable if there are no `differences`, in words."""
+    """A phrase for the published errors that are comparable if there are no `differences`."""
     if self._is_robustbench:
       return "yes, with RobustBench's accuracies; other tables are of all 50000 images"
     is_made = not self.settings.is_stored
@@ -577,10 +619,12 @@ class Provenance:
 
 
 def check_between(key: str, severities: Sequence[float]) -> None:
-  """Raises InputError, naming the setting `key`, for invalid fractional severities.
+  """Raises InputError for invalid fractional severities.
 
-  They must be distinct, ascending, in [1, 5], multiples of 1 / `FINEST`, and no integers, for which
-  there is the setting `severities`.
+  Args:
+    key: name of the setting in the message.
+    severities: severities, which must be distinct, ascending, in [1, 5], multiples of 1 / `FINEST`,
+      and not integers.
   """
   for severity in severities:
     require(1 <= severity <= 5, key, severity, 'in [1, 5]')
@@ -593,10 +637,15 @@ def check_between(key: str, severities: Sequence[float]) -> None:
 
 
 def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array:
-  """Returns the change of a corrupted image, `image` − `clean`, float32 [H, W, C].
+  """Returns the change of an image by a corruption, `image` − `clean`, float32 [H, W, C].
 
-  For severity 0, the clean image, it is `image` itself: the energies of changes are compared with
-  the energy of the clean image. `severity` may be traced.
+  At severity 0 the result is the clean image itself. Its energy is the reference for the energies
+  of changes.
+
+  Args:
+    image: the corrupted image.
+    clean: the clean image.
+    severity: integer, which may be traced; 0 for the clean image.
   """
   return image - jnp.where(severity == 0, 0, clean)
 
@@ -604,7 +653,7 @@ def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array
 def gallery_figure(
   names: Iterable[str], severities: Iterable[float], gallery: np.ndarray, caption: str
 ) -> tuple[Figure, str]:
-  """Returns the figure of one image under every corruption and severity, and its caption.
+  """Returns a figure of one image under every corruption and severity, with its caption.
 
   Args:
     names: the corruption of each view; repeated names count once.
