@@ -45,21 +45,21 @@ from robustness.workdirs import workdir
 
 @in_32_bits()
 def run(config: Section, directory: str | os.PathLike[str], command: str = '') -> Results:
-  """Runs an experiment in a workdir and returns its results.
+  """Runs an experiment and returns its results.
 
-  A workdir is the folder of a run's config, records, checkpoints, results and report. Work that is
-  already saved there is not repeated.
+  Work that is already saved in the folder is not repeated.
 
   Args:
     config: nested plain values; see `configs/`.
-    directory: the workdir: a new or empty folder, or one from an earlier run of the same config.
+    directory: folder for config, records, checkpoints, results and report (workdir). It is new,
+      empty, or from an earlier run of the same config.
     command: the command as it was typed, for environment.json and the report.
 
   Returns:
     The contents of `results.json` and `results.npz`, with the findings of the report.
 
   Raises:
-    InputError: the config, the data or the workdir is not valid.
+    InputError: the config, the data or the folder is not valid.
   """
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
@@ -119,19 +119,20 @@ def _measure_tasks(
   folder: pathlib.Path,
   log: workdir.RunLog,
 ) -> Results:
-  """Measures and reports a single study, or the tasks of a battery one after another.
+  """Measures all studies of an experiment, and writes their results and reports.
 
+  A config with several studies is called a battery, and each study with its data a task.
   Classifiers that a task cannot measure are left out of it, and listed in the results.
 
   Args:
-    builder: what built the classifiers.
+    builder: the builder of the classifiers.
     classifiers: the classifiers, in the order of the config.
     rows: the images of all tasks.
-    folder: where records and results are written: the workdir, or the folder of a seed in it.
+    folder: folder for records and results: the workdir, or the folder of a seed in it.
     log: the log of the run.
 
   Returns:
-    The results of the single study or of all tasks together.
+    The results of the single study, or of all tasks together.
 
   Raises:
     InputError: no task can measure any of the classifiers.
@@ -192,8 +193,9 @@ def write_results(
     log: the log of the run.
     folder: the folder to write to.
     results: the results.
-    presented: the study, or another object that has title, figures and findings of the report.
-    figures_of_tasks: figures of single tasks, which the report of a battery shows too.
+    presented: the study, or another object with title, figures and findings of the report.
+    figures_of_tasks: figures of single studies, which the report of a battery (several studies)
+      shows too.
   """
   if jax.process_index():
     return []
@@ -215,20 +217,20 @@ def measure_in_workdir(
   directory: str | os.PathLike[str],
   devices: Sequence[jax.Device] | None = None,
 ) -> Results:
-  """Measures a study of classifiers and images from Python in a workdir, and writes a report.
+  """Measures classifiers and images from Python, and writes results and a report to a folder.
 
-  There is no config that states the classifiers and images; the records identify them instead.
+  There is no config that states the classifiers and images. The records identify them instead.
 
   Args:
     study: what is measured.
     execution: seed, batch size and other settings of the run.
     classifiers: the classifiers, the baseline first.
     rows: the images.
-    directory: the workdir: a new or empty folder, or one from an earlier, equal call.
+    directory: the folder (workdir): new, empty, or from an earlier, equal call.
     devices: devices to run on; None takes all.
 
   Raises:
-    InputError: the workdir has a run of another study, classifier, seed or images.
+    InputError: the folder has a run of another study, classifier, seed or images.
   """
   # facts follow from the settings, and are no keys that a config may have
   facts = {**study.facts, **study.files}
@@ -253,14 +255,14 @@ def measure_in_workdir(
 
 
 def _score_predictions(config: Section, directory: str | os.PathLike[str], command: str) -> Results:
-  """Runs a study on predictions made elsewhere, or on records of an earlier run.
+  """Computes a study from predictions of other software, or from records of an earlier run.
 
-  No classifier is run, and no images are read. All keys of the config except for `study` say where
-  the predictions are and how they are scored.
+  No classifier is run, and no images are read.
 
   Args:
-    config: nested plain values with the key `predictions`.
-    directory: the workdir.
+    config: nested plain values. The key `study` is the study; all other keys, such as
+      `predictions`, say where the predictions are and how they are evaluated.
+    directory: the folder for results and report (workdir).
     command: the command as it was typed.
   """
   prediction_settings = dict(config)
@@ -295,12 +297,12 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
 def preview(
   experiment: Experiment, rows: OpenedRows, recipes: Recipes, folders: Sequence[pathlib.Path]
 ) -> None:
-  """Logs tables and draws figures of studies before training, such as images to be held out.
+  """Logs tables and draws figures about the data before training, such as images to be held out.
 
   Args:
     experiment: the experiment with its studies.
-    rows: the images of all tasks.
-    recipes: facts about each classifier and its training, by label.
+    rows: the images of all studies.
+    recipes: {label of the classifier: facts about the classifier and its training}.
     folders: the folders of all seeds; each gets the figures. () only logs the tables.
   """
   for name, task in experiment.measurements.items():
@@ -315,30 +317,30 @@ def preview(
 
 
 def _log_table(title: str, table: Table) -> None:
-  """Logs the title and the rows of a table, a line each."""
+  """Logs the title and the rows of a table, one line each."""
   for line in (title, *text.lines(table)):
     logging.info('%s', line)
 
 
 class OpenedRows(dict[DataSettings, Rows]):
-  """{settings of data: images} of an experiment; images are opened at first use and only once.
+  """The images of an experiment, {settings of data: images}, which are opened at first use.
 
-  Grey images are repeated over three channels if a network takes colour images. The images of
-  trainings are stored separately and returned by `training`.
+  Grey images are repeated over three channels if a network takes colour images. The images for
+  training are separate, see `training`.
   """
 
   def __init__(self, experiment: Experiment):
-    """Opens no rows yet; they are opened at first use."""
+    """Stores the experiment; no images are opened yet."""
     super().__init__()
     self._experiment = experiment
     self._preparation = experiment.preparation()
     self._training: dict[DataSettings, Rows] = {}
 
   def training(self, data: DataSettings) -> Rows:
-    """Returns the rows of the settings `data`, on which a classifier is trained.
+    """Returns the images on which a classifier is trained, opened at first use.
 
-    Grey images are repeated over as many channels as the evaluated images have. If `data` defines
-    class groups, the rows have the number of their group as the column `class_group`.
+    Grey images are repeated over all channels that the evaluated images have. If `data` defines
+    class groups, the column `class_group` has the number of each image's group.
     """
     if data not in self._training:
       evaluated = self[self._experiment.data]
@@ -346,10 +348,10 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
-    """Opens the rows of the settings `data`, when `self[data]` is first used.
+    """Opens the images of the settings `data` when `self[data]` is first used.
 
-    They are cached in memory if several evaluations read them, and have the largest number
-    of channels that a classifier takes.
+    Grey images are repeated over the largest number of channels that a classifier takes. If several
+    evaluations read the images, they are cached in memory.
     """
     experiment, rows = self._experiment, self._loaded(data)
     # grey images get the largest number of channels that a classifier takes
@@ -360,9 +362,11 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self[data]
 
   def _loaded(self, data: DataSettings) -> Rows:
-    """Returns the rows that the settings `data` load, with their class groups, if there are any.
+    """Loads the images of the settings `data`, with a column for class groups if these are defined.
 
-    An InputError of a setting names it by its section of the config, such as 'config.data'.
+    Raises:
+      InputError: a setting is not valid. The message names it by its section, such as
+        'config.data'.
     """
     with renaming_section('config.data', self._experiment.section_of(data)):
       rows = input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
@@ -375,14 +379,17 @@ def builder_for(
 ) -> ClassifierBuilder:
   """Returns the builder that trains or loads an experiment's classifiers.
 
-  It first raises InputError if weights are missing, before any image is read.
+  Missing weights are reported first, before any image is read.
 
   Args:
     experiment: the experiment.
     rows: the images of the experiment.
     path: the folder of checkpoints and logs.
-    features: the folder for the networks' features that linear probes are trained on; None uses the
+    features: folder for the network features that linear probes are trained on; None takes the
       folder `features` in `path`.
+
+  Raises:
+    InputError: weights of a classifier are missing.
   """
   for label, recipe in experiment.classifiers.items():
     # errors about weights name this classifier's section of the config

@@ -24,18 +24,18 @@ MAX_BANDWIDTHS = 16
 
 @dataclasses.dataclass(frozen=True)
 class BandStudy(Study):
-  """Base class of studies that keep, or change, a square of frequencies in each view.
+  """Base class of studies that filter images, or noise, by a band of frequencies in each view.
 
-  A band is a kind of filter ('low_pass' or 'high_pass') with a bandwidth B. A subclass implements
-  `_show` and declares its quantities; the first two are the error, or accuracy, in a band and in
-  the clean view.
+  A band is 'low_pass' or 'high_pass' with a bandwidth B. A subclass implements `_show` and declares
+  its quantities. The first must be the error (or accuracy) in a band, and the second the error (or
+  accuracy) on clean images.
 
   Attributes:
-    half_width: half width of the confidence interval at which a view is finished. Rows are then
-      shown in rounds, and a view only until its interval is narrow enough (docs/sequential.md); 0
-      shows all rows in every view.
-    kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the square
-      centred on the Nyquist frequency (Yin et al. 2019, section 2).
+    half_width: half width of the error's interval at which a view needs no more images. Images are
+      then shown in rounds, in each view until its interval is narrow enough (docs/sequential.md). 0
+      shows all images in every view.
+    kinds: 'low_pass' for the B × B square of frequencies centred on zero, and 'high_pass' for the
+      square centred on the Nyquist frequency (Yin et al. 2019, section 2).
     bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spaced.
     false_discovery_rate: level of the paired tests between two classifiers, in (0, 1).
   """
@@ -48,17 +48,18 @@ class BandStudy(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError if a setting is not valid."""
     super().__post_init__()
     self.choose('kinds', KINDS)
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
-    """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth.
+    """Returns (kind, bandwidth) of every band, such as ('low_pass', 15).
 
-    If the setting `bandwidths` is empty, each kind has up to 16 bandwidths, evenly spaced.
+    Bands are ordered by kind, and by ascending bandwidth within a kind. If the setting `bandwidths`
+    is empty, each kind has up to 16 bandwidths, evenly spaced.
 
     Raises:
-      InputError: images of one pixel a side, of which a high pass keeps nothing.
+      InputError: images have one pixel a side, where no high pass exists.
     """
     side, listed = min(image_shape[:2]), sorted(self.bandwidths)
     has_bands = side > 1 or 'high_pass' not in self.kinds
@@ -67,15 +68,15 @@ class BandStudy(Study):
     return [(kind, bandwidth) for kind, values in by_kind for bandwidth in values]
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view (id 0), then the view of each band.
+    """Returns the clean view and a view for each band.
 
-    The parameters of a view are `kept`, bool [H, W // 2 + 1], the mask of the frequencies that are
-    kept, in the order of `rfft2`; and `bandwidth`, int32. The clean view keeps all frequencies and
-    has bandwidth 0. The id of a view decides its random numbers: twice the bandwidth for a low
-    pass, and one more for a high pass, whatever other views a run has.
+    A view's parameters are `bandwidth`, int32, and `kept`, bool [H, W // 2 + 1], the mask of its
+    frequencies in the order of `rfft2`. The clean view has all frequencies, bandwidth 0 and id 0.
+    The id of a band is twice the bandwidth, plus 1 for a high pass. It decides the random numbers,
+    which therefore do not depend on the other views of a run.
 
     Raises:
-      InputError: A bandwidth is no symmetric square of frequencies for this image size.
+      InputError: a bandwidth is no symmetric square of frequencies for images of this size.
     """
     height, width, _ = image_shape
     bands = self.bands(image_shape)
@@ -95,29 +96,31 @@ class BandStudy(Study):
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns a table with a row for each view and the columns `band` and `bandwidth`.
 
-    `band` is the kind, 'low_pass' or 'high_pass'. Both are None in the clean view, which is first.
+    `band` is 'low_pass' or 'high_pass'. The first row, the clean view, has None in both columns.
     """
     clean = (None, None)
     return pd.DataFrame([clean, *self.bands(image_shape)], columns=['band', 'bandwidth'])
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: 'clean', then, for example, 'low_pass_15'."""
+    """Returns the names of the views, 'clean' and, for example, 'low_pass_15'."""
     return ViewTable.of(['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))])
 
   @abc.abstractmethod
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the image of a row in a view, float32 [H, W, C].
+    """Returns an image as a view shows it, float32 [H, W, C].
 
     Args:
-      key: Random key of this row in this view.
-      row: Columns of the row; `image` is float32 [H, W, C] in [0, 1].
+      key: random key of this image in this view.
+      row: columns of the image; `image` is float32 [H, W, C] in [0, 1].
       view: `kept` and `bandwidth` of the view, see `views`.
     """
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image in up to five bands of each kind, for the figure of samples.
+    """Returns example pictures: the first image in up to five bands of each kind.
 
-    The arrays are `sample_images/<kind>` [bands, H, W, C] and `sample_bandwidths/<kind>` [bands].
+    Returns:
+      {'sample_images/KIND': [bands, H, W, C], 'sample_bandwidths/KIND': [bands]} for each KIND,
+      such as 'low_pass'.
     """
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}
@@ -131,16 +134,16 @@ class BandStudy(Study):
     return arrays
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the error, or accuracy, in the clean view, and in each band."""
+    """Yields the error (or accuracy) on clean images, and the error (or accuracy) in each band."""
     in_bands, when_clean = self.quantities[:2]  # as the class requires
     is_clean = recorded.views.band.isna().to_numpy()
     yield self.means(when_clean, recorded, where=is_clean, test=True)
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the figures of the results, and the sample images of every kind of band.
+    """Draws the results, and the example pictures of every kind of band.
 
-    Images of the kind 'high_pass' are shown a second time, normalised.
+    Pictures of a high pass are shown a second time, normalised.
     """
     rows = {}
     for kind in self.kinds:

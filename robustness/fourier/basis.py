@@ -41,14 +41,14 @@ CLEAN = 0
 
 @dataclasses.dataclass(frozen=True)
 class Frequencies:
-  """The V distinct frequencies of a real image, or of a centred window of its spectrum.
+  """The V distinct frequencies of a real image, or of a window of its spectrum.
 
-  (fy, fx) and its mirror −(fy, fx) count as one frequency.
+  (fy, fx) and the mirror −(fy, fx) count as one frequency. The window is centred on zero frequency.
 
   Attributes:
     fy, fx: int32 [V], cycles per image down and across, of one frequency of each mirrored pair.
-    cell: int32 [window height, window width]; for each position of the centred window, the index
-      in `fy` and `fx` of its frequency or of the mirror.
+    cell: int32 [window height, window width], index into `fy` and `fx` for each position of the
+      window. A mirror has the index of its frequency.
   """
 
   fy: np.ndarray
@@ -60,18 +60,19 @@ class Frequencies:
 
 
 def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencies:
-  """Returns the distinct frequencies of an image, or of a window around its zero frequency.
+  """Returns the distinct frequencies of an image, or of a window around zero frequency.
 
-  For a real image, (fy, fx) and (−fy, −fx) modulo the size are one frequency. There are 514 in
-  32 × 32 pixels, 394 in 28 × 28, 25,090 in 224 × 224, and 1985 in its window of 63 × 63.
+  A frequency (fy, fx) of a real image and the mirror (−fy, −fx), modulo the size, count as one.
+  There are 514 in 32 × 32 pixels, 394 in 28 × 28, 25,090 in 224 × 224, and 1985 in a window of 63 ×
+  63.
 
   Args:
-    height: Height of the image in pixels.
-    width: Width of the image in pixels.
-    window: Side of the centred square of frequencies, at most the shorter side; 0 takes all.
+    height: height of the image in pixels.
+    width: width of the image in pixels.
+    window: side of the centred square of frequencies, at most the shorter side; 0 takes all.
 
   Raises:
-    InputError: The window is negative or larger than the image.
+    InputError: the window is negative or larger than the image.
   """
   if window < 0 or window > min(height, width):
     limit = f'in 1..{min(height, width)} for images of {height} × {width} pixels'
@@ -81,9 +82,9 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
 
   def indices(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns the index of each frequency (y[i], x[j]) in a spectrum, int [len(y), len(x)].
+    """Returns the position of each frequency (y[i], x[j]) in a spectrum, int [len(y), len(x)].
 
-    The spectrum, H × W with zero frequency in the centre, is counted row by row.
+    Positions in the H × W spectrum count row by row, with zero frequency in the centre.
     """
     row, column = (y + height // 2) % height, (x + width // 2) % width
     return row[:, None] * width + column
@@ -99,21 +100,25 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
 def basis_image(
   fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
 ) -> jax.Array:
-  """Returns the basis image U of one frequency, float32 [height, width], a wave of ℓ2 norm 1.
+  """Returns the Fourier basis image U of one frequency, a wave of ℓ2 norm 1.
+
+  The wave is proportional to cos(2π (fy y / H + fx x / W) + φ). For the phase φ = 0, the images of
+  (fy, fx) and the mirror −(fy, fx) are equal. For φ = π/4 they are orthogonal, and the paper uses
+  the one that `distinct_frequencies` has.
 
   Args:
-    fy: Integer, cycles per image down; may be traced.
-    fx: Integer, cycles per image across; may be traced. For the phase 'cosine', the images of
-      (fy, fx) and its mirror −(fy, fx) are equal. For 'reference' they are orthogonal; the paper
-      uses the frequency of the two that `distinct_frequencies` has.
-    height: Height of the image in pixels.
-    width: Width of the image in pixels.
-    phase: Phase φ of the wave cos(2π (fy y / H + fx x / W) + φ): 'reference' is φ = π/4, as in the
-      paper, 'cosine' is φ = 0.
+    fy: integer, cycles per image down; may be traced.
+    fx: integer, cycles per image across; may be traced.
+    height: H, height of the image in pixels.
+    width: W, width of the image in pixels.
+    phase: 'reference' for φ = π/4, as in the paper, or 'cosine' for φ = 0.
+
+  Returns:
+    float32 [height, width].
 
   Raises:
-    InputError: A frequency is no integer or, unless traced, above half a side; or a phase is
-      unknown.
+    InputError: the phase is unknown, or a frequency is no integer or, unless traced, above half a
+      side.
   """
   choice('phase', phase, PHASES)
   _check_frequency(fy, fx, height, width)
@@ -136,9 +141,14 @@ def basis_image(
 def _check_frequency(
   fy: ArrayLike, fx: ArrayLike, height: int, width: int, batch: tuple[int, ...] = ()
 ) -> None:
-  """Raises InputError unless |fy| ≤ height / 2 and |fx| ≤ width / 2, all of them integers.
+  """Raises InputError unless fy and fx are integers with |fy| ≤ height / 2 and |fx| ≤ width / 2.
 
-  `batch` is (B,) if there may be one frequency for each of B images.
+  Args:
+    fy: cycles per image down, one number or one for each image.
+    fx: cycles per image across.
+    height: height of the images in pixels.
+    width: width of the images in pixels.
+    batch: (B,) if there may be a frequency for each of B images.
   """
   for name, cycles, side in (('down (fy)', fy, height), ('across (fx)', fx, width)):
     valid = range(-(side // 2), side // 2 + 1)
@@ -155,24 +165,25 @@ def perturb(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns images plus a Fourier basis image, x + r v U (Yin et al. 2019, section 2), float32.
+  """Adds a Fourier basis image to images, x + r v U, in float32 (Yin et al. 2019, section 2).
 
-  U is the basis image of a frequency with unit ℓ2 norm (`basis_image`) and v the norm. The sign
-  r = ±1 is drawn for each image and channel. The function can be jitted and vmapped.
+  U is the basis image of a frequency, with ℓ2 norm 1 (`basis_image`). The sign r = ±1 is drawn for
+  each image and channel. The function can be jitted and vmapped.
 
   Args:
-    key: A random key or a seed; image b draws from fold_in(key, b), a single image from the key.
+    key: a random key or a seed. Image b of a batch draws from fold_in(key, b), a single image from
+      the key.
     images: [H, W, C], or a batch [B, H, W, C], in [0, 1].
-    frequencies: (fy, fx), integers [2], or one for each image [B, 2]: cycles per image down and
-      across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean. Heat maps have the frequencies of
-      `distinct_frequencies`; their mirrors have other basis images (`basis_image`).
+    frequencies: (fy, fx), integers [2], or a pair for each image [B, 2], in cycles per image down
+      and across, from −⌊H/2⌋ and −⌊W/2⌋. (0, 0) is the mean. Heat maps have the frequencies of
+      `distinct_frequencies`; their mirrors have other basis images.
     norm: v, the ℓ2 norm of the change of a channel, or one for each image [B].
     phase: 'reference' or 'cosine', the phase of the wave, see `basis_image`.
-    clip: Whether the result is clipped to [0, 1], unlike the paper.
+    clip: whether the result is clipped to [0, 1], unlike the paper.
 
   Raises:
-    InputError: images have another shape or are integers, frequencies are not integers; or a value
-      that is not traced is out of range: images, frequencies or the norm.
+    InputError: images have another shape or are integers, or frequencies are not integers. Images,
+      frequencies or norms that are not traced are out of range.
   """
   images = as_images(images, taker='waves', rounding=ROUNDING)
   height, width, _ = images.shape[-3:]
@@ -204,18 +215,18 @@ def add_wave(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns an image plus a basis image, x + r v U in each channel, [H, W, C].
+  """Adds a Fourier basis image U to an image, x + r v U in each channel, [H, W, C].
 
   See Yin et al. (2019), section 2, and `basis_image`.
 
   Args:
-    key: Random key that draws the sign r = ±1 of each channel, with probability ½ each.
+    key: random key that draws the sign r = ±1 of each channel, with probability ½ each.
     image: [H, W, C] in [0, 1].
-    fy: Integer, cycles per image down.
-    fx: Integer, cycles per image across.
+    fy: integer, cycles per image down.
+    fx: integer, cycles per image across.
     norm: v, the ℓ2 norm of the change of one channel; the image changes by v √C.
     phase: 'reference' or 'cosine', the phase of the wave.
-    clip: Whether the result is clipped to [0, 1], unlike the paper.
+    clip: whether the result is clipped to [0, 1], unlike the paper.
   """
   height, width, channels = image.shape
   signs = jax.random.rademacher(key, (channels,), dtype=image.dtype)
@@ -225,9 +236,12 @@ def add_wave(
 
 
 def wave_in_words(norm: float, clip: bool, phase: str = '') -> str:
-  """Returns a phrase such as 'norm 4 in each channel, phase cosine, not clipped'.
+  """Describes a perturbation, such as 'norm 4 in each channel, phase cosine, not clipped'.
 
-  `phase` is '' for noise, which has none.
+  Args:
+    norm: ℓ2 norm of the change of one channel.
+    clip: whether images are clipped to [0, 1].
+    phase: the phase of the waves; '' for noise, which has none.
   """
   phase = f', phase {phase}' if phase else ''
   return f'norm {norm:g} in each channel{phase}, {"clipped to [0, 1]" if clip else "not clipped"}'
@@ -240,14 +254,15 @@ def differences_from_paper(
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
-  """Returns a phrase for each difference from a paper, such as 'clipped'; [] if there is none.
+  """Returns how a perturbation differs from a paper, as phrases such as 'clipped'; [] if it does
+  not.
 
   Args:
     norm: ℓ2 norm of the change of one channel.
     published: {side of the images in pixels: norms that the paper uses}.
-    side: Side of the images in pixels.
-    phase: The phase of the waves, see `basis_image`; the papers use 'reference'.
-    clip: Whether images are clipped to [0, 1].
+    side: side of the images in pixels.
+    phase: the phase of the waves, see `basis_image`; the papers use 'reference'.
+    clip: whether images are clipped to [0, 1].
   """
   norms = published.get(side, ())
   norms_in_words = ' and '.join(f'{value:g}' for value in norms)
@@ -268,25 +283,29 @@ def wave_views(
   phase: str,
   clip: bool,
 ) -> Views:
-  """Returns the clean view, then for each of V frequencies the view x + r v U of an image x.
+  """Returns the clean view, and a view for each of V frequencies that adds a basis image.
 
-  U is the basis image of the frequency, and r = ±1 is drawn for each channel. The clean view has
-  norm 0 and id 0. The id of a frequency is 1 + (fy mod H) W + (fx mod W).
+  An image x becomes x + r v U, with the basis image U of the frequency and a sign r = ±1 that is
+  drawn for each channel. The clean view has norm 0 and id 0. The id of a frequency is 1 + (fy mod
+  H) W + (fx mod W).
 
   Args:
-    fy: Integers [V], cycles per image down.
-    fx: Integers [V], cycles per image across.
+    fy: integers [V], cycles per image down.
+    fx: integers [V], cycles per image across.
     image_shape: (H, W, C).
     norm: v, the ℓ2 norm of the change of one channel.
     phase: 'reference' or 'cosine', the phase of the wave.
-    clip: Whether images are clipped to [0, 1].
+    clip: whether images are clipped to [0, 1].
   """
   height, width, _ = image_shape
 
   def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the image of a row plus the basis image of a view's frequency, [H, W, C].
+    """Returns an image plus the basis image of a view's frequency, [H, W, C].
 
-    `key` draws the sign in each channel; `view` has `fy`, `fx` and `norm`.
+    Args:
+      key: random key that draws the sign in each channel.
+      row: columns of the image.
+      view: `fy`, `fx` and `norm` of the view.
     """
     return add_wave(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
 
@@ -303,19 +322,19 @@ def wave_views(
 
 
 def wave_names(fy: np.ndarray, fx: np.ndarray) -> list[str]:
-  """Returns the names of the views of `wave_views`: 'clean', then, for example, 'fy=-2, fx=5'."""
+  """Returns the names of the views of `wave_views`, 'clean' and, for example, 'fy=-2, fx=5'."""
   return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
 
 
 def sample_figure(
   frequencies: np.ndarray, pictures: np.ndarray, caption: str
 ) -> tuple[Figure, str]:
-  """Returns a figure of a clean image and of S perturbed ones, and the caption.
+  """Draws a clean image and S perturbed ones, and returns the figure with its caption.
 
   Args:
     frequencies: integers [S, 2], (fy, fx) of each perturbed image.
     pictures: [1 + S, H, W, C], the clean image first.
-    caption: The caption, returned unchanged.
+    caption: the caption, returned unchanged.
   """
   waves = [f'({y}, {x})'.replace('-', '−') for y, x in frequencies]
   samples = dict(zip(['clean', *waves], pictures, strict=True))

@@ -18,17 +18,19 @@ PUBLISHED = 27, 32
 
 
 def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
-  """Returns the lowest |f_y| and |f_x| that a high pass keeps, in cycles per image.
+  """Returns the lowest |f_y| and |f_x| that a high-pass filter keeps, in cycles per image.
+
+  On the shorter side of N pixels it is (N − B + 1) / 2 for the bandwidth B. On the longer side it
+  is in proportion. Without a bandwidth it is 3/32 of each side, rounded, as for the published B =
+  27 on 32 pixels. For instance, it is 3 for 28 pixels (B = 23) and 21 for 224 (B = 183).
 
   Args:
-    height: Height of the image in pixels.
-    width: Width of the image in pixels.
-    bandwidth: B on the shorter side of N pixels, where the result is (N − B + 1) / 2; on the longer
-      side it is in proportion. 0 gives 3/32 of each side, rounded, as the published B = 27 does on
-      32 pixels: 3 for 28 pixels (B = 23), 21 for 224 (B = 183).
+    height: height of the image in pixels.
+    width: width of the image in pixels.
+    bandwidth: B; 0 for the published one.
 
   Raises:
-    InputError: The square of frequencies of this bandwidth is not symmetric on this side.
+    InputError: the square of frequencies of this bandwidth is not symmetric on the shorter side.
   """
   side = min(height, width)
   if not bandwidth:
@@ -51,11 +53,15 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
-  """Returns the mask of a high pass, bool [H, W], true at the frequencies that it keeps.
+  """Returns the mask of a high-pass filter, bool [H, W], true at the frequencies that it keeps.
 
-  It keeps (f_y, f_x) if |f_y| and |f_x| are both at least the frequencies of `lowest_kept`, which
-  also explains the `bandwidth`; 0 is the paper's high pass. Zero frequency is in the centre of the
-  mask (`fftshift`), so that the kept frequencies are in its four corners.
+  It keeps (f_y, f_x) if |f_y| and |f_x| are both at least the values of `lowest_kept`. Zero
+  frequency is in the centre of the mask (`fftshift`); the kept frequencies are in the four corners.
+
+  Args:
+    height: height of the image in pixels.
+    width: width of the image in pixels.
+    bandwidth: B on the shorter side; 0 for the paper's high pass, see `lowest_kept`.
   """
   lowest_y, lowest_x = lowest_kept(height, width, bandwidth)
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
@@ -63,13 +69,18 @@ def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
 
 
 def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
-  """Returns the mask of a low pass, bool [H, W], true at the frequencies that it keeps.
+  """Returns the mask of a low-pass filter, bool [H, W], true at the frequencies that it keeps.
 
-  These have |f| ≤ (B − 1)/2 on both axes, with B the `bandwidth` on the shorter side; the longer
-  side is in proportion. Zero frequency is in the centre.
+  It keeps |f| ≤ (B − 1)/2 on the axis of the shorter side. On the longer side the limit is in
+  proportion. Zero frequency is in the centre of the mask (`fftshift`).
+
+  Args:
+    height: height of the image in pixels.
+    width: width of the image in pixels.
+    bandwidth: B, odd.
 
   Raises:
-    InputError: The bandwidth is even, or not in 1..shorter side.
+    InputError: the bandwidth is even, or not in 1..shorter side.
   """
   side = min(height, width)
   if not 0 < bandwidth <= side or bandwidth % 2 == 0:
@@ -83,17 +94,19 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
 
 
 def half_spectrum(mask: np.ndarray) -> np.ndarray:
-  """Returns the half spectrum [H, W // 2 + 1] of a mask [H, W] that is equal at f and −f.
+  """Converts a centred mask of frequencies [H, W] to the order of `rfft2`, [H, W // 2 + 1].
 
-  The mask has zero frequency in the centre, the half the order of `rfft2`.
+  The mask must be equal at f and −f, and has zero frequency in the centre.
   """
   return np.fft.ifftshift(mask)[:, : mask.shape[1] // 2 + 1]
 
 
 def filtered_by_half(image: jax.Array, mask: jax.Array) -> jax.Array:
-  """Returns an image, float32 [H, W, C], in which only the frequencies of a mask remain.
+  """Returns an image with only the frequencies of a mask, float32 [H, W, C].
 
-  `mask` is bool [H, W // 2 + 1] in the order of `rfft2`.
+  Args:
+    image: [H, W, C].
+    mask: bool [H, W // 2 + 1] in the order of `rfft2`.
   """
   planes = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
   spectrum = jnp.where(mask[None], jnp.fft.rfft2(planes), 0)
@@ -107,13 +120,14 @@ KINDS = {'low_pass': low_pass, 'high_pass': high_pass}
 def bandwidths(kind: str, side: int, max_count: int) -> list[int]:
   """Returns up to `max_count` valid bandwidths, evenly spaced from the smallest to the largest.
 
-  A bandwidth is the side of the square of frequencies that are kept. It is odd for a low pass, and
-  for a high pass on an even side; it is even for a high pass on an odd side.
+  A bandwidth is the side of the square of frequencies that a filter keeps. It is odd for a low
+  pass, and for a high pass if the image has an even side. For a high pass on an odd side it is
+  even.
 
   Args:
     kind: 'low_pass' or 'high_pass'.
-    side: Shorter side of the images in pixels.
-    max_count: Largest number of bandwidths.
+    side: shorter side of the images in pixels.
+    max_count: largest number of bandwidths.
   """
   # A low pass takes odd bandwidths, a high pass odd ones on even sides and even ones on odd sides.
   valid = range(1, side + 1, 2) if kind == 'low_pass' else range(1 + side % 2, side, 2)

@@ -15,14 +15,14 @@ class _Square(InputFilter):
   """Base class of filters that keep a B × B square of frequencies; results may leave [0, 1].
 
   Attributes:
-    bandwidth: B, the side of the square; a square of this side must be symmetric about its centre
-      for the size of the images.
+    bandwidth: B. The square must be symmetric about its centre: B is odd, but even for a high pass
+      on images with an odd side.
   """
 
   bandwidth: int
 
   def __post_init__(self) -> None:
-    """Raises InputError for a bandwidth below 1."""
+    """Raises InputError if the bandwidth is below 1."""
     self.require(self.bandwidth >= 1, 'bandwidth', 'at least 1')
 
   def __call__(self, images: jax.Array) -> jax.Array:
@@ -34,7 +34,13 @@ class _Square(InputFilter):
 
 @dataclasses.dataclass(frozen=True)
 class LowPass(_Square):
-  """Keeps the B × B square centred on zero frequency; B = 15 for 32 pixels in Yin et al. (2019)."""
+  """Low-pass filter that keeps the B × B square of frequencies centred on zero.
+
+  Yin et al. (2019) have B = 15 for 32 pixels. Results may leave [0, 1].
+
+  Attributes:
+    bandwidth: B, odd.
+  """
 
   name = 'low_pass'
   resembles = ('blur',)
@@ -43,13 +49,13 @@ class LowPass(_Square):
 
 @dataclasses.dataclass(frozen=True)
 class HighPass(_Square):
-  """Keeps the B × B square of the highest frequencies, centred on the Nyquist frequency.
+  """High-pass filter that keeps the B × B square centred on the Nyquist frequency.
 
-  Yin et al. (2019) have B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or
-  f_x = 0. This is not the complement of a low pass. Results may leave [0, 1].
+  Yin et al. (2019) have B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or f_x =
+  0. The filter is not the complement of a low pass. Results may leave [0, 1].
 
   Attributes:
-    bandwidth: B.
+    bandwidth: B, odd for images with an even side and even for an odd side.
   """
 
   name = 'high_pass'

@@ -31,27 +31,27 @@ SAME_IMAGES = ('source', 'name', 'path', 'split')
 
 
 def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[int]) -> np.ndarray:
-  """Returns the band, 'low', 'mid' or 'high', of each frequency, as an array of strings.
+  """Returns whether each frequency is 'low', 'mid' or 'high', as an array of strings.
 
-  With the Nyquist frequency of the shorter side, f_N = min(height, width)/2: low is |f| < f_N/4,
-  mid is f_N/4 ≤ |f| < f_N/2 (one octave), high is |f| ≥ f_N/2, corners included. For 28 × 28 pixels
-  the limits are 3.5 and 7 cycles per image.
+  Let f_N = min(height, width)/2 be the Nyquist frequency of the shorter side. Low is |f| < f_N/4,
+  mid is f_N/4 ≤ |f| < f_N/2 (one octave), and high is |f| ≥ f_N/2, corners included. For 28 × 28
+  pixels the limits are 3.5 and 7 cycles per image.
 
   Args:
-    frequency_y: Cycles per image down, of any shape that broadcasts with the other's.
-    frequency_x: Cycles per image across.
-    image_size: Height and width of the image in pixels, not of a window of frequencies.
+    frequency_y: cycles per image down, of any shape that broadcasts with the other's.
+    frequency_x: cycles per image across.
+    image_size: height and width of the image in pixels, not of a window of frequencies.
   """
   distance, nyquist = np.hypot(frequency_y, frequency_x), min(image_size) / 2
   return np.select([distance < nyquist / 4, distance >= nyquist / 2], ['low', 'high'], 'mid')
 
 
 def band_map(image_size: Sequence[int], window: int = 0) -> np.ndarray:
-  """Returns the band of each frequency, 'low', 'mid' or 'high', [H, W] with zero in the centre.
+  """Returns whether each frequency of a centred spectrum is 'low', 'mid' or 'high', [H, W].
 
   Args:
-    image_size: Height and width of the image in pixels.
-    window: Side of a centred square of frequencies; the result is then [window, window]. 0 takes
+    image_size: height and width of the image in pixels.
+    window: side of a centred square of frequencies; the result is then [window, window]. 0 takes
       all.
   """
   fy, fx = (np.arange(window or side) - (window or side) // 2 for side in image_size[:2])
@@ -66,25 +66,25 @@ def centred_map(
   column: str = 'value',
   **facets: object,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns a quantity at all frequencies of a run as an image, zero frequency in the centre.
+  """Returns a quantity at all frequencies as a map, with zero frequency in the centre.
 
-  The table of results has one row for a frequency and its mirror (−f_y, −f_x); the map has both.
+  The table of results has one row for a frequency and the mirror (−f_y, −f_x). The map has both.
 
   Args:
-    results: Results of a study that are grouped by `frequency_y` and `frequency_x`.
-    quantity: For example 'error'.
-    classifier: Label of the classifier.
-    versus: Label of the classifier from which the quantity is a paired difference; '' for none.
-    column: Column of the table: 'value', 'low', 'high', 'n' or 'p'.
-    **facets: Further columns and the values that rows must have, such as `layer='stage1'`.
+    results: results of a study that are grouped by `frequency_y` and `frequency_x`.
+    quantity: name of the quantity, for example 'error'.
+    classifier: label of the classifier.
+    versus: label of the classifier that is subtracted, for paired differences; '' for none.
+    column: column of the table, 'value', 'low', 'high', 'n' or 'p'.
+    **facets: further columns and the values that rows must have, such as `layer='stage1'`.
 
   Returns:
     The vertical frequencies [H] and horizontal frequencies [W] in cycles per image, ascending, and
-    the map [H, W]; NaN where there is no estimate. H and W are the side of the run's window of
-    frequencies, or of the image.
+    the map [H, W]. It is NaN where there is no estimate. H and W are the side of the run's window
+    of frequencies, or of the image.
 
   Raises:
-    InputError: The results have no such map; the message names the classifiers that they have.
+    InputError: the results have no such map; the message names the classifiers that they have.
   """
   # `...` selects any frequency.
   rows = select(results.table, quantity, versus, frequency_y=..., frequency_x=..., **facets)
@@ -112,9 +112,9 @@ class FinishedMap:
   """A Fourier heat map that an earlier run measured.
 
   Attributes:
-    directory: Workdir of the run.
-    results: Its results.
-    key: The setting that names the workdir, for messages.
+    directory: folder of the run (workdir).
+    results: results of the run.
+    key: the setting that names the folder, for messages.
   """
 
   directory: pathlib.Path
@@ -123,10 +123,14 @@ class FinishedMap:
 
   @classmethod
   def read(cls, directory: str, key: str) -> Self:
-    """Reads the map in the workdir `directory`; `key` is the setting with its path, for messages.
+    """Reads the heat map of a finished run.
+
+    Args:
+      directory: folder of the run (workdir).
+      key: the setting that names the folder, such as 'config.study.heat_map', for messages.
 
     Raises:
-      InputError: There is no finished run, or its results have no errors by frequency.
+      InputError: there is no finished run, or its results have no errors by frequency.
     """
     path = expanded(directory).absolute()
     finished = cls(path, Results.read(path), key)
@@ -141,26 +145,26 @@ class FinishedMap:
 
   @functools.cached_property
   def rows(self) -> pd.DataFrame:
-    """The errors in the table of results, one row per classifier and distinct frequency."""
+    """The errors in the table of results, a row per classifier and distinct frequency."""
     return select(self.results.table, 'error', frequency_y=..., frequency_x=...)
 
   @property
   def digest(self) -> str:
-    """SHA-256 of the errors by classifier and frequency, which identifies the map."""
+    """The SHA-256 of the map's errors for all classifiers, which identifies the map."""
     return hashlib.sha256(to_csv(self.rows[['classifier', *FREQUENCY, 'value']])).hexdigest()
 
   @property
   def window(self) -> int:
-    """The side of the map's centred square of frequencies; 0 for all frequencies."""
+    """The side of the square of frequencies that the map has; 0 for all frequencies."""
     return self.results.settings['window']
 
   def classifier_rows(self, label: str) -> pd.DataFrame:
-    """Returns the map's rows of the classifier with a label.
+    """Returns the map of one classifier, as rows of the table of results.
 
-    A map of a single classifier serves classifiers of any label.
+    If the run has a single classifier, its map is returned for any label.
 
     Raises:
-      InputError: The run has several classifiers, none of this label.
+      InputError: the run has several classifiers, and none with this label.
     """
     labels = list(dict.fromkeys(self.rows.classifier))
     if label not in labels and len(labels) > 1:
@@ -172,15 +176,19 @@ class FinishedMap:
     return self.rows[self.rows.classifier == selected]
 
   def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
-    """Returns the error at each of V distinct frequencies, float64 [V], NaN if not measured.
+    """Returns a classifier's error at each of V distinct frequencies, float64 [V].
 
-    `label` is the classifier's; if the map has only one classifier, any label stands for it.
+    It is NaN at frequencies that were not measured.
+
+    Args:
+      label: label of the classifier. If the run has a single classifier, any label stands for it.
+      frequencies: the frequencies.
     """
     index = pd.MultiIndex.from_arrays([frequencies.fy, frequencies.fx])
     return self.classifier_rows(label).set_index(FREQUENCY).value.reindex(index).to_numpy()
 
   def check_shape(self, image_shape: ImageShape) -> None:
-    """Raises InputError unless images have the height and width of those that the map is from."""
+    """Raises InputError unless images have the same height and width as the images of the map."""
     height, width = self.results.data['image_shape'][:2]
     if (height, width) != tuple(image_shape[:2]):
       raise InputError(
@@ -189,18 +197,21 @@ class FinishedMap:
       )
 
   def shares_images(self, data: Mapping[str, object]) -> bool:
-    """Returns whether an example id means the same image in `data` as in the map's run.
+    """Returns whether image ids of some data mean the same images as in the map's run.
 
-    `data` is the description of a data set: source, name, path and split must agree.
+    They do if source, name, path and split are equal.
+
+    Args:
+      data: description of the data, `Rows.description`.
     """
     return all(self.results.data.get(key) == data.get(key) for key in SAME_IMAGES)
 
   @functools.cached_property
   def _folders(self) -> list[pathlib.Path]:
-    """The folders with records of the run, for all seeds; [] if the records were deleted.
+    """The folders with records of the run, for all seeds; [] if they were deleted.
 
-    If the run is a task of a battery, one of several studies in a config, they are the folders of
-    all tasks of the battery with the same study.
+    If the run is one of several studies in a config (a task of a battery), the result has the
+    folders of all tasks with the same study.
     """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
@@ -208,11 +219,11 @@ class FinishedMap:
     return sorted(root.glob(pattern)) + sorted(root.glob(f'seed*/{pattern}'))
 
   def records(self) -> list[Records]:
-    """Opens records with all images on which the map was measured.
+    """Opens records that together have all images on which the map was measured.
 
-    The records of one classifier suffice if all saw the same images. A run with `half_width` shows
-    images in rounds, a part of the images each, and ends earlier for some classifiers than for
-    others: the result then has the records of all rounds and classifiers.
+    The records of one classifier have all images, unless the run has `half_width`. Such a run shows
+    images in rounds, and ends earlier for some classifiers than for others. The result then has the
+    records of all rounds and classifiers.
 
     Raises:
       InputError: the records are missing.
@@ -224,14 +235,17 @@ class FinishedMap:
     return [Records.open(path) for path in paths]
 
   def are_measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns which of N recorded rows are images on which the map was measured, bool [N].
+    """Returns which of N recorded images the map was measured on, bool [N].
 
-    Images are compared by digest; if both runs have the same data (source, name, path and split),
-    also by example id. If the records of the map's run were deleted, nothing can be compared: rows
-    of other data count as images that the map was not measured on.
+    Images are compared by a digest of their pixels. If both runs have the same data (source, name,
+    path and split), they are compared by id too. If the records of the map's run were deleted,
+    images of other data count as not measured.
+
+    Args:
+      records: records of N images.
 
     Raises:
-      InputError: the rows are of the same data, and the records of the map's run are missing.
+      InputError: both runs have the same data, and the records of the map's run are missing.
     """
     is_measured = np.zeros(records.layout.num_rows, bool)
     has_same_ids = self.shares_images(records.identity.get('data') or {})
@@ -245,20 +259,20 @@ class FinishedMap:
 
 
 class BeginsWithMap(Study):
-  """Base class of studies that can use the heat map of an earlier run.
+  """Base class of studies that can use the Fourier heat map of an earlier run.
 
   Attributes:
-    heat_map: Workdir of the earlier run; '' uses none.
+    heat_map: folder of the earlier run (workdir); '' uses none.
   """
 
   heat_map: str
 
   @functools.cached_property
   def _map(self) -> FinishedMap | None:
-    """The heat map in the workdir `heat_map`; None if that is ''."""
+    """The heat map of the run in `heat_map`; None if that is ''."""
     return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """The digest of the heat map, for the results; empty if none is used."""
+    """The digest of the heat map, for the results; {} without a heat map."""
     return {'heat_map_sha256': self._map.digest} if self._map else {}

@@ -28,10 +28,12 @@ PIXELS_PER_CYCLE = 64
 
 
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
-  """Returns the amplitude spectrum |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels].
+  """Returns the amplitude spectrum |F| of an image, float32 [H, W // 2 + 1, channels].
 
-  `channels` is 'each' for a spectrum per channel, or 'grey' for the spectrum of
-  .299 R + .587 G + .114 B.
+  Args:
+    image: [H, W, C].
+    channels: 'each' for a spectrum per channel, or 'grey' for the spectrum of .299 R + .587 G +
+      .114 B.
   """
   choice('channels', channels, CHANNELS)
   if channels == 'grey' and image.shape[-1] == 3:
@@ -42,10 +44,12 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
 
 
 def full_map(values: np.ndarray, width: int) -> np.ndarray:
-  """Returns the map of all frequencies [..., H, W], zero in the centre, from its half f_x ≥ 0.
+  """Completes a half spectrum to a map of all frequencies, [..., H, W], with zero in the centre.
 
-  `values` [..., H, W // 2 + 1] are in the order of `rfft2`, and `width` is W. The map is equal at a
-  frequency and its mirror.
+  Args:
+    values: [..., H, W // 2 + 1] in the order of `rfft2`. A frequency and its mirror have the same
+      value.
+    width: W.
   """
   mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)  # the value at −f_y in row f_y
   # columns −f_x in the order of `fft2`, for 0 < f_x < W / 2; the two ends are their own mirrors
@@ -56,17 +60,18 @@ def full_map(values: np.ndarray, width: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Measures:
-  """The measures of spectra that studies record: their energies, and means over rings.
+  """Computes the energies of an amplitude spectrum, and its means over rings of frequencies.
 
-  A spectrum is given by its half f_x ≥ 0, in the order of `rfft2`. The attributes are weights of
-  its elements in sums over all frequencies, [H, W // 2 + 1].
+  The attributes are weights of the elements of a half spectrum, [H, W // 2 + 1] in the order of
+  `rfft2`, in sums over all frequencies.
 
   Attributes:
-    weight: float32 [H, W // 2 + 1], number of frequencies that an element represents: 2, or 1 if it
-      has no mirror in the other half.
-    high: float32 [H, W // 2 + 1], `weight` of the frequencies that a high pass keeps, else 0.
-    rings: float32 [R, H, W // 2 + 1], weights for means over R rings of |f|; each sums to 1.
-    radii: [R], the middle of each ring in cycles per image.
+    weight: float32 [H, W // 2 + 1], number of frequencies that an element represents: 2, or 1 if
+      the mirror is an element too.
+    high: float32 [H, W // 2 + 1], `weight` at the frequencies that a high pass keeps, else 0.
+    rings: float32 [R, H, W // 2 + 1], weights of means over R rings of |f|. The weights of each
+      ring sum to 1.
+    radii: the middle of each ring in cycles per image, [R].
   """
 
   weight: np.ndarray
@@ -75,19 +80,27 @@ class Measures:
   radii: np.ndarray
 
   def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energy`, Σ|F|² over frequencies and channels, and `high_energy`.
+    """Returns the energy of a spectrum, and the part of it at high frequencies.
 
-    `high_energy` is the sum over the frequencies that the high pass keeps. `magnitude` is |F|,
-    [H, W // 2 + 1, channels], the absolute values of the `rfft2` of an image.
+    Args:
+      magnitude: |F|, the absolute values of an image's `rfft2`, [H, W // 2 + 1, channels].
+
+    Returns:
+      {'energy': Σ|F|² over frequencies and channels, 'high_energy': the same sum over the
+        frequencies that a high pass keeps}.
     """
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
   def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns all measures of a spectrum |F|, [H, W // 2 + 1, channels].
+    """Returns the energies of a spectrum, and its means over R rings of frequencies.
 
-    They are `energy` and `high_energy`, see `energies`, and `rings` [R], the mean of |F| over each
-    of R rings of frequencies and over the channels.
+    Args:
+      magnitude: |F|, the absolute values of an image's `rfft2`, [H, W // 2 + 1, channels].
+
+    Returns:
+      `energy` and `high_energy`, see `energies`; and `rings` [R], the mean of |F| over each ring
+      and over channels.
     """
     # [R, H · (W // 2 + 1)]; each row holds weights that sum to 1
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
@@ -98,14 +111,14 @@ class Measures:
 
 
 def measures(keep: np.ndarray) -> Measures:
-  """Returns the measures of spectra of H × W images, given the frequencies that count as high.
+  """Returns the `Measures` for spectra of H × W images.
 
-  Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. At most 33 rings
-  reach the Nyquist frequency of the shorter side, and 46 the corner of a square image.
+  Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, and 4 at 224. At most 33
+  rings reach the Nyquist frequency of the shorter side, and 46 the corner of a square image.
 
   Args:
-    keep: bool [H, W], the high frequencies, which a high pass keeps, with frequency zero at the
-      centre of the array.
+    keep: bool [H, W], the frequencies that count as high, with zero frequency in the centre. They
+      are the frequencies that a high pass keeps.
   """
   height, width = keep.shape
   columns = width // 2 + 1
