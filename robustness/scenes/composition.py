@@ -46,7 +46,7 @@ def compose(
   """Pastes a cutout on a background and returns the scene, float32 [S, S, 3] in [0, 1].
 
   The cutout is resized, rotated counter-clockwise and blended as in SI-Score's generator of scenes.
-  Like there, the premultiplied cutout has 8 bits per channel; the blended scene is not rounded. The
+  As there, the premultiplied cutout has 8 bits per channel. The blended scene is not rounded. The
   function can be jitted and vmapped in all arguments.
 
   Args:

@@ -107,7 +107,7 @@ class AccuracyByFactor(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The reported quantities: accuracies and error ratio, with `strength` also two more.
+    """The reported quantities: accuracies, error ratio and, with `strength`, two more.
 
     These are the drop of accuracy and the failure point.
     """

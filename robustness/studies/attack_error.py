@@ -146,7 +146,7 @@ class AttackStudy(Study):
   def references(self) -> tuple[str, ...]:
     """Names of the attacks without labels, such as 'pgd' for the entry 'strong=pgd'.
 
-    An attack of the user's has the form `FILE.py:NAME`.
+    A user's attack has the form `FILE.py:NAME`.
     """
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 

@@ -38,9 +38,9 @@ def _error(name: str, words: str, headline: bool = False) -> Quantity:
   """Declares a calibration error in [0, 1] as a reported quantity.
 
   Args:
-    name: Its name in results, such as 'ece'.
-    words: Its name in reports, such as 'debiased expected calibration error'.
-    headline: Whether it is among the main numbers of a report.
+    name: Name in results, such as 'ece'.
+    words: Name in reports, such as 'debiased expected calibration error'.
+    headline: Whether the error is among the main numbers of a report.
   """
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 

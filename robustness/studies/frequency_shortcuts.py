@@ -50,7 +50,7 @@ MIN_PROBABILITY = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class FrequencyShortcuts(Study):
-  """A study of frequency shortcuts: small sets of frequencies that suffice to recognise a class.
+  """A study of frequency shortcuts: sets of frequencies that suffice to recognise a class.
 
   Images are filtered with many random sets of frequencies. The set of a class is the one with the
   smallest cross-entropy on half of the class's images. Accuracy with it is measured on the other

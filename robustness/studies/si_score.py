@@ -216,7 +216,8 @@ class SiScore(Study):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns deviations of the scenes from the published ones.
 
-    Composed scenes always have other objects and backgrounds. Stored scenes are compared by number.
+    Composed scenes always have other objects and backgrounds. Stored scenes are compared only by
+    how many there are.
     """
     if not self.stored:
       return ['scenes are composed here of other objects and backgrounds']

@@ -633,7 +633,8 @@ class Systematic(Study):
     """Returns the default figures, and a grid of what training showed.
 
     The grid has a cell for each pair of environment and class group. It is left out if no
-    classifier was trained on the environments. Captions of figures by class group list its classes.
+    classifier was trained on the environments. Captions of figures by class group list the classes
+    of each group.
     """
     default = super().figures(results)
     environments, titles, is_seen = self._cells_seen(results.data)

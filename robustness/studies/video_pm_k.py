@@ -675,7 +675,7 @@ class VideoPmK(study.ScoresPredictions):
 
 
 def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
-  """Returns the neighbor sets of the predictions, which all classifiers share."""
+  """Returns the neighbor sets (labelled frames with nearby frames), shared by all classifiers."""
   return next(iter(predictions.values())).sets
 
 

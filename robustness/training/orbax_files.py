@@ -33,7 +33,7 @@ class Manager(ocp.CheckpointManager):
     """Saves the arrays of a training and its position in a thread.
 
     Args:
-      step: Name of the checkpoint.
+      step: Number of steps taken, which names the checkpoint.
       state: Tree of arrays.
       position: Where the training is, such as {'step': 100}, stored as JSON.
     """

@@ -162,7 +162,7 @@ def _document_of_xml_files(
 
 
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Raises InputError if a COCO file has an image or category id, or image path, twice.
+  """Raises InputError if an image id, image path or category id occurs twice in a COCO file.
 
   Args:
     document: The content of the file, with the lists 'images' and 'categories'.
