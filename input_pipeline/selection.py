@@ -31,14 +31,17 @@ decode of streamed images.
 
 
 def read_names(path: str) -> list[str]:
-  """Returns the image names in a text file, in the order of the lines, without empty lines.
+  """Reads the list of images that a run is restricted to, from a text file.
 
-  Each line is `<class>/<file>` relative to the data's folder, as in RobustBench's list of 5,000
-  images of ImageNet: n01440764/ILSVRC2012_val_00000293.JPEG. The path 'robustbench' stands for this
-  list in the installed package robustbench, which is not imported.
+  Each line is `<class>/<file>`, for instance n01440764/ILSVRC2012_val_00000293.JPEG. Empty lines
+  are ignored.
+
+  Args:
+    path: the text file, or 'robustbench' for RobustBench's list of 5,000 images of ImageNet. This
+      list is read from the installed package, which is not imported.
 
   Raises:
-    InputError: the file cannot be read, is empty or has a name twice.
+    InputError: the file cannot be read, is empty or repeats a name.
   """
   file = _robustbench_file() if path == ROBUSTBENCH else expanded(path)
   try:
@@ -56,7 +59,7 @@ def read_names(path: str) -> list[str]:
 
 
 def _robustbench_file() -> Path:
-  """Returns the path of the list of images in the package robustbench."""
+  """Returns the path of RobustBench's list of images in the installed package."""
   spec = importlib.util.find_spec(ROBUSTBENCH)
   folders = list(spec.submodule_search_locations or ()) if spec else []
   for folder in folders:
@@ -74,19 +77,19 @@ def _robustbench_file() -> Path:
 def choose_subset(
   num_examples: int, num_images: int, seed: int, first: bool = False, noun: str = 'images'
 ) -> np.ndarray:
-  """Returns the ascending indices of a random subset without replacement, int64 [num_images].
+  """Returns indices of a random subset of images, int64 [num_images], ascending.
 
-  For one seed, a smaller subset is part of a larger one.
+  With the same seed, smaller subsets are contained in larger ones.
 
   Args:
-    num_examples: number of all examples.
-    num_images: size of the subset; 0 takes all.
-    seed: seed of the choice.
-    first: whether to take the first `num_images` examples instead of random ones.
-    noun: what the examples are called in messages, in the plural.
+    num_examples: number of all images.
+    num_images: size of the subset; 0 returns all indices.
+    seed: seed of the random choice.
+    first: whether to choose the first images instead of random ones.
+    noun: plural noun for the images in messages.
 
   Raises:
-    InputError: there are fewer examples than `num_images`.
+    InputError: there are fewer images than `num_images`.
   """
   valid = f'at most {num_examples}, the number of {noun} there are (0 takes all)'
   require(num_images <= num_examples, 'config.data.num_images', num_images, valid)
@@ -96,27 +99,30 @@ def choose_subset(
 
 
 def choose_groups(groups: np.ndarray, num_groups: int, seed: int, noun: str) -> np.ndarray:
-  """Returns the ascending indices of all examples of random groups, int64.
+  """Returns the indices of all images in randomly chosen groups, int64, ascending.
+
+  With the same seed, smaller choices are contained in larger ones.
 
   Args:
-    groups: number of the group of each example, int [N] in 0..G − 1; every group has an example.
-    num_groups: number of groups that are chosen; 0 takes all G groups.
-    seed: seed of the choice; for one seed, a smaller choice is part of a larger one.
-    noun: what a group is called in messages, in the plural.
+    groups: int [N], the group of each image, from 0 to G − 1 without gaps.
+    num_groups: number of groups to choose; 0 chooses all G groups.
+    seed: seed of the random choice.
+    noun: plural noun for the groups in messages.
   """
   subset = choose_subset(int(groups.max()) + 1, num_groups, seed, noun=noun)
   return np.flatnonzero(np.isin(groups, subset))
 
 
 def check_pictures(images: Images, indices: np.ndarray) -> None:
-  """Checks that image files can be decoded, before anything is computed with them.
+  """Raises InputError if image files are damaged, before anything is computed with them.
 
-  Up to `MAX_DECODED` of the `indices`, evenly spaced, are decoded, and of up to `MAX_HEADERS` only
-  the headers are read. Of streamed images, which are slow to read one by one, `MAX_STREAMED` are
-  decoded and no other headers read.
+  At most `MAX_DECODED` images, evenly spaced, are decoded; for up to `MAX_HEADERS` images, the
+  header is read. Of images that are slow to read one by one (streamed), only `MAX_STREAMED` are
+  decoded. The message has the number of damaged files and the first names.
 
-  Raises:
-    InputError: pictures are damaged; the message has their number and the first names.
+  Args:
+    images: the stored images; nothing is checked if they are not files.
+    indices: the images that will be read.
   """
   header, read, store = images.header, images.read, images.store
   if header is None or read is None or not isinstance(store, HostStore):  # no image files
@@ -128,7 +134,7 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
     checked = decoded.union(evenly_spaced(indices, MAX_HEADERS))
 
   def damage(index: int) -> str:
-    """Returns why an image, or at least its header, cannot be read; '' if it can be."""
+    """Returns why an image or its header cannot be read; '' if it can."""
     stored, _ = store.host_element(index)
     assert isinstance(stored, bytes)
     check = read if index in decoded else header
@@ -149,15 +155,15 @@ def refuse_damaged(
   describe: Callable[[int], str],
   num_headers: int = 0,
 ) -> None:
-  """Raises InputError if pictures are damaged, with their number and the first names.
+  """Raises InputError if images are damaged; the message has their number and the first names.
 
   Args:
-    damage: function of the index of a picture that returns why it cannot be read, '' if it can be;
-      called in threads.
-    checked: the indices of the pictures to check.
-    num_pictures: the number of all pictures, checked or not.
-    describe: function of the index of a picture that returns its name.
-    num_headers: how many of the checked pictures `damage` does not decode, but reads their headers.
+    damage: called in threads with the index of an image; returns why the image cannot be read, or
+      ''.
+    checked: indices of the images to check.
+    num_pictures: number of all images, checked or not, for the message.
+    describe: called with the index of an image; returns its name.
+    num_headers: for how many checked images `damage` reads only the header, for the message.
   """
   with ThreadPoolExecutor(usable_cores()) as pool:
     reasons = zip(checked, pool.map(damage, checked), strict=True)
@@ -179,19 +185,20 @@ def refuse_damaged(
 
 
 def evenly_spaced(indices: np.ndarray, max_count: int) -> list[int]:
-  """Returns at most `max_count` of the indices, evenly spaced, with the first and the last."""
+  """Returns at most `max_count` evenly spaced entries of `indices`, with the first and last."""
   if len(indices) > max_count:
     indices = indices[np.linspace(0, len(indices) - 1, max_count).astype(np.int64)]
   return list(map(int, indices))
 
 
 def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
-  """Returns the ascending indices of the examples that the settings select, int64.
+  """Returns the indices of the images that `config.data` selects, int64, ascending.
 
-  If the set has parts, such as one for each corruption, the same images are selected in each part.
+  If a data set repeats the same images in several parts, for instance under each corruption, the
+  same images are selected in each part.
 
   Raises:
-    InputError: a setting cannot apply to these images, or an image in the list does not exist.
+    InputError: a setting is not possible for these images, or a listed image does not exist.
   """
   if images.choose is not None:  # groups of images, such as the frames of a neighbor set
     if settings.image_list or settings.subset == FIRST:
@@ -218,16 +225,16 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
-  """Returns the ascending indices of the images that a list names, int64.
+  """Returns the indices of the images in a list of names, int64, ascending.
 
-  In a set of parts, such as one part for each corruption, they are indices in one part.
+  If a data set repeats the same images in several parts, these are indices within one part.
 
   Args:
     images: images with names.
     image_list: path of a text file, or 'robustbench'; see `read_names`.
 
   Raises:
-    InputError: an image in the list does not exist, or two images have its name.
+    InputError: a listed image does not exist, or several images have its name.
   """
   listed = [*map(composed_unicode, read_names(image_list))]
   names = [*map(composed_unicode, images.names)]
@@ -247,14 +254,14 @@ def _listed_indices(images: Images, image_list: str) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-  """The examples that are read of stored images, and how these are resized and cropped.
+  """A selection of stored images to read, with the resize and crop to apply.
 
   Attributes:
     images: all stored images.
-    settings: the settings, with the resize and crop that apply.
-    indices: the examples that are read, int64 [n], ascending.
+    settings: the settings of the data, with the final values of resize and crop.
+    indices: indices of the images to read, int64 [n], ascending.
     image_shape: height, width and channels of every image after resize and crop.
-    facts: JSON values that describe the rows.
+    facts: JSON values that describe the selected images, for results.json.
   """
 
   images: Images
@@ -264,9 +271,9 @@ class Selection:
   facts: Facts
 
   def array_rows(self) -> ArrayRows | None:
-    """Returns the rows of images that are stored in arrays and neither resized nor cropped.
+    """Returns the selected images as arrays, or None if they must be decoded, resized or cropped.
 
-    It returns None for other images. Arrays that are read completely are not copied.
+    The arrays are not copied if all images are selected.
     """
     settings, arrays = self.settings, self.images.arrays
     is_changed = any((settings.resize, settings.crop, settings.random_crop_area))
@@ -287,14 +294,14 @@ class Selection:
 def select(
   images: Images, settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
 ) -> Selection:
-  """Returns the images that the settings select, after checks of some of their files.
+  """Selects images by `config.data`, after checking some of the image files.
 
   Args:
-    images: the stored images.
+    images: all stored images.
     settings: the settings of the data.
     seed: seed of the random subset.
-    preparation: the resize and crop of the classifier, which applies if the settings have neither;
-      see `input_pipeline.load`.
+    preparation: how the classifier wants images to be resized and cropped. Used if `settings`
+      neither resize nor crop; see `input_pipeline.load`.
   """
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
@@ -336,11 +343,16 @@ def select(
 
 
 def _needs_preparation(images: Images, settings: DataSettings, side: int) -> bool:
-  """Returns whether images are resized and cropped for a classifier of images [side, side].
+  """Returns whether images must be resized and cropped to a classifier's input size.
 
-  They are not if the settings or the source decide their size, or if all stored images have this
-  size. Images that are not selected are compared as well, so that every subset is prepared in the
-  same way. Images that were cropped before they were stored have one size.
+  This is not the case if `settings` or the source of the images determine the size, or if all
+  stored images have the input size. All stored images are compared, so that every subset is treated
+  alike. Images that were cropped before they were stored all have the same size.
+
+  Args:
+    images: all stored images.
+    settings: the settings of the data.
+    side: side of the classifier's input in pixels.
   """
   if settings.resize or settings.crop or images.as_stored:
     return False
@@ -349,9 +361,13 @@ def _needs_preparation(images: Images, settings: DataSettings, side: int) -> boo
 
 
 def output_size(size: Size, settings: DataSettings) -> Size | None:
-  """Returns height and width of an image of a size after resize and crop.
+  """Returns (height, width) of an image after resize and crop.
 
-  It returns None if the crop is larger than the resized image.
+  The result is None if the crop is larger than the resized image.
+
+  Args:
+    size: (height, width) before.
+    settings: sizes of resize and crop.
   """
   size = resized_size(size, settings) if settings.resize else size
   if not settings.crop:
@@ -360,7 +376,7 @@ def output_size(size: Size, settings: DataSettings) -> Size | None:
 
 
 def resized_size(size: Size, settings: DataSettings) -> Size:
-  """Returns height and width of an image after a resize to `settings.resize`, before the crop."""
+  """Returns (height, width) of an image after the resize to `settings.resize`, before the crop."""
   if settings.squash:
     return settings.resize, settings.resize
   height, width = (side * settings.resize // min(size) for side in size)
@@ -370,17 +386,17 @@ def resized_size(size: Size, settings: DataSettings) -> Size:
 def delivered_size(
   images: Images, settings: DataSettings, index: int, size: Size, expected: Size | None = None
 ) -> Size:
-  """Returns the height and width of an example after resize and crop, in pixels.
+  """Returns (height, width) of an image after resize and crop, or raises InputError.
 
   Args:
     images: the stored images, for messages.
-    settings: the settings of resize and crop.
-    index: index of the example, for messages.
-    size: its stored height and width.
-    expected: the size that it must have; None accepts any.
+    settings: sizes of resize and crop.
+    index: index of the image, for messages.
+    size: (height, width) of the stored image.
+    expected: the required result; None accepts any size.
 
   Raises:
-    InputError: the crop is larger than the image, or the size is not the expected one.
+    InputError: the crop is larger than the image, or the result is not `expected`.
   """
   result = output_size(size, settings)
   if result is None:
@@ -398,9 +414,14 @@ def delivered_size(
 
 
 def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
-  """Returns the stored (height, width) of the examples at `indices`.
+  """Returns the (height, width) of stored images.
 
-  If sizes are known only after decoding, it decodes the first example and returns its size alone.
+  If sizes are known only after decoding, only the first image is decoded, and the result has only
+  its size.
+
+  Args:
+    images: the stored images.
+    indices: the images to measure.
   """
   sizes = images.sizes(indices.tolist())
   if sizes is None:
@@ -409,10 +430,10 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
 
 
 def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) -> Size:
-  """Returns height and width of every image after resize and crop.
+  """Returns the (height, width) that all images have after resize and crop.
 
-  If sizes can only be found by decoding, only the size of the first image is computed here. The
-  sizes of the other images are checked when they are read.
+  If sizes are known only after decoding, only the first image is measured here. The others are
+  checked when they are read.
 
   Raises:
     InputError: images differ in size, or the crop does not fit.

@@ -33,18 +33,18 @@ COUNT = 'at least 0 (0 turns it off)'
 
 @dataclasses.dataclass(frozen=True)
 class Source(Part, abc.ABC):
-  """Base class of sources of stored images; `config.data.source` names the source to read.
+  """Base class of data sources, such as 'cifar10_c'; `config.data.source` names one.
 
-  A module of `input_pipeline.sources`, or a file of the user's, defines a subclass. Its fields are
-  its settings, the keys of `config.data.<name>`. It imports no TensorFlow before `open` is called.
+  Define a subclass in a module of `input_pipeline.sources` or in your own file. Its fields are
+  settings, which `config.data.<name>` sets. It may import TensorFlow only in `open`.
 
   Attributes:
-    splits: the valid values of `config.data.split`; () if they depend on the stored images.
-    resized_on_device: whether images are resized to each classifier's input on the device, in the
-      compiled step, instead of by the reader.
-    has_environments: whether images are stored in environments. The split 'train' then has only the
-      classes of each environment that the settings' class groups assign to it.
-    moved_keys: {key of `config.data` in earlier versions: the setting that replaces it}.
+    splits: valid values of `config.data.split`; () if they depend on the stored images.
+    resized_on_device: whether images are resized to each classifier's input size on the device, in
+      the compiled step, not while they are read.
+    has_environments: whether images come from several environments, such as camera locations. The
+      split 'train' then has only the classes of each environment that `class_groups` assign to it.
+    moved_keys: {key of `config.data` in earlier versions: setting that replaces it}.
   """
 
   section = 'config.data'
@@ -55,31 +55,43 @@ class Source(Part, abc.ABC):
 
   @abc.abstractmethod
   def open(self, settings: DataSettings) -> Images:
-    """Returns the stored images that the settings select, by `array_images` or `file_images`.
+    """Returns the stored images, built with `array_images` or `file_images`.
+
+    Args:
+      settings: the section `config.data`, for instance with the split. The caller applies
+        `num_images`, `image_list` and resizing.
 
     Raises:
-      InputError: the settings or the files are invalid; the message names them.
+      InputError: the settings or the files are invalid.
     """
 
   def folder(self, advice: str, key: str = 'path') -> Path:
-    """Returns the folder that the setting `key` names; raises InputError if there is none.
+    """Returns the folder that a setting of the source names; raises InputError if there is none.
 
-    `advice`, what to set instead, ends the message.
+    Args:
+      advice: end of the error message, what to set instead.
+      key: name of the setting.
     """
     return existing_folder(getattr(self, key), advice, self.key(key))
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether images of a split may be in a split of another source, whatever their size.
+    """Returns whether a split of this source may share images with a split of another source.
 
-    By default the splits of a source have no images in common, except that the split '' has all
-    images. Sources with other settings have none in common.
+    By default this is the case for sources with equal settings and equal splits; the split ''
+    contains all images.
+
+    Args:
+      split: split of this source.
+      other: the other source.
+      split_of_other: split of the other source.
     """
     return self == other and (split == split_of_other or '' in (split, split_of_other))
 
   def for_study(self, study: Facts) -> Self:
-    """Returns the source with settings that a study chooses; by default it is unchanged.
+    """Returns the source with settings that a study requires; by default it is unchanged.
 
-    `study` is the description of the study as JSON values.
+    Args:
+      study: description of the study as JSON values.
     """
     return self
 
@@ -104,10 +116,9 @@ _MOVED = {
 
 
 def moved_keys(source: type[Source]) -> dict[str, str]:
-  """Returns {key of `config.data` in earlier versions: its key now}, such as 'path': 'npz.path'.
+  """Maps keys of `config.data` in earlier versions to current keys, such as 'path' to 'npz.path'.
 
-  The key now is a setting of `source` if it has a setting for the earlier key. Otherwise it is the
-  example in `_MOVED`, a setting of another source.
+  If `source` has no setting that replaces a key, the current key is an example from another source.
   """
   settings = {field.name for field in dataclasses.fields(source)}
   new_names = {key: source.moved_keys.get(key, key) for key in _MOVED}
@@ -116,48 +127,47 @@ def moved_keys(source: type[Source]) -> dict[str, str]:
 
 
 def is_count(number: int) -> bool:
-  """Returns whether a number is at least 0; the phrase `COUNT` says so in messages."""
+  """Returns whether `number` is at least 0; used to validate settings, with the phrase `COUNT`."""
   return number >= 0
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
-  """The images that a run reads: the keys of `config.data` that concern every source.
+  """The images that a run reads: the keys of `config.data` that all sources share.
 
   Attributes:
-    source: where the images are stored, with its settings. `config.data.source` is one of
-      `robustness list sources`, or FILE.py:NAME or package.module:NAME of a `Source` of the user's;
-      `config.data.<name>` has its settings.
-    split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
-      an archive that holds several splits, the one to read.
-    num_images: 0 reads all; k > 0 a random subset of k, which the seed determines; a smaller subset
-      of the same seed is part of a larger one. For neighbor sets k is the number of anchors; for
-      stored corrupted images k is the number of clean images, each with all corruptions and
-      severities.
-    subset: how the subset is chosen: 'random', or 'first' in the source's order, as RobustBench
-      takes images from CIFAR-10-C.
-    image_list: a text file with one `<class>/<file>` per line; only these images are read from
-      class folders or stored sets of them. 'robustbench' is RobustBench's list of 5,000 of
-      ImageNet; '' reads all.
+    source: where the images are stored. `config.data.source` is one of `robustness list sources`,
+      or FILE.py:NAME or package.module:NAME of your own `Source`; `config.data.<name>` has its
+      settings.
+    split: 'train' or 'test' for 'digits'; any TFDS split, also with slices, for 'tfds'; the split
+      to read for a folder or archive with several splits.
+    num_images: size of a random subset, chosen by the seed; 0 reads all images. Smaller subsets are
+      contained in larger ones. For neighbor sets this is the number of anchors. For stored
+      corrupted images it is the number of clean images, each with all corruptions and severities.
+    subset: how the subset is chosen: 'random', or 'first' in the order of the source, as
+      RobustBench uses images of CIFAR-10-C.
+    image_list: text file with a line `<class>/<file>` for each image to read from class folders or
+      stored sets of them. 'robustbench' is RobustBench's list of 5,000 images of ImageNet; '' reads
+      all images.
     known_classes: False for images of classes that the classifiers do not know (out of
-      distribution): class names are dropped, and every label is 0.
-    resize: pixels of the shorter side after an antialiased resize; 0 does not resize.
+      distribution). Class names are then dropped, and every label is 0.
+    resize: shorter side in pixels after an antialiased resize; 0 does not resize.
     squash: whether both sides are resized to `resize`, which changes the aspect ratio, instead of
-      the shorter one only.
-    crop: pixels of the side of a centre crop; 0 does not crop. If `resize` and `crop` are 0, images
-      are prepared as published weights of the classifier require, if these state it.
+      the shorter side only.
+    crop: side of a centre crop in pixels; 0 does not crop. If `resize` and `crop` are 0, images are
+      resized and cropped as published weights of the classifier require.
     interpolation: 'bilinear' or 'bicubic'.
-    resized_by: 'tensorflow' resizes in float32; 'pillow' resizes 8-bit images and rounds after each
-      axis, as torchvision and timm do, and sends 8-bit images to the device.
-    random_crop_area: for training rows, smallest area of a random resized crop as a fraction of the
-      stored image (.08 for ImageNet). The crop is drawn in every epoch and resized to `crop`
-      pixels, instead of the resize and centre crop. 0 prepares training rows as in evaluation.
-    class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
-      'wordnet:n02084071' stands for all classes below that synset. Other classes are in no group.
-      Training rows of a classifier have the same groups; to measure a trained classifier with other
+    resized_by: 'tensorflow' resizes in float32. 'pillow' resizes 8-bit images and rounds after each
+      axis, like torchvision and timm, and sends 8-bit images to the device.
+    random_crop_area: smallest area of a random resized crop in training, as a fraction of the image
+      (.08 for ImageNet). The crop changes in every epoch and is resized to `crop` pixels. 0 resizes
+      and crops training images as in evaluation.
+    class_groups: class names of the groups C_1, ..., C_M for systematic robustness.
+      'wordnet:n02084071' adds all classes below that synset. Other classes are in no group.
+      Training of a classifier uses the same groups; evaluating a trained classifier with other
       groups raises an error.
-    hierarchy: for 'wordnet:…' in `class_groups`, a text file of WordNet's hierarchy, with lines
-      '<parent> <child>' of identifiers.
+    hierarchy: text file of WordNet's hierarchy with lines '<parent> <child>', for 'wordnet:…' in
+      `class_groups`.
     random_class_groups: number M of random groups of equal size, instead of named ones.
     classes_per_group: number of classes in a random group; 0 makes groups as large as possible.
     class_group_seed: seed of random groups.
@@ -185,11 +195,11 @@ class DataSettings:
 
   @classmethod
   def from_section(cls, section: Section, key: str = 'config.data') -> Self:
-    """Returns the settings in a section `data` of a config.
+    """Parses the section `data` of a config.
 
     Args:
-      section: {key of `DataSettings`: value}, in which 'source' is the name of a source, and a
-        section with the settings of this source under its name.
+      section: {key: value} with fields of `DataSettings`. 'source' is the name of a source, and its
+        settings are a section under this name.
       key: name of the section in messages.
 
     Raises:
@@ -206,20 +216,20 @@ class DataSettings:
 
   @property
   def is_permitted_cells(self) -> bool:
-    """Whether rows are for training with held-out pairs of class and environment.
+    """Whether these are training images for systematic robustness, with classes held out.
 
-    In each environment but the clean one, then only the classes of one group have images.
+    Each environment, except the clean one, then has images of only one group of classes.
     """
     has_groups = bool(self.class_groups or self.random_class_groups)
     return self.source.has_environments and self.split == 'train' and has_groups
 
   @property
   def pillow_resizes(self) -> bool:
-    """Whether images for evaluation are resized by Pillow."""
+    """Whether Pillow resizes images for evaluation."""
     return bool(self.resize) and self.resized_by == 'pillow'
 
   def __post_init__(self) -> None:
-    """Raises SettingError for a value out of range, or for two settings that exclude each other."""
+    """Raises InputError if a value is out of range or contradicts another setting."""
     check_fields(self, 'config.data')
     has_groups = bool(self.random_class_groups or self.class_groups)
     has_both = bool(self.random_class_groups and self.class_groups)
@@ -244,12 +254,14 @@ class DataSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Preparation:
-  """Resize and crop that a classifier's weights expect, for settings that do neither.
+  """The resize and crop that a classifier's weights expect.
+
+  Used if `config.data` neither resizes nor crops.
 
   Attributes:
     name: name of the classifier's weights.
-    side: side in pixels of the square images that the classifier takes.
-    resize: pixels of the shorter side before the centre is cropped.
+    side: side of the classifier's square input in pixels.
+    resize: shorter side in pixels before the centre is cropped.
     interpolation: 'bilinear' or 'bicubic'.
     squash: whether both sides are resized to `resize`, not only the shorter one.
   """
@@ -262,10 +274,13 @@ class Preparation:
 
 
 def open_images(settings: DataSettings) -> Images:
-  """Returns the images of the source and split that the settings name, before a subset is chosen.
+  """Opens all images of a source and split, before a subset is selected.
 
-  Their description is extended by the name of the source, and by the number of files that are not
-  read and the names of classes without images, which are also logged.
+  The name of the source, the number of files that are not read and the names of classes without
+  images are added to the description. The last two are also logged.
+
+  Args:
+    settings: the section `config.data`.
   """
   source = settings.source
   if source.splits:
@@ -301,9 +316,11 @@ def open_images(settings: DataSettings) -> Images:
 
 
 def _check_description(source: Source, description: Facts) -> None:
-  """Raises InputError unless JSON can hold the description of a source's images.
+  """Raises InputError unless a description of images can be stored as JSON.
 
-  A text that is not in UTF-8 raises UnicodeEncodeError, as in names of files.
+  Raises:
+    InputError: a value is not valid in JSON.
+    UnicodeEncodeError: a text is not valid in UTF-8, for instance the name of a file.
   """
   try:
     text = json.dumps({**description}, sort_keys=True, allow_nan=False, ensure_ascii=False)

@@ -49,14 +49,14 @@ _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
 
 @dataclasses.dataclass(frozen=True)
 class Shards(Source, abc.ABC):
-  """Base class of sources with files that hold many encoded images each.
+  """Base class of data sources with files that hold many encoded images each, such as Parquet.
 
   Attributes:
-    path: a file, or a folder of them.
-    label_column: the column with the label; '' is the first column with a name in `LABELS`.
-    label_space: the labels number the classes of this label space, such as 'imagenet'; '' keeps the
-      stored class names.
-    allow_missing: whether numbered shards may be missing.
+    path: a file, or a folder of files (shards).
+    label_column: name of the column with labels; '' uses the first column with a name in `LABELS`.
+    label_space: name of the classes that the labels number, such as 'imagenet'; '' keeps the stored
+      class names.
+    allow_missing: whether some of the numbered shards may be missing.
   """
 
   moved_keys = {'name': 'label_column'}
@@ -67,16 +67,25 @@ class Shards(Source, abc.ABC):
   allow_missing: bool = False
 
   def description(self, split: str, shards: int) -> Facts:
-    """Returns JSON values that identify the images of a split in a number `shards` of files."""
+    """Returns JSON values that identify the images of a split.
+
+    Args:
+      split: name of the split.
+      shards: number of files that are read.
+    """
     column = self.label_column
     return {'path': self.path, 'split': split, 'shards': shards, 'label_column': column}
 
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
-    """Returns the file at `self.path`, or the sorted files with a suffix in this folder.
+    """Returns the sorted data files of a split, from `self.path`.
 
-    If names of files or folders state splits, such as `train-00000-of-00014.parquet`, only the
-    files of `split` are returned; `of_split` has the details. `left_out` counts files with other
-    suffixes, by reason.
+    Splits are recognized by the names of files and folders, such as `train-00000-of-00014.parquet`;
+    see `of_split`.
+
+    Args:
+      suffix: suffix of the data files.
+      split: name of the split.
+      left_out: counter of other files by reason, which is updated.
 
     Raises:
       InputError: there is no such file, files belong to different data sets, or some are missing.
@@ -95,16 +104,14 @@ class Shards(Source, abc.ABC):
     return shards
 
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
-    """Returns the names of the classes that labels 0, 1, … stand for.
-
-    They are the classes of the setting `label_space`, or the names in the files if it is ''.
+    """Returns the class names in label order, from the setting `label_space` if it is set.
 
     Args:
-      stored: the class names in the files; () if the files have none.
-      title: names the data in messages.
+      stored: class names in the files, the result if `label_space` is ''; () if there are none.
+      title: name of the data set in messages.
 
     Raises:
-      InputError: the files have names, but another number of them than the label space has classes.
+      InputError: the files and the label space have different numbers of classes.
     """
     if not self.label_space:
       return stored
@@ -115,15 +122,15 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Raises InputError if shards belong to several configs of a data set, which may share images.
+  """Raises InputError if files belong to several configs of a data set.
 
-  The config is the path of a shard's folder without splits and versions: 'fog' for
-  root/fog/train/1/x-00000.parquet.
+  Different configs may contain the same images. A config is recognized by the folder of a file,
+  without splits and version numbers: 'fog' for root/fog/train/1/x-00000.parquet.
 
   Args:
-    files: the shards.
+    files: the data files.
     root: folder of the data.
-    split: the split that is read. Folders that are called like a split or a number are ignored.
+    split: the split that is read, a name that is ignored in paths.
     key: the setting with the path, for the message.
   """
   configs = set()
@@ -139,11 +146,14 @@ def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
 
 
 def _check_complete(files: list[Path], key: str) -> None:
-  """Raises InputError if numbered shards are missing.
+  """Raises InputError if numbered data files are missing.
 
-  Of shards with names such as `x-00002-of-00014.y` all 14 must be there; of shards with names such
-  as `x-000002.y` all between the first and the last. `key` is the setting that allows missing
-  shards, for the message.
+  For names such as `x-00002-of-00014.y` all 14 files must exist. For names such as `x-000002.y` all
+  files between the first and the last must exist.
+
+  Args:
+    files: the data files.
+    key: the setting that allows missing files, for the message.
   """
   # {(path before the number, '-of-<total>' or '', rest of the name): the numbers that exist}
   numbers: dict[tuple[str, ...], list[int]] = {}
@@ -166,16 +176,18 @@ def _check_complete(files: list[Path], key: str) -> None:
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
-  """Returns the files that belong to a split; raises SettingError if there are none.
+  """Selects the files of a split by the names of files and folders, such as `train-00000.tar`.
 
-  A file states its split in its name or in the name of its folder, as in `train-00000.tar`. If no
-  file states a split, all files belong to 'test'.
+  If no name contains a split, all files belong to 'test'.
 
   Args:
     files: the files.
-    root: folder of the data; its own name states no split.
-    split: the split; '' takes all files if all state the same split, or none states one.
+    root: folder of the data. Its own name is ignored.
+    split: the split; '' selects all files, if they belong to only one split.
     title: path of the data, for messages.
+
+  Raises:
+    SettingError: no file belongs to the split.
   """
   splits = [_split_of(file, root, split) for file in files]  # '' where a file states none
   are_alike = len(set(splits)) == 1
@@ -191,10 +203,14 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 
 
 def _split_of(file: Path, root: Path, split: str) -> str:
-  """Returns the split that the name of a file or of its folder states; '' if neither does.
+  """Returns the split in the name of a file or its folder, '' if there is none.
 
-  For example 'train' of root/train-00000.tar, and of root/train/00000.tar. Names of splits are
-  those in `SPLITS`, and `split`, the one to be read. The name of `root` itself states no split.
+  For instance 'train' for root/train-00000.tar and root/train/00000.tar.
+
+  Args:
+    file: path of the file.
+    root: folder of the data. Its own name is ignored.
+    split: a name of a split in addition to `SPLITS`.
   """
   folder = file.parent.name if file.parent != root else ''
   splits = {*SPLITS, split} - {''}
@@ -203,10 +219,10 @@ def _split_of(file: Path, root: Path, split: str) -> str:
 
 
 def read_table(file: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
-  """Returns a table of CSV, JSON (a list of objects), JSON lines or Parquet.
+  """Reads a table from a CSV, JSON (list of objects), JSON lines or Parquet file.
 
-  CSV does not mark numbers. A column holds numbers if every field is written as `7` or `0.50`;
-  `007` is text, since no number is written so in JSON. Truth values in CSV are text.
+  A column of CSV is numeric if all fields are written like `7` or `0.50`. Text such as `007` or
+  `true` remains text.
 
   Args:
     file: the file of the table.
@@ -242,17 +258,23 @@ def read_table(file: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
 
 
 def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
-  """Raises InputError if two of the column `names` are equal; `title` names the table."""
+  """Raises InputError if two columns of a table have the same name.
+
+  Args:
+    names: names of the columns.
+    title: name of the table in the message.
+  """
   repeated = [name for name, count in Counter(names).items() if count > 1]
   if repeated:
     raise InputError(f'{title} has {names.count(repeated[0])} columns {repeated[0]!r}: rename one.')
 
 
 def _read_csv(file: Path, text_columns: Collection[str]) -> pd.DataFrame:
-  """Returns the table of a CSV file.
+  """Reads a table from a CSV file, with numeric columns where all fields are numbers.
 
-  A column holds numbers if all its fields are written as numbers and its name is not in
-  `text_columns`; other columns hold text.
+  Args:
+    file: the CSV file.
+    text_columns: columns that always hold text.
   """
   content = io.BytesIO(read_bounded(file, MAX_BYTES_OF_TEXT))
   # pandas would rename the second of two equal columns, so the header is first read as a row
@@ -266,10 +288,7 @@ def _read_csv(file: Path, text_columns: Collection[str]) -> pd.DataFrame:
 
 
 def _numbers_if_all(values: pd.Series) -> pd.Series:
-  """Returns the fields of a column as numbers if all are written as numbers, else unchanged.
-
-  Empty fields, which are NaN, do not count.
-  """
+  """Converts a column of text to numbers, if all fields are numbers or empty (NaN)."""
   present = values.dropna()
   if len(present) and present.str.fullmatch(_WHOLE_NUMBER).all():
     return pd.to_numeric(values)
@@ -279,7 +298,7 @@ def _numbers_if_all(values: pd.Series) -> pd.Series:
 
 
 def _read_json_lines(file: Path) -> pd.DataFrame:
-  """Returns the table of a file with a JSON object in each line."""
+  """Reads a table from a file with a JSON object in each line."""
   # only \n ends a line: `splitlines` would also split at U+2028, which JSON text may hold
   lines = read_bounded(file, MAX_BYTES_OF_TEXT).split(b'\n')
   # lines of spaces, or of a byte order mark alone, hold no object
@@ -291,7 +310,7 @@ def _read_json_lines(file: Path) -> pd.DataFrame:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-  """Returns the table of a Parquet file."""
+  """Reads a table from a Parquet file."""
   import pyarrow.parquet as pq
 
   with open_regular(file) as opened:
@@ -302,31 +321,38 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def check_num_rows(number: int, title: str) -> None:
-  """Raises InputError if a table has more rows than allowed, before memory is allocated.
+  """Raises InputError if a table has too many rows, before memory is allocated.
 
-  `number` is the number of rows that the file `title` states.
+  Args:
+    number: number of rows that the file declares.
+    title: name of the table in the message.
   """
   limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)  # a column has at least 8 bytes for each row
   require(0 <= number <= limit, f'the number of rows of {title}', number, f'at most {limit:,}')
 
 
 def label_column(names: Collection[str], column: str) -> str:
-  """Returns the column of labels: `column` if it is set, else the first one in `LABELS`, or ''."""
+  """Returns the name of the column with labels; '' if there is none.
+
+  Args:
+    names: names of all columns.
+    column: the user's choice; '' uses the first name in `LABELS` that exists.
+  """
   return column or next((name for name in LABELS if name in names), '')
 
 
 def labels_of(
   table: pd.DataFrame, column: str, class_names: Sequence[str], title: str, key: str = ''
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Returns the labels of N images in a table, int32 [N], and the class names in label order.
+  """Extracts labels, int32 [N], and class names in label order from a table.
 
   Args:
-    table: a row per image.
-    column: name of the column of labels, which are numbers from 0 or names; '' takes the first one
-      with a usual name.
-    class_names: names of numbered classes; () names them '0', '1', ... up to the largest.
-    title: names the images in messages.
-    key: the setting that names the column.
+    table: table with a row for each of N images.
+    column: name of the column with labels, which are integers from 0 or class names; '' uses the
+      first column with a name in `LABELS`.
+    class_names: class names for integer labels; () uses '0', '1', ... up to the largest label.
+    title: name of the data set in messages.
+    key: the setting with the name of the column, for messages.
 
   Raises:
     InputError: the table has no row or no such column, or an image has no label.
@@ -356,12 +382,15 @@ def labels_of(
 def _labels_of_names(
   names: list[str], title: str, column: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Returns the labels of N class names, and the distinct names in the order of the labels.
+  """Converts the class name of each image to an integer label.
 
   Args:
-    names: the class name of each image, [N].
-    title: name of the images in messages.
-    column: name of the column with the class names in messages.
+    names: the class names of N images.
+    title: name of the data set in messages.
+    column: name of the column with class names, for messages.
+
+  Returns:
+    The labels, int32 [N], and the distinct class names in label order.
   """
   classes = in_class_order({*names})
   # names that differ from another one only by spaces around them, such as 'cat ' and 'cat'
@@ -379,16 +408,16 @@ def _labels_of_names(
 def columns_of(
   table: pd.DataFrame, without: Sequence[str], left_out: Counter[str]
 ) -> dict[str, np.ndarray]:
-  """Returns the columns of a table that hold numbers, text or truth values, [N] each.
+  """Extracts the columns of a table that can describe images: numbers, text and booleans, [N].
 
-  Missing text becomes '', a missing number NaN. Categories become text, and so do truth values if
-  one is missing.
+  Missing text becomes '' and missing numbers become NaN. Categories become text, and so do booleans
+  if one is missing.
 
   Args:
-    table: a row per image.
-    without: names of columns that have another use, such as the label, and are not returned.
-    left_out: counts columns of other types, such as lists, and columns with a name in `RESERVED`,
-      except 'label'.
+    table: table with a row for each of N images.
+    without: columns that are used otherwise, such as the label.
+    left_out: counter of omitted columns by reason, which is updated: other types, such as lists,
+      and reserved names (`RESERVED`) other than 'label'.
   """
   columns = {}
   for name in table:
@@ -412,14 +441,16 @@ def columns_of(
 def encoded_images(
   store: Store, class_names: Sequence[str], title: str, description: Facts, **fields: Any
 ) -> Images:
-  """Returns the `Images` of a store of encoded files, grey if every readable file is grey.
+  """Describes encoded images, such as the bytes of JPEG files, as `Images`.
+
+  The images are grey if every readable image is grey.
 
   Args:
-    store: the store, with labels; `stored` of its elements are the bytes of an image file.
+    store: the encoded images with their labels.
     class_names: names of the classes in label order.
-    title: names the images in messages.
+    title: name of the data set in messages.
     description: JSON values that identify the images in results.json.
-    fields: other fields of `Images`.
+    fields: further fields of `Images`.
   """
   assert store.labels is not None
   elements = store.elements(np.arange(len(store.labels))).as_numpy_iterator()

@@ -20,10 +20,10 @@ from robustness.core.paths import expanded
 
 @dataclasses.dataclass(frozen=True)
 class ArrayRecord(Source):
-  """A TFDS data set in ArrayRecord files.
+  """Data source 'array_record': a prepared TFDS data set in ArrayRecord files.
 
   Attributes:
-    path: the folder of a version, such as NAME/CONFIG/1.0.0.
+    path: folder of a version of the data set, such as NAME/CONFIG/1.0.0.
   """
 
   name = 'array_record'
@@ -31,7 +31,7 @@ class ArrayRecord(Source):
   path: str = ''
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether two splits, which may be slices, have an example in common."""
+    """Returns whether a split and a split of another source, also with slices, share an image."""
     from input_pipeline import tfds_sets
 
     if self != other:
@@ -40,9 +40,9 @@ class ArrayRecord(Source):
     return tfds_sets.share_examples(builder, split, split_of_other)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split, which are read one by one when they are needed.
+    """Returns the images of the split, which are decoded on demand.
 
-    All other features (labels and columns) are read into memory now.
+    Labels and all further columns are read into memory immediately.
     """
     import tensorflow_datasets as tfds
 
@@ -84,7 +84,7 @@ class ArrayRecord(Source):
 
 
 def _without_image(example: dict[str, Any]) -> dict[str, Any]:
-  """Returns all features of an example except `image`, with bytes decoded to str."""
+  """Returns the features of an example except `image`, with bytes decoded to str."""
   return {
     name: value.decode() if isinstance(value, bytes) else value
     for name, value in example.items()

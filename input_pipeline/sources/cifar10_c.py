@@ -55,12 +55,12 @@ VERSIONS = ('v4', 'v6')
 
 @dataclasses.dataclass(frozen=True)
 class Cifar10C(Source):
-  """CIFAR-10-C as it was released: labels.npy, and one .npy file of images for each corruption.
+  """Data source 'cifar10_c': CIFAR-10-C in its released files.
 
   Attributes:
-    path: the folder of these files.
-    clean_dataset: TFDS name of a data set with test images to read as clean; '' reads none.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    path: folder with labels.npy and an .npy file of images for each corruption.
+    clean_dataset: TFDS name of a data set from which clean test images are read; '' reads none.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
 
   moved_keys = {'name': 'clean_dataset'}
@@ -76,7 +76,7 @@ class Cifar10C(Source):
     """Returns the images, uint8 [32, 32, 3], ordered by corruption, severity and image.
 
     Raises:
-      InputError: files are missing or damaged, or do not fit together.
+      InputError: files are missing, damaged or inconsistent.
     """
     holds = 'which holds labels.npy and one .npy file a corruption'
     folder = self.folder(f'give the folder of {self.title}, {holds}.')
@@ -112,9 +112,13 @@ class Cifar10C(Source):
     )
 
   def _clean_from_tfds(self, labels: np.ndarray) -> np.ndarray:
-    """Returns the clean images of the TFDS set in the released order, uint8 [n, 32, 32, 3].
+    """Reads the clean test images from TFDS in the order of the release, uint8 [n, 32, 32, 3].
 
-    Raises InputError if the labels of the TFDS set differ from `labels`.
+    Args:
+      labels: labels of the corrupted images.
+
+    Raises:
+      InputError: the labels in TFDS differ from `labels`.
     """
     key = self.key('clean_dataset')
     images, clean_labels = test_set(self.clean_dataset, self.data_dir, key)
@@ -127,7 +131,7 @@ class Cifar10C(Source):
 
 
 class Cifar100C(Cifar10C):
-  """CIFAR-100-C as it was released: labels.npy, and one .npy file of images for each corruption."""
+  """Data source 'cifar100_c': CIFAR-100-C in its released files, read like CIFAR-10-C."""
 
   name = 'cifar100_c'
   title = 'CIFAR-100-C'
@@ -136,11 +140,11 @@ class Cifar100C(Cifar10C):
 
 @dataclasses.dataclass(frozen=True)
 class Cifar101(Source):
-  """CIFAR-10.1 as it was released, a second test set for CIFAR-10's classes.
+  """Data source 'cifar10_1': CIFAR-10.1, a second test set for CIFAR-10, in its released files.
 
   Attributes:
-    path: the folder of its files.
-    version: 'v4' or 'v6'; '' takes the only one that is there.
+    path: folder of the files.
+    version: 'v4' or 'v6'; '' uses the version in the folder, if there is only one.
   """
 
   name = 'cifar10_1'
@@ -173,7 +177,7 @@ class Cifar101(Source):
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
-  """Maps a .npy file of images into memory, uint8 [count, 32, 32, 3].
+  """Memory-maps an .npy file of images, uint8 [count, 32, 32, 3].
 
   Raises:
     InputError: the array has another shape or type.
@@ -186,7 +190,10 @@ def read_images(path: Path, count: int) -> np.ndarray:
 
 
 def read_pixels(path: Path, ndim: int) -> np.ndarray:
-  """Maps a .npy file into memory, uint8 [N, 32, 32, 3], or [N, frames, 32, 32, 3] if `ndim` is 5.
+  """Memory-maps an .npy file of images (`ndim` 4) or videos (`ndim` 5).
+
+  Returns:
+    uint8 [N, 32, 32, 3], or [N, frames, 32, 32, 3].
 
   Raises:
     InputError: the array has another shape or type.
@@ -205,16 +212,15 @@ def read_pixels(path: Path, ndim: int) -> np.ndarray:
 def read_labels(
   path: Path, repeats: int = len(SEVERITIES), classes: int = len(CLASS_NAMES)
 ) -> np.ndarray:
-  """Returns the labels of n images, int32 [n], from a file that lists all of them `repeats` times.
+  """Reads the labels of n images, int32 [n], from a file that repeats them for each severity.
 
   Args:
-    path: a .npy file of integers [repeats · n]: the labels of severity 1, the same for severity 2,
-      and so on.
-    repeats: how often the labels are repeated.
+    path: an .npy file of integers [repeats · n].
+    repeats: how often the file repeats the labels.
     classes: number of classes, 10 for CIFAR-10 or 100 for CIFAR-100.
 
   Raises:
-    InputError: the file is invalid, a label is no class, or the repeats differ.
+    InputError: the file is invalid, a label is out of range, or the repeats differ.
   """
   labels = np.asarray(read_npy(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
@@ -237,14 +243,17 @@ def read_labels(
 
 
 def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the images and labels of a TFDS test set in the order of its authors' release.
+  """Reads a CIFAR test set from TFDS in the order in which CIFAR's authors released it.
 
-  Images are uint8 [N, 32, 32, 3], labels int32 [N]. TFDS stores the order in the feature `id`.
+  TFDS stores the order in the feature `id`.
 
   Args:
     dataset: TFDS name of the data set.
-    data_dir: folder in which TFDS stores data sets; '' is TFDS's default.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
     key: name of the setting that holds `dataset`, for error messages.
+
+  Returns:
+    Images, uint8 [N, 32, 32, 3], and labels, int32 [N].
   """
   from input_pipeline.tfds_sets import prepared_builder
 

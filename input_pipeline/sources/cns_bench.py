@@ -33,13 +33,14 @@ _PICTURE = re.compile(r'seed_(\d{4})_scale_(\d{4})\.jpg', re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class CnsBench(Source):
-  """CNS-Bench as it was released: <shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg.
+  """Data source 'cns_bench': images of CNS-Bench, with shifts (such as snow) of varying strength.
 
-  A shift is a change of a picture, such as snow, and the scale is its strength.
+  The files are <shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg, where the scale is the
+  strength of the shift.
 
   Attributes:
-    path: the folder of the shifts.
-    shifts: names of the shifts that are read; () reads all.
+    path: folder with a folder for each shift.
+    shifts: names of the shifts to read; () reads all.
   """
 
   splits = ('test',)
@@ -48,13 +49,13 @@ class CnsBench(Source):
   shifts: tuple[str, ...] = ()
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB.
+    """Returns the images, in RGB.
 
-    Pictures of the same class and seed show the same image with every shift (such as snow) at every
-    scale. A random subset (`config.data.num_images`) takes all pictures of the images it draws.
+    Files of one class and seed are versions of the same image. A random subset
+    (`config.data.num_images`) has either all versions of an image or none.
 
     Raises:
-      InputError: a shift is missing, or the name of a class folder or file has another form.
+      InputError: a shift is missing, or a class folder or file has a name of another form.
     """
     self.require(are_distinct(self.shifts), 'shifts', 'distinct')
     root = self.folder('give the folder of CNS-Bench: <shift>/<index>_<class>/<picture>.')

@@ -37,10 +37,12 @@ _PICTURE = re.compile(r'([a-z]+)\d+(?:-([a-z]+)\d+)?\.png')
 
 @dataclasses.dataclass(frozen=True)
 class CueConflict(Source):
-  """Pictures of 16 classes with conflicting shape and texture, and of edges and silhouettes.
+  """Data source 'cue_conflict': images with conflicting shape and texture, edges, or silhouettes.
+
+  All have 16 classes.
 
   Attributes:
-    path: the folder of the class folders.
+    path: folder with a folder for each class.
     dataset: 'cue_conflict', 'edge' or 'silhouette'.
     allow_missing: whether images may be missing.
   """
@@ -52,10 +54,12 @@ class CueConflict(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB, labelled by shape; cue conflicts have the column `texture`.
+    """Returns the images, in RGB, labelled by shape.
+
+    For the data set 'cue_conflict' there is a column `texture`, the class of the texture.
 
     Raises:
-      InputError: a file is no picture of the set, or pictures are missing.
+      InputError: a file does not belong to the data set, or images are missing.
     """
     root = self.folder('give the folder that holds airplane, bear, ..., truck.')
     names = label_space.get(NAME).class_names
