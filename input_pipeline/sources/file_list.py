@@ -41,15 +41,16 @@ TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
 
 @dataclasses.dataclass(frozen=True)
 class FileList(Source):
-  """Image files that a table lists, with a label and further columns.
+  """Data source 'file_list': image files that are listed in a table with labels and further
+  columns.
 
   Attributes:
-    path: the folder of the images; '' is the folder of the table.
-    table: path of the table; '' is the only file in `path` with a name in `TABLES`, such as
+    path: folder of the images; '' is the folder of the table.
+    table: path of the table; '' uses the only file in `path` with a name in `TABLES`, such as
       metadata.csv.
-    label_column: name of the column with the label; '' is the first usual one, such as 'label'.
-    label_space: the label space, such as 'imagenet', that names numbered classes; '' names them by
-      their numbers.
+    label_column: name of the column with labels; '' uses the first common name, such as 'label'.
+    label_space: names of the classes if labels are integers, such as 'imagenet'; '' names classes
+      by their numbers.
   """
 
   name = 'file_list'
@@ -61,7 +62,7 @@ class FileList(Source):
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the table's rows; files of rows that a subset omits may be missing.
+    """Returns the images in the table. Only the files that are read must exist.
 
     Raises:
       InputError: the table lacks a column or the split, or labels do not fit the label space.
@@ -102,7 +103,7 @@ class FileList(Source):
     )
 
   def _table_file(self) -> Path:
-    """Returns the path of the table; raises InputError if `path` holds none or several."""
+    """Returns the path of the table; raises InputError if `path` contains none or several."""
     if self.table:
       return expanded(self.table)
     advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
@@ -114,11 +115,15 @@ class FileList(Source):
     return tables[0]
 
   def _read(self, file: Path, split: str) -> pd.DataFrame:
-    """Returns the rows of a split of a table; '' takes all rows.
+    """Reads the rows of a table that belong to a split.
+
+    Args:
+      file: path of the table.
+      split: value of the column `split`; '' reads all rows.
 
     Raises:
-      InputError: the table does not have the split, or the name of a column differs from a usual
-        one in upper case or spaces, such as 'File_Name '.
+      InputError: the table has no such split, or the name of a required column is misspelt, such as
+        'File_Name '.
     """
     table = shards.read_table(file, text_columns=(*FILES, 'split'))
     for usual in (FILES, () if self.label_column else shards.LABELS, ('split',)):
@@ -141,14 +146,20 @@ class FileList(Source):
 
 
 class _Files(Sequence[str]):
-  """A sequence of the paths of the files that a table names, found when they are first needed.
+  """The paths of the files that a table lists, searched on demand.
 
-  A name is a path relative to the root, or the name of a file in any subfolder, if exactly one has
-  it. Names may differ from the files' names in their Unicode form (é as one or two characters).
+  The table has paths relative to a root folder, or names of files that are unique in all its
+  subfolders. Differences in Unicode normalization (é as one or two characters) are ignored.
   """
 
   def __init__(self, names: pd.Series, root: Path, title: str):
-    """Checks that all `names` are strings; `title` names the table in messages."""
+    """Stores the file names; raises InputError if one is not a string.
+
+    Args:
+      names: file names in the table.
+      root: folder that is searched.
+      title: name of the table in messages.
+    """
     is_text = names.map(lambda name: isinstance(name, str)).to_numpy()
     if not is_text.all():
       raise InputError(f'{title}: row {int(is_text.argmin())} names no file.')
@@ -159,10 +170,12 @@ class _Files(Sequence[str]):
     return len(self._names)
 
   def __getitem__(self, row: Any) -> Any:
-    """Returns the path of the file that a row of the table names.
+    """Returns the path of the file in a row of the table.
 
-    It is the name relative to the root if this file exists. Otherwise all subfolders are searched
-    for a file of this name; raises InputError if there is none or more than one.
+    If the listed path does not exist below the root folder, subfolders are searched for the name.
+
+    Raises:
+      InputError: no file or several files are found.
     """
     if row not in self._path_of_row:
       path = self._root / self._names[row]
@@ -179,22 +192,25 @@ class _Files(Sequence[str]):
     return self._path_of_row[row]
 
   def labels(self) -> list[str]:
-    """Returns the folder name of each row's file, which is its class.
+    """Returns the class of each file, which is the name of its folder.
 
-    Files that are listed without a folder are searched for.
+    Files listed without a folder are searched.
     """
     folders = (Path(name).parent.name for name in self._names)
     return [folder or Path(self[row]).parent.name for row, folder in enumerate(folders)]
 
   def check(self, rows: np.ndarray) -> None:
-    """Raises InputError if the table repeats a name, or a file of `rows` is missing or repeated.
+    """Raises InputError if files that are read are missing, or if a file is listed twice.
 
-    `rows` are the numbers of the rows that are read, int [n]. Links to one file are repetitions.
+    Links to the same file count as repetitions.
+
+    Args:
+      rows: int [n], indices of the rows that are read.
     """
     real_folder = functools.cache(os.path.realpath)  # slow, and the same for many files
 
     def real_path(path: str) -> str:
-      """Returns the path of a file without links."""
+      """Returns the path of a file with all links resolved."""
       folder, name = os.path.split(path)
       return os.path.realpath(path) if os.path.islink(path) else f'{real_folder(folder)}/{name}'
 
@@ -203,7 +219,7 @@ class _Files(Sequence[str]):
     self._refuse_repeated(real_paths, rows)  # one file may have several names
 
   def may_be_grey(self, row: int) -> bool:
-    """Returns whether a row's file is grey, cannot be read or does not exist."""
+    """Returns whether the file in a row is grey, cannot be read or does not exist."""
     try:
       return image_files.may_be_grey(self[row])
     except InputError:  # `check` refuses missing files, but only of the rows that are chosen
@@ -211,10 +227,10 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _files_by_path(self) -> dict[str, list[Path]]:
-    """The files that a name in the table may stand for, {name in composed Unicode: files}.
+    """All files below the root folder, `{name: files}`, to look up names in the table.
 
-    A file below the root has its path relative to the root as key, and, in a subfolder, also its
-    name without folders. Files with names that differ only in their Unicode form have the same key.
+    A file is listed under its relative path and, if it is in a subfolder, also under its name
+    alone. Names are in composed Unicode form.
     """
     files: dict[str, list[Path]] = {}
     for file in files_in(self._root):
@@ -224,9 +240,11 @@ class _Files(Sequence[str]):
     return files
 
   def _refuse_repeated(self, paths: Sequence[str], rows: Sequence[int] | np.ndarray) -> None:
-    """Raises InputError if two of `paths` are equal.
+    """Raises InputError if a path occurs twice.
 
-    `rows` are the numbers of the table's rows that the paths belong to, for the message.
+    Args:
+      paths: the paths.
+      rows: index of each path's row in the table, for the message.
     """
     is_repeated = pd.Series(paths, dtype=object).duplicated().to_numpy()
     if is_repeated.any():

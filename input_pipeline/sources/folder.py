@@ -32,20 +32,20 @@ from robustness.models.label_space import LabelSpace
 
 @dataclasses.dataclass(frozen=True)
 class Folder(Source):
-  """Image files in class folders: <class>/<image> or <split>/<class>/<image>.
+  """Data source 'folder': image files in class folders, <class>/<image> or <split>/<class>/<image>.
 
   Attributes:
-    path: the folder that holds the class folders, or the folders of splits.
-    label_space: a coarser space of ImageNet's classes, such as 'laion_c'. Each of its classes has
-      the images of its members, in folders named by WordNet identifiers; other folders are left
-      out. '' keeps the classes.
+    path: folder that contains the class folders, or a folder for each split.
+    label_space: coarse classes into which ImageNet's classes are merged, such as 'laion_c'. Folders
+      must then be named by WordNet identifiers; folders of no coarse class are ignored. '' keeps
+      the classes.
   """
 
   path: str = ''
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, grey if every file is grey, else RGB."""
+    """Returns the images, grey if every file is grey, else in RGB."""
     root = self.find_root(settings.split)
     classes = image_files.folders_in(root)
     if not classes:
@@ -81,10 +81,10 @@ class Folder(Source):
     )
 
   def find_root(self, split: str) -> Path:
-    """Returns the folder that holds the class folders of a split.
+    """Returns the folder that contains the class folders of a split.
 
-    It is the folder PATH/<split> if this exists and holds folders. Otherwise it is PATH itself if
-    the split is '', or if it is 'test' and the folders in PATH are classes and not splits.
+    This is PATH/<split> if it exists and contains folders. Otherwise it is PATH, for the split '',
+    and for 'test' if the folders in PATH are not named like splits.
 
     Raises:
       InputError: there is no such folder.
@@ -111,17 +111,18 @@ class Folder(Source):
 def merge_classes(
   files: Mapping[str, list[Path]], space: LabelSpace, root: Path
 ) -> dict[str, list[Path]]:
-  """Joins the files of ImageNet's classes to the coarser classes of a label space.
-
-  Returns {coarser class: files}, in label order.
+  """Merges files of ImageNet's classes into coarser classes.
 
   Args:
-    files: {class folder, a WordNet identifier: its files}; folders of no class are left out.
-    space: the label space.
-    root: the folder, for messages.
+    files: {WordNet identifier: files of the class}; other keys are ignored.
+    space: the coarser classes.
+    root: folder of the images, for messages.
+
+  Returns:
+    {coarser class: files}, in label order.
 
   Raises:
-    InputError: no folder is of a class of the space.
+    InputError: no key of `files` belongs to a coarser class.
   """
   by_class: dict[str, list[Path]] = {name: [] for name in space.class_names}
   for folder, paths in files.items():
@@ -136,19 +137,16 @@ def merge_classes(
 
 
 class Foolbox(Source):
-  """The 20 labelled ImageNet pictures that come with the package foolbox.
+  """Data source 'foolbox': the 20 labelled ImageNet images in the package foolbox.
 
-  Labels are numbered within the classes that occur among the 20.
+  There are labels only for classes of these 20 images.
   """
 
   name = 'foolbox'
   splits = ('test',)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB, labelled by the classes that occur.
-
-    The package foolbox is not imported.
-    """
+    """Returns the images, in RGB, without importing foolbox."""
     spec = importlib.util.find_spec('foolbox')
     if spec is None or not spec.submodule_search_locations:
       raise InputError(

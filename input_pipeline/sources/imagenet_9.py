@@ -47,17 +47,17 @@ _FOLDER = re.compile(r'\d\d_(.+)')
 
 @dataclasses.dataclass(frozen=True)
 class Imagenet9(Source):
-  """ImageNet-9 as it was released: <variant>/val/<number>_<class>/<picture>.
+  """Data source 'imagenet_9': ImageNet-9, images with removed or exchanged backgrounds.
 
-  Each variant shows the same pictures in another way: 'original' unchanged, 'only_fg' without their
-  backgrounds, 'no_fg' without their foregrounds, 'mixed_rand' with their foregrounds on the
-  backgrounds of pictures of random classes.
+  The files are <variant>/val/<number>_<class>/<image>. Variants are, for instance, 'original';
+  'only_fg', without backgrounds; 'no_fg', without foregrounds; and 'mixed_rand', with backgrounds
+  from images of random classes.
 
   Attributes:
-    path: the folder of the variants.
-    masks: whether to read the variant 'original' only, with the mask of each foreground as a
-      further column; pictures without a mask are left out.
-    variants: the variants that are read.
+    path: folder with a folder for each variant.
+    masks: whether to read only the variant 'original', with the mask of the foreground as a column.
+      Images without a mask are left out.
+    variants: the variants to read.
   """
 
   name = 'imagenet_9'
@@ -68,10 +68,12 @@ class Imagenet9(Source):
   variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty, distinct', are_distinct_and_some)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB; a subset takes all variants of the same foregrounds.
+    """Returns the images, in RGB.
+
+    A random subset (`config.data.num_images`) has either all variants of a foreground or none.
 
     Raises:
-      InputError: a variant has other class folders or lacks pictures, or there are no pictures.
+      InputError: a variant has other class folders or lacks images, or there are no images.
     """
     self.choose('variants', VARIANTS)
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
@@ -128,16 +130,23 @@ class Imagenet9(Source):
 
 
 def _mask_of(picture: Path) -> Path:
-  """Returns the path of the foreground mask of a picture ROOT/original/val/<class>/<picture>."""
+  """Returns the path of the foreground mask for the image ROOT/original/val/<class>/<image>."""
   return picture.parents[3] / 'fg_mask/val' / picture.parent.name / f'{picture.stem}.npy'
 
 
 def _with_mask(path: tf.Tensor) -> dict[str, tf.Tensor]:
-  """Returns the `image`, uint8 [H, W, 3], at a path, and its mask `foreground`, bool [H, W]."""
+  """Reads an image, uint8 [H, W, 3], and its foreground mask, bool [H, W], in TensorFlow.
+
+  Args:
+    path: path of the image.
+
+  Returns:
+    `{'image': ..., 'foreground': ...}`.
+  """
   import tensorflow as tf
 
   def read(value: bytes | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the image at the path that TensorFlow passes, and its mask."""
+    """Reads an image and its mask in Python, from the path that TensorFlow passes."""
     file = bytes_of(value)
     image = read_file(file, 3)
     mask_file = _mask_of(Path(file.decode()))

@@ -54,14 +54,18 @@ _DISTORTION = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class ImagenetC(Source):
-  """ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>.
+  """Data source 'imagenet_c': ImageNet-C in its released layout, and base class of similar data
+  sets.
+
+  The files are <corruption>/<severity>/<class>/<image>.
 
   Attributes:
-    path: the folder of the corruptions.
+    path: folder with a folder for each corruption.
     title: name of the data set in messages.
-    has_more_frost: whether frost may have more classes than other corruptions; these are not read.
-    corruptions: names of the valid folders in `path`.
-    severity_folder: pattern of the names of the folders of severities.
+    has_more_frost: whether frost has more classes than other corruptions. The surplus classes are
+      ignored.
+    corruptions: valid names of the folders in `path`.
+    severity_folder: pattern for the names of severity folders, where '{}' is the severity.
   """
 
   splits = ('test',)
@@ -73,17 +77,19 @@ class ImagenetC(Source):
   path: str = ''
 
   def base_name(self, file: str) -> str:
-    """Returns the name of an image that is the same under all corruptions and severities.
+    """Returns the name that an image has in common under all corruptions and severities.
 
-    `file` is its path <class>/<image>; here it is returned unchanged.
+    Args:
+      file: path <class>/<image>, which is returned unchanged unless a subclass overrides this.
     """
     return file
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, RGB.
+    """Returns the images, in RGB.
 
     Raises:
-      InputError: corruptions or severities have different images, or are none of this data set.
+      InputError: corruptions and severities have different images, or a folder is not a corruption
+        of this data set.
     """
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
@@ -108,7 +114,7 @@ class ImagenetC(Source):
       raise InputError(f'{first_file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
-      """Returns the path of an image: number `index` of part number `part`, as in `PartsStore`."""
+      """Returns the path of image `index` under the corruption and severity number `part`."""
       return os.path.join(paths[part], files_of_part[part][index])
 
     return of_parts(
@@ -130,7 +136,7 @@ class ImagenetC(Source):
     )
 
   def _parts(self, root: Path) -> dict[StoredPart, Path]:
-    """Returns the folder of each part, a corruption at a severity; clean images come first."""
+    """Returns the folder of each corruption and severity, with clean images first."""
     folders = folders_in(root)
     clean = folders.pop(CLEAN_FOLDER, None)
     check_names(folders, root, self.corruptions)
@@ -151,9 +157,9 @@ class ImagenetC(Source):
 
 
 class TinyImagenetC(ImagenetC):
-  """Tiny-ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>.
+  """Data source 'tiny_imagenet_c': Tiny-ImageNet-C in its released layout.
 
-  Its frost has more classes than the other corruptions, and only their classes are read.
+  Its frost has more classes than the other corruptions; the surplus classes are ignored.
   """
 
   name = 'tiny_imagenet_c'
@@ -162,7 +168,7 @@ class TinyImagenetC(ImagenetC):
 
 
 class Imagenet3DCC(ImagenetC):
-  """ImageNet-3DCC as it was released: <corruption>/<severity>/<class>/<image>."""
+  """Data source 'imagenet_3dcc': ImageNet-3DCC in its released layout, like `ImagenetC`."""
 
   name = 'imagenet_3dcc'
   title = 'ImageNet-3DCC'
@@ -170,7 +176,10 @@ class Imagenet3DCC(ImagenetC):
 
 
 class LaionC(ImagenetC):
-  """LAION-C: <distortion>/intensity_level_<severity>/<superclass>/<image>."""
+  """Data source 'laion_c': LAION-C in its released layout.
+
+  The files are <distortion>/intensity_level_<severity>/<superclass>/<image>.
+  """
 
   name = 'laion_c'
   title = 'LAION-C'
@@ -178,12 +187,15 @@ class LaionC(ImagenetC):
   severity_folder = 'intensity_level_{}'
 
   def base_name(self, file: str) -> str:
-    """Returns a file name without its end _<distortion>_<severity>, which differs by part."""
+    """Returns a file's path without the suffix _<distortion>_<severity> of its name.
+
+    The result is the same under all distortions and severities.
+    """
     return _DISTORTION.sub('', file)
 
 
 def labels_of_folders(files: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-  """Returns the classes of paths <class>/<image>, in label order, and the labels, int32 [N]."""
+  """Returns the classes, in label order, and labels, int32 [N], of N paths <class>/<image>."""
   folders = [os.path.dirname(file) for file in files]
   names = in_class_order(set(folders))
   position = {name: label for label, name in enumerate(names)}
@@ -197,22 +209,21 @@ def same_files(
   extensions: Sequence[str] = SUFFIXES,
   base_name: Callable[[str], str] = lambda file: file,
 ) -> list[list[str]]:
-  """Returns the paths <class>/<image> in each of several folders that must hold the same images.
+  """Lists the images in several folders, which must contain the same images.
 
   Args:
     folders: the folders, such as one for each corruption and severity.
-    left_out: counts the files that are not read, by reason.
-    classes: the class folders to read; None reads all.
+    left_out: counter of files that are not read, by reason, which is updated.
+    classes: class folders to read; None reads all.
     extensions: suffixes of the images.
-    base_name: function from a path <class>/<image> to a name that the image has in all folders,
-      although its path may differ between them.
+    base_name: called with a path <class>/<image>; returns a name that the image has in all folders,
+      even if its path differs.
 
   Returns:
-    For each folder its paths, sorted by base name, so that entry i is the same image in all
-    folders; folders with equal paths share one list.
+    For each folder a list of paths <class>/<image>. Entry i of every list is the same image.
 
   Raises:
-    InputError: there are no images, or one folder lacks an image of another one.
+    InputError: there are no images, or a folder lacks an image of another folder.
   """
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
   names_in_first = list(map(base_name, first))
@@ -242,11 +253,16 @@ def same_files(
 def _listed(
   folder: Path, classes: set[str] | None, extensions: Sequence[str], left_out: Counter[str]
 ) -> list[str]:
-  """Returns the paths <class>/<image> of the images below a folder, in any order.
+  """Lists the images in a folder of class folders as paths <class>/<image>, in any order.
 
-  Only the class folders in `classes` are read, or all if it is None, and only files with one of the
-  suffixes `extensions`. Other files are counted in `left_out`, by reason. A path that is not in
-  UTF-8 raises UnicodeEncodeError.
+  Args:
+    folder: the folder.
+    classes: class folders to read; None reads all.
+    extensions: suffixes of the images.
+    left_out: counter of files that are not read, by reason, which is updated.
+
+  Raises:
+    UnicodeEncodeError: a path is not valid in UTF-8.
   """
   paths = []
   for class_folder in folders_in(folder).values():
