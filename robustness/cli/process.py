@@ -39,7 +39,7 @@ def set_devices(processes: peers.Processes) -> None:
 def memory_advice(error: BaseException) -> str | None:
   """Returns advice if an error means that memory was too small, else None.
 
-  The memory may be that of the machine or of the device.
+  The error may be from NumPy, or from JAX about a device.
   """
   if isinstance(error, MemoryError):  # raised by NumPy, which states the size
     return f'not enough memory ({error}): give smaller numbers or fewer images.'

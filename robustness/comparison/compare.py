@@ -42,23 +42,24 @@ PRINTED_FACETS = 'foremost'
 
 
 def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
-  """Compares the classifiers of a study with the first of them.
+  """Compares the classifiers of a study with the first of them, image by image.
 
-  A classifier that shares no image with the first is measured on all its images, and compared
-  without pairs. If classifiers share a part of their images, `common` decides.
+  A classifier that shares no image with the first is compared without pairing, on all its images.
 
   Args:
-    entries: the classifiers, at least one.
-    common: whether classifiers that share a part of their images are compared on the images that
-      they all share. If False, an InputError is raised.
-    baseline: label of the classifier that all tasks of a battery subtract. If this task cannot
-      measure it, the first of `entries` is another classifier, which is subtracted here and named
-      in notes.
+    entries: The classifiers with their predictions, at least one.
+    common: If true, classifiers with different images are compared on the images that all share. If
+      false, such classifiers raise an error.
+    baseline: Label of the classifier that is subtracted in all studies of a battery. If this study
+      could not measure it, the first of `entries` is subtracted, and named in notes.
 
   Returns:
-    The accuracy of each classifier by group of views, and its difference from the first's. The
-    study's estimates on the shared images of all classifiers are added, as if one run had measured
-    them; if they cannot be computed, the table `WHY_NOT` has the reason.
+    The accuracy of each classifier on each set of perturbations, and its difference from the first.
+    The study's estimates on the shared images are added, as if one run had measured all
+    classifiers. If they cannot be computed, the table `WHY_NOT` has the reason.
+
+  Raises:
+    InputError: `common` is false and classifiers share only a part of their images.
   """
   first = entries[0]
   records = first.evaluation.records
@@ -91,16 +92,20 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 def _restrict_to_shared_images(
   entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> tuple[list[Entry], list[Pairing]]:
-  """Returns entries and pairings restricted to the images that all entries share.
+  """Restricts classifiers to the images that all of them share.
 
-  Entries that share no image with the first are left out of account, and returned unchanged.
+  A classifier that shares no image with the first is returned unchanged, and does not restrict the
+  others.
 
   Args:
-    entries: the classifiers of one task, the baseline first.
-    pairings: for each entry, the images that it shares with the first.
+    entries: The classifiers of a study, the baseline first.
+    pairings: For each classifier, the images that it shares with the first.
+
+  Returns:
+    (restricted entries, restricted pairings).
 
   Raises:
-    InputError: no image is shared by all of the entries that share any with the first.
+    InputError: the other classifiers have no image that is in all of them.
   """
   # The rows of the first entry with images that all others have too.
   rows_in_all = functools.reduce(np.intersect1d, [p.first_rows for p in pairings if p.has_images])
@@ -120,16 +125,15 @@ def _restrict_to_shared_images(
 
 
 def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier]) -> list[Row]:
-  """Returns the estimates of a comparison as rows of the table of results, by group of views.
+  """Returns the estimates of a comparison as rows of results, for each set of perturbations.
 
-  These are the accuracy of each classifier, its difference from the first classifier's, the
-  effective robustness relative to clean accuracy, and the error consistency with the first
-  classifier. Effective robustness needs clean images and enough classifiers for a line; error
-  consistency needs images that a classifier shares with the first.
+  These are the accuracy of each classifier, and its difference from the first. Effective robustness
+  relative to clean accuracy is added if there are clean images and enough classifiers to fit a
+  line. Error consistency with the first classifier is added for classifiers with shared images.
 
   Args:
-    groups: names of the groups of views, such as 'fog'.
-    classifiers: the answers of all classifiers, the baseline first.
+    groups: Names of the sets of perturbations, such as 'fog'.
+    classifiers: The answers of all classifiers, the baseline first.
   """
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
@@ -158,9 +162,14 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier])
 
 
 def _difference(first: ComparedClassifier, compared: ComparedClassifier, group: str) -> Estimate:
-  """Returns a classifier's accuracy in a group of views minus the accuracy of the first classifier.
+  """Returns a classifier's accuracy minus the first classifier's, for a set of perturbations.
 
-  It is of the images that both share, or of all images of each if they share none.
+  The accuracies are on the shared images, or on all images if there are none.
+
+  Args:
+    first: The first classifier.
+    compared: The classifier.
+    group: Name of the set of perturbations, such as 'fog'.
   """
   if compared.pair:
     difference = compared.pair.second.minus(compared.pair.first, group)
@@ -173,17 +182,18 @@ def _difference(first: ComparedClassifier, compared: ComparedClassifier, group: 
 def _common_groups(
   entries: Sequence[Entry], classifiers: Sequence[ComparedClassifier]
 ) -> list[str]:
-  """Returns the names of the groups of views that have the same views for all classifiers.
+  """Returns the names of the sets of perturbations that can be compared between classifiers.
 
-  A data set of stored versions of images may lack a version of some images. The images that a
-  classifier shares with the first must therefore have the same views in the group too.
+  Such a set has the same perturbations in all runs. Data sets of stored corrupted images may lack
+  the versions of some images. The set must therefore also have the same perturbations on the shared
+  images alone.
 
   Args:
-    entries: the classifiers of one task, for the message.
-    classifiers: the answers of the classifiers, in the same order.
+    entries: The classifiers of a study, for the message.
+    classifiers: The answers of these classifiers.
 
   Raises:
-    InputError: there is no such group, because the runs have different stored versions of images.
+    InputError: there is no such set.
   """
   all_answers = [compared.answers for compared in classifiers]
   for compared in classifiers:
@@ -200,14 +210,13 @@ def _common_groups(
 
 
 def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
-  """Returns the facets of the accuracies that the command prints, {facet: value} of each.
+  """Returns the conditions of the accuracies that the command prints, such as {'view': 'clean'}.
 
-  These are the accuracies on clean images, and in the first group that has all other views. Either
-  may be missing in `groups`.
+  They are clean images, and the first set of all other perturbations. Either may be missing.
 
   Args:
-    groups: names of groups of views.
-    table: the views, and the views and facets of each group.
+    groups: Names of the sets of perturbations.
+    table: The perturbations of the study, and the sets.
   """
   views_not_clean = set(range(len(table.names))) - {table.clean}
   over_all = [name for name in groups if views_not_clean <= set(table.groups[name])]
@@ -216,12 +225,11 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
-  """Returns second − first for two independent proportions of different images, with an interval.
+  """Returns second − first, with an interval, for proportions of different images.
 
-  The lower part of the interval has the length √(l² + u²), where l is the length of the lower part
-  of the interval of `second`, and u the length of the upper part of the interval of `first`. For
-  the upper part, upper and lower are exchanged (Newcombe, Statistics in Medicine 17, 1998, method
-  10).
+  The interval is by method 10 of Newcombe (Statistics in Medicine 17, 1998). Its lower part has the
+  length √(l² + u²). l is the length of the lower part of the interval of `second`, and u the length
+  of the upper part of the interval of `first`. For the upper part, upper and lower are exchanged.
   """
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
@@ -230,15 +238,16 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def _effective_robustness(classifiers: Sequence[ComparedClassifier], group: str) -> list[Estimate]:
-  """Returns the effective robustness of each classifier in a group of views.
+  """Returns the effective robustness of each classifier on a set of perturbations.
 
-  It is the accuracy minus the accuracy that a line through the other classifiers predicts from the
-  clean accuracy, see `effective_robustness`. The interval is from a bootstrap over images, or
-  clusters of images, if all classifiers share their images; otherwise there is none.
+  Effective robustness is the accuracy minus the accuracy that is expected from the clean accuracy.
+  The expectation is a line through the other classifiers (`effective_robustness`). If all
+  classifiers have the same images, there is a bootstrap interval over images, or over clusters of
+  images.
 
   Args:
-    classifiers: the answers of all classifiers, the baseline first.
-    group: name of the group of views.
+    classifiers: The answers of all classifiers, the baseline first.
+    group: Name of the set of perturbations, such as 'fog'.
   """
   all_answers = [compared.answers for compared in classifiers]
   n = min(len(answers.ids) for answers in all_answers)
@@ -256,14 +265,15 @@ def _effective_robustness(classifiers: Sequence[ComparedClassifier], group: str)
 
 
 def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> list[Estimate]:
-  """Returns the effective robustness of M classifiers on the same images, with bootstrap intervals.
+  """Returns the effective robustness of M classifiers on the same images, with intervals.
 
-  It is the accuracy minus the accuracy that a line through the other classifiers predicts from the
-  clean accuracy.
+  Effective robustness is the accuracy minus the accuracy that is expected from the clean accuracy.
+  The expectation is a line through the other classifiers. Intervals are from a bootstrap over
+  images.
 
   Args:
-    classifiers: the answers of all classifiers on the same images, the baseline first.
-    group: name of the group of views.
+    classifiers: The answers of all classifiers, the baseline first.
+    group: Name of the set of perturbations, such as 'fog'.
   """
   first = classifiers[0]
   both_groups = [first.group(CLEAN), first.group(group)]
@@ -272,7 +282,11 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   all_units = [units_of_classifier(outcomes, label, both_groups) for label in outcomes.labels]
 
   def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
-    """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
+    """Returns the effective robustness for B bootstrap samples, [B, M].
+
+    Args:
+      weights: How often each sample contains each of K images or clusters, [B, K].
+    """
     means = np.stack([units.means(weights) for units in all_units], -2)  # [B, M, 2 groups]
     clean, shifted = means[..., :1], means[..., 1]  # [B, M, 1 reference set] and [B, M]
     return effective_robustness(clean, shifted, len(first.ids))
@@ -283,20 +297,19 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
 def _with_estimates_of_study(
   results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Returns a comparison to which the estimates, tables and arrays of the study are added.
+  """Adds the estimates, tables and arrays of the study to a comparison.
 
-  The study computes them from the records of the images that all classifiers were shown. Estimates
-  and quantities that the comparison has already are kept; tables are replaced. The description of
-  the data, and arrays that belong to no classifier, are from the results of the first run.
+  The study computes them from the predictions on the images that all classifiers share. Estimates
+  and quantities that the comparison already has are kept, and its tables are replaced.
 
   Args:
-    results: the comparison.
-    entries: its classifiers, the baseline first.
-    pairings: for each entry, the images that it shares with the first.
+    results: The comparison.
+    entries: The classifiers, the baseline first.
+    pairings: For each classifier, the images that it shares with the first.
 
   Raises:
-    InputError: the study cannot compute estimates from these records together. The message is only
-      the reason, such as 'a single classifier', for the table of reasons.
+    InputError: the study cannot compute estimates from these predictions together. The message is
+      only the reason, such as 'a single classifier'.
   """
   first = entries[0].finished
   if len(entries) < 2:
@@ -326,10 +339,10 @@ def _with_estimates_of_study(
 
 
 def _classifier_facts(entry: Entry) -> Facts:
-  """Returns {key: value} of a classifier for `Results.classifiers`.
+  """Returns the description of a classifier for `Results.classifiers`.
 
-  It is the description in the classifier's results, in which the value of 'label' is replaced by
-  the label in the comparison, and 'workdir' is added.
+  It is the description in the classifier's workdir, with the label in the comparison and the path
+  of the workdir.
   """
   facts = next(c for c in entry.finished.results.classifiers if c['label'] == entry.recorded_label)
   return {**facts, 'label': entry.label, 'workdir': str(entry.finished.folder)}

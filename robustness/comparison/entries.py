@@ -27,14 +27,14 @@ MAX_NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One classifier of one workdir, in one study.
+  """A classifier of a finished workdir, with its predictions in one study.
 
   Attributes:
-    label: label of the classifier in the comparison, which no other classifier has.
-    recorded_label: label of the classifier in its workdir.
-    finished: the study, with its results in the workdir.
-    evaluation: records of the classifier, under `label`.
-    confidence: the confidence of all intervals, taken from the first workdir.
+    label: Label of the classifier in the comparison, where it is unique.
+    recorded_label: Label of the classifier in its workdir.
+    finished: The study, with its results in the workdir.
+    evaluation: The classifier's predictions, under `label`.
+    confidence: Confidence of all intervals, from the first workdir.
   """
 
   label: str
@@ -47,19 +47,23 @@ class Entry:
 def read_entries(
   workdirs: Mapping[str, pathlib.Path], study_file: str = '', typed: Collection[str] = ()
 ) -> dict[str, list[Entry]]:
-  """Returns the classifiers of all workdirs, {task: entries}, for the tasks that all workdirs have.
+  """Reads the classifiers of several workdirs for a comparison.
 
-  The task of a single study is `SINGLE`. Tasks that measure images alone are left out; so are tasks
-  that some of the workdirs lack, with a note on stderr.
+  Studies of batteries that some workdirs lack are left out, with a note on stderr. Studies of
+  images without classifiers are left out too.
 
   Args:
     workdirs: {name: path of a workdir} from `named_workdirs`.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
-    typed: the names that the user typed, see `distinct_labels`.
+    typed: Names of workdirs that the user typed, see `distinct_labels`.
+
+  Returns:
+    {name of the study in the battery: classifiers}. The name is `SINGLE` for runs of a single
+      study.
 
   Raises:
-    InputError: there are fewer than two classifiers, the workdirs have different studies or show
-      images differently, or they share no task of classifiers; see also `finished_workdir.read`.
+    InputError: there are fewer than two classifiers, the workdirs have different studies or
+      perturbations, or they share no study of classifiers; see also `finished_workdir.read`.
   """
   studies_by_workdir = {name: read(path, study_file) for name, path in workdirs.items()}
   all_studies = itertools.chain(*(tasks.values() for tasks in studies_by_workdir.values()))
@@ -70,15 +74,18 @@ def read_entries(
 def entries_of(
   studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]], typed: Collection[str] = ()
 ) -> dict[str, list[Entry]]:
-  """Returns the classifiers of finished studies, {task: entries}, for the tasks of all workdirs.
+  """Returns the classifiers of finished studies for a comparison.
 
   Args:
-    studies_by_workdir: {name of the workdir: {task: finished study}}.
-    typed: the names of workdirs that the user typed, see `distinct_labels`.
+    studies_by_workdir: {name of the workdir: {name of the study in the battery: study}}.
+    typed: Names of workdirs that the user typed, see `distinct_labels`.
+
+  Returns:
+    {name of the study in the battery: classifiers}, for the studies that all workdirs have.
 
   Raises:
-    InputError: there are fewer than two classifiers, the studies differ or show images differently,
-      or no task is in all workdirs, apart from tasks that measure images alone.
+    InputError: there are fewer than two classifiers, the studies or their perturbations differ, or
+      no study of classifiers is in all workdirs.
   """
   tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
   recorded_labels = {
@@ -109,13 +116,16 @@ def entries_of(
 
 
 def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
-  """Returns the tasks that all workdirs have, and prints a note on each other task.
+  """Returns the names of the studies that all workdirs have.
+
+  A note is printed for each other study.
 
   Args:
-    study_names: {name of the workdir: {task: name of its study}}; the task of a single study is ''.
+    study_names: {name of the workdir: {name in the battery: name of the study}}. The name in the
+      battery is '' for a run of a single study.
 
   Raises:
-    InputError: there is no common task.
+    InputError: there is no common study.
   """
   first, *later = study_names.values()
   tasks = [task for task in first if all(task in names for names in later)]
@@ -138,15 +148,16 @@ def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
 def _tasks_of_classifiers(
   studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]],
 ) -> list[str]:
-  """Returns the tasks that all workdirs have, without tasks that measure images alone.
+  """Returns the names of the studies of classifiers that all workdirs have.
 
-  A note on stderr names each task that only some workdirs have.
+  A note is printed for each study that only some workdirs have. Studies of images without
+  classifiers are left out.
 
   Args:
-    studies_by_workdir: {name of the workdir: {task: finished study}}.
+    studies_by_workdir: {name of the workdir: {name in the battery: study}}.
 
   Raises:
-    InputError: there is no common task, or all common tasks measure images alone.
+    InputError: there is no common study of classifiers.
   """
   study_names = {
     name: {task: finished.study.name for task, finished in studies.items()}
@@ -162,7 +173,12 @@ def _tasks_of_classifiers(
 
 
 def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
-  """Returns the paths of workdirs by name: the label in LABEL=PATH, else the name of the folder.
+  """Returns the paths of workdirs by name.
+
+  The name is LABEL for LABEL=PATH, else the name of the folder.
+
+  Args:
+    workdirs: Workdirs, PATH or LABEL=PATH.
 
   Raises:
     InputError: two workdirs have the same name.
@@ -182,10 +198,13 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
 
 
 def network_of(classifier: Facts) -> str:
-  """Returns a text that is equal for two classifiers of the same network, measured the same way.
+  """Returns text that is equal for two classifiers if they are the same network.
 
-  It is the description of the classifier without its label, with its normalisation, input filter
-  and adaptation. It is '' if the description has no digest of weights or of a file.
+  The text is the description without the label, but with normalisation, input filter and
+  adaptation. '' if the description has no digest of weights or of a file.
+
+  Args:
+    classifier: Description of a classifier in results.
   """
   facts = {key: value for key, value in classifier.items() if key != 'label'}
   description = json.dumps(facts, sort_keys=True)
@@ -193,26 +212,26 @@ def network_of(classifier: Facts) -> str:
 
 
 def typed_labels(workdirs: Sequence[str]) -> set[str]:
-  """Returns the labels that the user typed before workdirs, as LABEL=PATH."""
+  """Returns the labels that the user typed, as LABEL in LABEL=PATH."""
   return {label for label, _ in map(label_and_path, workdirs) if label}
 
 
 def distinct_labels(
   labels_by_workdir: Mapping[str, set[str]], typed: Collection[str] = ()
 ) -> dict[tuple[str, str], str]:
-  """Returns a label for each classifier that no other one has.
+  """Returns a unique label for each classifier of several workdirs.
 
-  The only classifier of a workdir gets the name that the user typed for the workdir, if any. Any
-  other classifier keeps its label if no other classifier has it. Otherwise it gets the name of the
-  workdir, followed by its label if the workdir has several classifiers. If two labels would still
-  be equal, all classifiers get the name of the workdir followed by the label.
+  A classifier keeps its label if no other workdir has this label. Otherwise the label becomes
+  'WORKDIR LABEL', or 'WORKDIR' if it is the only classifier of the workdir. The only classifier of
+  a workdir that the user named always gets this name. If two labels are still equal, all become
+  'WORKDIR LABEL'.
 
   Args:
     labels_by_workdir: {name of the workdir: labels of its classifiers}.
-    typed: the names of workdirs that the user typed.
+    typed: Names of workdirs that the user typed.
 
   Returns:
-    The labels by (name of the workdir, label in it).
+    {(name of the workdir, label): unique label}.
   """
   # The number of workdirs that have each label.
   counts = collections.Counter(itertools.chain(*labels_by_workdir.values()))
@@ -231,14 +250,14 @@ def distinct_labels(
 def _restrict_to_common_views(
   name: str, finished: FinishedStudy, all_finished: Sequence[FinishedStudy]
 ) -> FinishedStudy:
-  """Returns a finished study with only the views that all finished studies have.
+  """Restricts a finished study to the perturbations that all runs have.
 
-  A note on stderr names the views that are left out.
+  A note on stderr names the perturbations that are left out.
 
   Args:
-    name: name of the workdir of `finished`.
-    finished: a finished study.
-    all_finished: the finished studies of all workdirs.
+    name: Name of the workdir.
+    finished: The study in this workdir.
+    all_finished: The study in all workdirs.
   """
   study = finished.study.with_common_views([other.study for other in all_finished])
   if study is finished.study:
@@ -261,11 +280,11 @@ def _restrict_to_common_views(
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
-  """Raises InputError unless all entries have the same study and views, with equal settings.
+  """Raises InputError unless all classifiers have the same study, settings and perturbations.
 
   Args:
-    task: name of the entries' task, for the message.
-    entries: the classifiers of the task.
+    task: Name of the study in the battery, for the message.
+    entries: The classifiers.
   """
   prefix = '' if task == SINGLE else f'in the task {task}, '
   label, first = entries[0].label, entries[0].finished
@@ -288,7 +307,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
 
 
 def _settings_and_names_of_views(finished: FinishedStudy) -> tuple[Facts, Sequence[str]]:
-  """Returns the settings that decide how a study shows an image, and the names of its views."""
+  """Returns the settings that change a study's perturbations, and the perturbations' names."""
   other_settings = ('half_width', 'confidence')  # of the number of images, and of intervals
   settings = {k: v for k, v in finished.study.recording.items() if k not in other_settings}
   return settings, finished.study.view_table(finished.image_shape).names

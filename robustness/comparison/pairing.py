@@ -35,9 +35,9 @@ class Pairing:
   """The images that two runs share.
 
   Attributes:
-    first_rows, second_rows: [n], indices of the shared images among the rows of each run; empty if
-      the images are not paired.
-    note: why the images are not paired, or how the runs differ although they are.
+    first_rows, second_rows: Indices of the shared images in each run, [n]; empty if images are not
+      paired.
+    note: Why images are not paired, or how the runs differ nevertheless.
   """
 
   first_rows: np.ndarray
@@ -53,28 +53,31 @@ class Pairing:
 def pair(
   first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
 ) -> Pairing:
-  """Returns the rows of two runs that show the same images, or why there are none.
+  """Finds the images that two runs share.
 
-  Images are the same if their example ids are equal, and the digests of their pixels. Digests also
-  differ if the classifiers take images of different sizes. The runs must then describe their data
-  equally, except for how stored images are selected and prepared.
+  Images are the same if their example ids and the digests of their pixels are equal. Digests also
+  differ if classifiers need different image sizes. Images with the same id are then the same if
+  both runs describe their data equally, apart from selection and resizing.
 
   Args:
-    first: the records of one classifier of the first run.
-    second: the records of one classifier of the second run.
-    names: the names of the runs, for messages.
-    common: whether the runs may share only a part of their images.
+    first: Predictions of a classifier of the first run.
+    second: Predictions of a classifier of the second run.
+    names: Names of the runs, for messages.
+    common: Whether the runs may share only a part of their images.
+
+  Returns:
+    The indices of the shared images, or a note why there are none.
 
   Raises:
-    InputError: the runs describe the same data but have different images under the same ids, or
-      each has images that the other lacks and `common` is False.
+    InputError: the runs describe the same data but have different images under the same ids. Also
+      if `common` is false and the runs share only a part of their images.
   """
   first_ids, second_ids = first.column('example_id'), second.column('example_id')
   shared, in_first, in_second = np.intersect1d(first_ids, second_ids, return_indices=True)
   num_shared = len(shared)
 
   def is_equal(column: str) -> bool:
-    """Returns whether a column of the records has the same values for the shared images."""
+    """Returns whether a column is equal in both runs for the shared images."""
     return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
 
   data, other = first.identity['data'], second.identity['data']
@@ -117,14 +120,14 @@ def pair(
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-  """The answers of one classifier on N images in V views: right or wrong.
+  """The answers of a classifier on N images under V perturbations, right or wrong.
 
   Attributes:
-    right: bool [N, V].
-    ids: example ids of the images, [N].
-    table: the views and their groups, and which images count in each view.
-    confidence: the confidence of intervals.
-    design: the design of a sequential run; None if all rows are shown in all views.
+    right: Whether each answer is right, bool [N, V].
+    ids: Example ids of the images, [N].
+    table: The perturbations and sets of perturbations, and which images count under each.
+    confidence: Confidence of intervals.
+    design: Design of a study that may stop early; None if all images are measured.
   """
 
   right: np.ndarray
@@ -135,11 +138,11 @@ class Answers:
 
   @classmethod
   def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
-    """Returns which answers of a classifier are right, from its records.
+    """Computes which answers are right from saved predictions.
 
     Args:
-      entry: the classifier, with its study.
-      records: all records of the classifier, or a selection of their rows.
+      entry: The classifier, with its study.
+      records: The predictions of the classifier, for all images or some.
     """
     study = entry.finished.study
     # Records with one row per image, also for a stored set of corrupted versions of images.
@@ -152,15 +155,18 @@ class Answers:
     """Returns the answers on a part of the images.
 
     Args:
-      entry: the classifier that gave these answers.
-      rows: int [n], indices of the rows of its records that show these images.
+      entry: The classifier that gave these answers.
+      rows: Indices of the images in its saved predictions, int [n].
     """
     records = select_records(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
   @property
   def named_groups(self) -> dict[str, list[str]]:
-    """The names of the views in each group, for the groups in which any image counts."""
+    """The names of the perturbations in each set, as {set: names}.
+
+    Sets without images are left out.
+    """
     return {
       group: [self.table.names[view] for view in members]
       for group, members in self.table.groups.items()
@@ -168,10 +174,13 @@ class Answers:
     }
 
   def group(self, name: str) -> Group:
-    """Returns the views of a group.
+    """Returns the perturbations in a set, with weights for the mean.
 
-    A view that the group lists twice, such as a frequency that stands for its mirror image too, has
-    double weight.
+    A perturbation that the set lists twice has double weight, such as a frequency that stands for
+    its mirror image too.
+
+    Args:
+      name: Name of the set, such as 'fog'.
     """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
     # The smallest whole numbers in proportion: 1 if every view is listed equally often.
@@ -179,34 +188,44 @@ class Answers:
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, right: Mapping[str, np.ndarray]) -> Outcomes:
-    """Returns outcomes for {label: bool [N, V], whether each image is classified right}."""
+    """Returns outcomes, from which means and intervals are computed.
+
+    Args:
+      right: {name: bool [N, V]}, whether each answer is right.
+    """
     views = pd.DataFrame(index=range(len(self.table.names)))
     counted = self.table.counted
     masks = None if counted is None else dict.fromkeys(right, counted)
     return Outcomes(right, views, masks, self.table.units, design=self.design)
 
   def accuracy(self, group: str) -> Estimate:
-    """Returns the accuracy in a group of views, with an interval over images or clusters of
-    images.
+    """Returns the accuracy on a set of perturbations, such as 'fog'.
+
+    The interval is over images, or over clusters of images.
     """
     outcomes = self.outcomes({'right': self.right})
     return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
-    """Returns the accuracy in a group of views minus the accuracy of `first` on the same images."""
+    """Returns the difference of accuracies from another classifier on the same images.
+
+    Args:
+      first: Answers of the classifier that is subtracted.
+      group: Name of the set of perturbations, such as 'fog'.
+    """
     pairs = self.outcomes({'first': first.right, 'second': self.right}).pair('first', 'second')
     gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, self.confidence, test=True)
 
   def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:
-    """Returns the error consistency κ of these answers with `other` in each group of views.
+    """Returns the error consistency κ with another classifier, for each set of perturbations.
 
-    κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or
+    κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or over
     clusters of images.
 
     Args:
-      other: answers of another classifier on the same images.
-      groups: names of groups of views.
+      other: Answers of the other classifier on the same images.
+      groups: Names of the sets of perturbations.
     """
     a, b = other.right, self.right
     cells = {'both right': a & b, 'first': a & ~b, 'second': b & ~a, 'neither': ~(a | b)}
@@ -223,7 +242,12 @@ class Answers:
 
 
 def select_records(entry: Entry, rows: np.ndarray) -> RecordsReader:
-  """Returns the records of an entry's rows with the indices `rows`, or of all rows unchanged."""
+  """Returns a classifier's saved predictions for some images.
+
+  Args:
+    entry: The classifier.
+    rows: Indices of the images.
+  """
   records = entry.evaluation.records
   is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))
   return records if is_complete else SelectedRows(records, rows)
@@ -233,8 +257,8 @@ class AnswerPair(NamedTuple):
   """The answers of two classifiers on the images that both have answered.
 
   Attributes:
-    first: answers of the first classifier of the comparison.
-    second: answers of the classifier that is compared with the first.
+    first: Answers of the first classifier of the comparison.
+    second: Answers of the classifier that is compared with the first.
   """
 
   first: Answers
@@ -243,15 +267,14 @@ class AnswerPair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ComparedClassifier:
-  """The answers of a classifier of a comparison, also paired with the first classifier's answers.
+  """The answers of a classifier, also paired with the answers of the first classifier.
 
   Attributes:
-    label: label of the classifier in the comparison.
-    answers: its answers on all images that it was shown.
-    pair: the first classifier's answers and this classifier's on the images that they share; None
-      if there are no such images.
-    note: the note of estimates that compare the two classifiers: how their images differ, and which
-      classifier is subtracted if it is not the baseline; '' for none.
+    label: Label of the classifier in the comparison.
+    answers: The answers on all images that the classifier has seen.
+    pair: The answers of both classifiers on the images that they share; None if there are none.
+    note: Note of estimates that compare the two classifiers, for instance how their images differ;
+      '' for none.
   """
 
   label: str
@@ -263,17 +286,17 @@ class ComparedClassifier:
   def from_pairing(
     cls, first: Entry, first_answers: Answers, entry: Entry, pairing: Pairing, note: str
   ) -> ComparedClassifier:
-    """Returns the answers of `entry`, paired with the first classifier's.
+    """Pairs the answers of a classifier with the answers of the first classifier.
 
     Args:
-      first: the first classifier.
-      first_answers: the first classifier's answers on all its images.
-      entry: the classifier that is compared with it; may be the first itself.
-      pairing: the images that both share.
-      note: a remark that is appended to the note of the pairing; '' for none.
+      first: The first classifier.
+      first_answers: The answers of the first classifier on all its images.
+      entry: The classifier to compare; may be the first itself.
+      pairing: The images that both share.
+      note: A remark to add to the note of the pairing; '' for none.
 
     Raises:
-      InputError: a stored version of an image is attributed to another image in the other run.
+      InputError: a stored version of an image belongs to another image in the other run.
     """
     records = entry.evaluation.records
     answers = first_answers if entry is first else Answers.from_records(entry, records)

@@ -21,21 +21,23 @@ from robustness.results import Results
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
-  """Returns the results of all tasks, with effective robustness added to all but the references.
+  """Adds effective robustness relative to reference studies to the results of a battery.
 
-  Effective robustness is a classifier's accuracy minus the accuracy that a line through the other
-  classifiers, or a plane for several references, predicts from the accuracies in the reference
-  tasks. There is one estimate for each group of views, with the facet `reference` and without an
-  interval. A reference task is represented by its accuracy on clean images, else by its mean
-  accuracy over all views, else by the accuracy in its only group of views.
+  Effective robustness is a classifier's accuracy minus the accuracy that is expected from its
+  accuracies in the reference studies. The expectation is a plane (a line for one reference) through
+  the other classifiers. There is an estimate for each set of perturbations of the other studies,
+  without interval.
+
+  The accuracy of a reference study is the accuracy on clean images. If there is none, it is the
+  mean accuracy over all perturbations, and else the accuracy on its only set of perturbations.
 
   Args:
-    tasks: the comparison of each task, by name.
-    references: names of tasks.
+    tasks: {name of the study in the battery: comparison}.
+    references: Names of the reference studies.
 
   Raises:
-    InputError: a reference is no task or has none of these accuracies, all tasks are references, a
-      task lacks a classifier, or there are too few classifiers.
+    InputError: a reference is unknown or has none of these accuracies, all studies are references,
+      a study lacks a classifier, or there are too few classifiers.
   """
   for name in references:
     choice('--reference', name, tasks)
@@ -63,13 +65,13 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
 
 
 class GroupAccuracies(NamedTuple):
-  """The accuracies of all classifiers in one group of views of a task.
+  """The accuracies of all classifiers on one set of perturbations.
 
   Attributes:
-    task: name of the task.
-    facets: {facet: value} of the group.
-    values: accuracies by label.
-    num_images: smallest number of images that an accuracy is measured on.
+    task: Name of the study in the battery.
+    facets: Description of the set, such as {'corruption': 'fog'}.
+    values: {label of a classifier: accuracy}.
+    num_images: Smallest number of images behind an accuracy.
   """
 
   task: str
@@ -78,7 +80,10 @@ class GroupAccuracies(NamedTuple):
   num_images: int
 
   def in_order(self, labels: Sequence[str]) -> np.ndarray:
-    """Returns the accuracies in the order of `labels`; raises InputError if one is missing."""
+    """Returns the accuracies in the order of `labels`.
+
+    Raises InputError if one is missing.
+    """
     lacking = [label for label in labels if label not in self.values]
     if lacking:
       raise InputError(f'the task {self.task} has no accuracy of {", ".join(lacking)}.')
@@ -86,9 +91,14 @@ class GroupAccuracies(NamedTuple):
 
 
 def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
-  """Returns the accuracies of a task in each group of views, without accuracies of single classes.
+  """Returns the accuracies of a study on each set of perturbations.
 
-  A group of views is a combination of facet values, such as {'corruption': 'fog'}.
+  A set is described by columns of results, such as {'corruption': 'fog'}. Accuracies of single
+  classes are left out.
+
+  Args:
+    task: Name of the study in the battery.
+    results: Results of the study.
   """
   is_value = results.table.versus == ''  # not a difference
   table = results.table[(results.table.quantity == ACCURACY.name) & is_value]
@@ -105,17 +115,17 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
 
 
 def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> GroupAccuracies:
-  """Returns the accuracies that represent a reference task.
+  """Returns the accuracies that represent a reference study.
 
-  These are the accuracies on clean images; in a task without clean images, the accuracies over all
-  views; in a task without either, the accuracies in its only group of views.
+  They are the accuracies on clean images, else over all perturbations, else on the only set of
+  perturbations.
 
   Args:
-    task: name of the task, for messages.
-    groups: the accuracies of the task in all groups of views.
+    task: Name of the study in the battery, for messages.
+    groups: Accuracies of the study on all sets of perturbations.
 
   Raises:
-    InputError: the task has no accuracies on clean images or over all views, and several groups.
+    InputError: the study has none of these.
   """
   for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
     for group in groups:

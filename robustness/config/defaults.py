@@ -23,23 +23,24 @@ from robustness.training.settings import TrainingSettings
 
 
 def nested(values: Mapping[str, Any]) -> ConfigDict:
-  """Returns a ConfigDict that keeps the order of its keys at every depth.
+  """Converts nested dictionaries to a ConfigDict that keeps the order of keys.
 
-  `ml_collections` sorts keys by default, but the first classifier is the baseline.
+  `ml_collections` sorts keys by default. The order matters, because the first classifier is the
+  baseline.
   """
   sections = {k: nested(v) if isinstance(v, Mapping) else v for k, v in values.items()}
   return ConfigDict(sections, sort_keys=False, convert_dict=False)
 
 
 class UnknownVariantError(ValueError):
-  """The error for a variant that a config does not have.
+  """Raised for a variant that a config does not have.
 
   Attributes:
-    known: the variants that the config has.
+    known: The variants that the config has.
   """
 
   def __init__(self, variant: str, variants: Iterable[str]):
-    """Makes the message, which names the most similar variant."""
+    """Makes the message, which suggests the most similar variant."""
     self.known = tuple(variants)
     super().__init__(f'no variant {variant!r}; {nearest(variant, self.known)}')
 
@@ -55,25 +56,21 @@ def variants(
   labelled: Callable[[tuple[str, ...]], ConfigDict] | None = None,
   added: Mapping[str, Callable[[ConfigDict], None]] | None = None,
 ) -> Callable[..., ConfigDict]:
-  """Returns the function `get_config(variant)` that a file in `configs/` with variants must have.
+  """Returns a `get_config` function for a config file with variants.
 
-  The variant is the text after the colon of `--config=FILE:VARIANT`. It is the name of one of
-  `functions`, and `get_config` returns the config of this function; by default the first one.
+  A user selects a variant by `--config=FILE:VARIANT`. A variant has the name of one of `functions`,
+  and the first is the default.
 
   Args:
-    *functions: functions that return the configs of the variants.
-    labelled: the function of a variant that may be followed by labels of classifiers, as in
-      'cifar10,natural,mine'; it is called with the labels.
-    added: {word: function that changes a config}; the word may follow the name and a '+', as in
-      'cifar10+methods'.
+    *functions: Functions that return the config of each variant.
+    labelled: The function of a variant that also accepts labels of classifiers, as in
+      'cifar10,natural,mine'. It is called with the labels.
+    added: {word: function that changes a config}, for variants such as 'cifar10+methods'.
   """
   function_by_name = {function.__name__: function for function in functions}
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
-    """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'.
-
-    A WORD is a key of `added`; labels may follow the name of the function `labelled` only.
-    """
+    """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'."""
     name, *labels = variant.split(',')
     if labelled and name == labelled.__name__ and labels and all(labels):  # no label is ''
       return labelled(tuple(labels))
@@ -91,19 +88,22 @@ def variants(
 
 
 def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
-  """Returns the sections of all classifiers of a config, or the section of its single one."""
+  """Returns the sections of all classifiers of a config.
+
+  A config with a single section `classifier` has one.
+  """
   classifiers = config.get('classifiers')
   return [*classifiers.values()] if classifiers else [config.classifier]
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config of one study with every key at its default, for a file to change some.
+  """Returns the config of one study with all settings at their defaults.
 
-  The config of a study of images alone has no classifiers and no training.
+  A study of images without classifiers has no sections for classifiers and training.
 
   Args:
-    study_name: name of the study.
-    labels: labels of several classifiers; () for a single `config.classifier`.
+    study_name: Name of the study.
+    labels: Labels of several classifiers; () for a single `config.classifier`.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   shared = _common_sections(labels, study_class.needs_classifier)
@@ -111,10 +111,13 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def predictions_config(study_name: str) -> ConfigDict:
-  """Returns the config, with every key at its default, of a study of predictions in files.
+  """Returns the config of a study that scores predictions in files, with default settings.
 
-  It has no classifiers and no data, but the keys of the study's `prediction_settings`, such as the
-  files.
+  The config has no classifiers and no data. Instead it has the study's `prediction_settings`, such
+  as the paths of the files.
+
+  Args:
+    study_name: Name of the study.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   assert issubclass(study_class, study.ScoresPredictions)
@@ -123,10 +126,14 @@ def predictions_config(study_name: str) -> ConfigDict:
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
-  """Returns the config with another study, `name`, and the keys of this study at their defaults.
+  """Returns the config with another study, which has default settings.
 
-  Sections that the new study needs, such as a classifier, are added with defaults; sections that it
+  Sections that the new study needs, such as a classifier, are added with defaults. Sections that it
   does not need are removed.
+
+  Args:
+    config: The config.
+    name: Name of the new study.
   """
   if 'predictions' in config:  # a study of files with predictions needs no classifier and no data
     config.study = nested(study.default_section(name))
@@ -141,13 +148,14 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
 def default_battery(
   tasks: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
 ) -> ConfigDict:
-  """Returns a config of several studies of the same classifiers, with every key at its default.
+  """Returns the config of a battery, several studies of the same classifiers, with default
+  settings.
 
   Args:
-    tasks: the study of each task, by the task's name; all of them run, in this order.
-    labels: labels of several classifiers; () for a single `config.classifier`.
-    summary: the report on all tasks together: 'fourier_table' for the tables of Yin et al. (2019),
-      '' for the headlines of each task.
+    tasks: {name in the battery: name of the study}. All run, in this order.
+    labels: Labels of several classifiers; () for a single `config.classifier`.
+    summary: The report on all studies together: 'fourier_table' for the tables of Yin et al.
+      (2019), '' for the main results of each study.
   """
   sections = {
     name: {'study': study.default_section(study_name), 'data': inherited_data()}
@@ -159,11 +167,11 @@ def default_battery(
 
 
 def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
-  """Returns the default sections and values that a config of one study and of a battery share.
+  """Returns the default sections and values that configs of studies and of batteries share.
 
   Args:
-    labels: labels of several classifiers; () for a single section `classifier`.
-    needs_classifier: whether there are sections of classifiers and of training.
+    labels: Labels of several classifiers; () for a single section `classifier`.
+    needs_classifier: Whether there are sections for classifiers and training.
   """
   sections: dict[str, Any] = {'data': data_section()}
   if needs_classifier:
@@ -174,10 +182,10 @@ def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[st
 
 
 def classifier_section() -> dict[str, Any]:
-  """Returns a classifier's section with the default settings of every augmentation, attack etc.
+  """Returns the section of a classifier with all settings at their defaults.
 
-  Its seed and the keys of its sections `training` and `data` are None: the classifier then has the
-  values of the run, such as `config.training.epochs`.
+  It has the settings of every augmentation, attack and so on. `seed` and the keys of `training` and
+  `data` are None, which stands for the value of the run, such as `config.training.epochs`.
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
@@ -190,14 +198,14 @@ def classifier_section() -> dict[str, Any]:
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
-  """Adds the settings of the parts in a user's files, such as 'mine.py:Attack', to a config.
+  """Adds the settings of components in users' files, such as 'mine.py:Attack', to a config.
 
-  A section `study` keeps only the settings of parts that the study chooses.
+  A section `study` keeps only the settings of components that the study uses.
 
   Args:
-    config: the config, which is changed.
-    values: the sections with the user's changes, which name the parts and are applied later; None
-      takes the names from the config itself.
+    config: The config, which is changed.
+    values: Changes that are applied later and may name such components. None takes the names from
+      the config.
   """
   values = config if values is None else values
   for study_section, study_values in _study_sections(config, values):
@@ -219,15 +227,15 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 
 
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
-  """Adds the settings of image sources in a user's files to every section `data` of a config.
+  """Adds the settings of image sources in users' files to a config.
 
-  Such a source is named by `data.source='FILE.py:NAME'`. `config.data` gets the default settings.
-  The sections `data` of tasks and classifiers get the value None for each, which stands for the
-  value in `config.data`.
+  Such a source is named by `data.source='FILE.py:NAME'`. `config.data` gets its default settings.
+  In the sections `data` of studies and classifiers each setting is None, which stands for the value
+  in `config.data`.
 
   Args:
-    config: the config, which is changed.
-    values: the sections with the user's changes, which name the sources.
+    config: The config, which is changed.
+    values: Changes that are applied later and name the sources.
   """
   named = [(key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())]
   # paths of keys to the sections that have a section `data`; () is the whole config
@@ -244,19 +252,28 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
 
 
 def _references(value: object) -> list[str]:
-  """Returns the references FILE.py:NAME in the value of a key, which is a name or several."""
+  """Returns the references 'FILE.py:NAME' in a name or in several names."""
   names = value if isinstance(value, tuple | list) else [value]
   return [name for name in names if isinstance(name, str) and is_reference(name)]
 
 
 def _add(section: ConfigDict, key: str, values: Mapping[str, Any]) -> None:
-  """Sets the section `key` inside a section that is locked against new keys."""
+  """Adds a section to a config section that is locked against new keys.
+
+  Args:
+    section: The locked section.
+    key: Name of the new section.
+    values: Content of the new section.
+  """
   with section.unlocked():
     section[key] = nested(values)
 
 
 def _field_defaults(settings: type) -> Facts:
-  """Returns {setting: default} of a dataclass; a setting without a default has a placeholder."""
+  """Returns the defaults of a dataclass, as {field: default}.
+
+  A field without a default gets a placeholder.
+  """
   return {
     field.name: placeholder(object) if field.default is dataclasses.MISSING else field.default
     for field in dataclasses.fields(settings)
@@ -266,11 +283,14 @@ def _field_defaults(settings: type) -> Facts:
 def _study_sections(
   config: ConfigDict, values: Mapping[str, Any]
 ) -> Iterator[tuple[ConfigDict, Facts]]:
-  """Yields each section `study` of a config, and its {key: value} after the user's changes.
+  """Yields each section `study` of a config, with its settings after the user's changes.
 
   Args:
-    config: the config; a battery has a section `study` in each task.
-    values: the sections with the user's changes, which replace values of the config.
+    config: The config. A battery has several such sections.
+    values: The user's changes, as nested dictionaries.
+
+  Yields:
+    (section, {setting: value}).
   """
   paths = [(), *(('battery', task) for task in config.get('battery', ()))]  # () is the whole config
   for path in paths:
@@ -280,20 +300,21 @@ def _study_sections(
 
 
 def _value_at(values: Any, *path: str) -> Any:
-  """Returns the value at a path of keys in nested values; None if there is none."""
+  """Returns the value at a path of keys in nested dictionaries, or None."""
   for name in path:
     values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
   return values
 
 
 def data_section() -> dict[str, Any]:
-  """Returns the section `config.data` with the settings of every source."""
+  """Returns the section `config.data`, with the settings of every image source."""
   return {**vars(DataSettings()), 'source': DEFAULT, **SOURCES.default_sections()}
 
 
 def inherited_data() -> dict[str, Any]:
-  """Returns a section `data` in which every key is None, which stands for the value in
-  `config.data`.
+  """Returns a section `data` in which every setting is None.
+
+  None stands for the value in `config.data`.
   """
   sources = {name: inherited_section(source) for name, source in SOURCES.classes().items()}
   return {**inherited_section(DataSettings), 'source': placeholder(str), **sources}
@@ -302,8 +323,8 @@ def inherited_data() -> dict[str, Any]:
 def inherited_section(settings: type) -> dict[str, Any]:
   """Returns a section with the fields of a dataclass as keys, all None.
 
-  None in a classifier or task stands for the run's value of the key. It is a placeholder of the
-  field's type, so that the config refuses values of other types.
+  None stands for the value of the run. It is a placeholder of the field's type, so that the config
+  refuses values of other types.
   """
   section, types = {}, field_types(settings)
   for field in dataclasses.fields(settings):

@@ -41,18 +41,19 @@ SIZES = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """The top-level values of a config: how a run is carried out.
+  """Top-level settings of a config: seeds, devices, precision and sizes of steps.
 
   Attributes:
-    seed: seed of every random stream, in [0, 2**32).
+    seed: seed of all random numbers, in [0, 2**32).
     seeds: trains every classifier once with each of these seeds, at least two; () trains once, with
-      `seed`. `seed` alone decides rows and perturbations.
+      `seed`. Images and perturbations depend on `seed` alone.
     parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
-    precision: 'float32' or 'bfloat16', of the network's arithmetic; weights, statistics of batch
-      normalisation and losses are float32 in either case.
-    batch_size: number of rows in each file of records, a shard, and the largest number of rows in a
-      compiled step; 0 takes up to 512.
-    views_per_step: number of views in a shard and in a step; 0 chooses by the images' size.
+    precision: 'float32' or 'bfloat16', of the network's arithmetic. Weights, statistics of batch
+      normalisation and losses are always float32.
+    batch_size: largest number of images in a compiled step, and number of images in each file of
+      predictions; 0 takes up to 512.
+    views_per_step: number of perturbations in a compiled step and in each file of predictions; 0
+      chooses by the images' size.
   """
 
   # `large`, the last argument: seeds may be 2**31 or larger
@@ -82,7 +83,7 @@ RESERVED = (
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-  """A task: a study, and the settings of the rows that it is measured on."""
+  """A study, and the settings of the images that it is measured on."""
 
   study: Study
   data: DataSettings
@@ -90,18 +91,20 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-  """A checked config.
+  """A config after all checks.
 
   Attributes:
-    measurements: the study and rows of each task, by name, in the order in which they run. A config
-      with `study` has one task, with the name `SINGLE`.
-    summary: the report on all tasks of a battery, one of `robustness.results.SUMMARIES`.
-    data: the rows of tasks that do not set others, and the defaults of training rows.
-    training: the section `config.training`, the defaults of each training.
-    classifiers: complete recipes by label, in the order of the config; the first is the baseline of
-      comparisons. Empty for a study of images alone.
-    execution: seeds, devices, precision and sizes of steps.
-    has_labels: whether the config has `classifiers`, by label, and not a single `classifier`.
+    measurements: {name in the battery: study and settings of its images}, in the order in which
+      they run. The name is `SINGLE` for a config with a single study.
+    summary: The report on all studies of a battery, one of `robustness.results.SUMMARIES`.
+    data: Settings of the images, for studies that do not set others. Also the defaults for training
+      images.
+    training: The section `config.training`, the defaults of each training.
+    classifiers: {label: settings of a classifier}, in the order of the config. The first is the
+      baseline of comparisons. Empty for a study without classifiers.
+    execution: Seeds, devices, precision and sizes of steps.
+    has_labels: Whether the config has the section `classifiers`, by label, instead of a single
+      `classifier`.
   """
 
   measurements: Mapping[str, Measurement]
@@ -114,7 +117,7 @@ class Experiment:
 
   @property
   def is_single(self) -> bool:
-    """Whether the config has one study, `config.study`, and not a battery."""
+    """Whether the config has a single study, `config.study`, instead of a battery."""
     return SINGLE in self.measurements
 
   @property
@@ -123,10 +126,10 @@ class Experiment:
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
-    """Returns the name of the config's section that has the settings `data`, for messages.
+    """Returns the name of the config section with these data settings, for messages.
 
-    It is the first one with equal settings: 'config.data', or the section `data` of a task or of a
-    classifier.
+    The name is 'config.data', or the section `data` of a study or classifier. The first section
+    with equal settings counts.
     """
     if data != self.data:
       for name, task in self.measurements.items():
@@ -138,28 +141,31 @@ class Experiment:
     return 'config.data'
 
   def section_of_classifier(self, label: str) -> str:
-    """Returns the name of the config's section for a classifier, such as
-    'config.classifiers.natural'.
-    """
+    """Returns the name of a classifier's config section, such as 'config.classifiers.natural'."""
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
 
   def training_key(self, label: str, key: str) -> str:
-    """Returns the full name of the training setting `key` of a classifier, for messages.
+    """Returns the full name of a training setting of a classifier, for messages.
 
-    It is 'config.training.KEY', or a key of the classifier's section if its value is another one.
+    The name is 'config.training.KEY', or 'config.classifiers.LABEL.training.KEY' if the classifier
+    has another value.
+
+    Args:
+      label: Label of the classifier.
+      key: Name of the setting, such as 'epochs'.
     """
     is_inherited = vars(self.classifiers[label].training)[key] == vars(self.training)[key]
     section = 'config' if is_inherited else self.section_of_classifier(label)
     return f'{section}.training.{key}'
 
   def preparation(self) -> Preparation | None:
-    """Returns how images are resized and cropped, as published weights of the classifiers expect.
+    """Returns how images are resized and cropped, as the classifiers' published weights expect.
 
-    It is None if the config sets this, if no published weights are used, or if images are resized
-    for each classifier on the device.
+    None if the config decides, if no published weights are used, or if images are resized on the
+    device for each classifier.
 
     Raises:
-      InputError: classifiers expect different images and the config does not decide.
+      InputError: the weights expect different images, and the config does not decide.
     """
     if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
@@ -195,7 +201,7 @@ class Experiment:
     return expected
 
   def with_seed(self, seed: int) -> Self:
-    """Returns the experiment in which all classifiers are trained with this seed."""
+    """Returns a copy in which all classifiers are trained with this seed."""
     recipes = self.classifiers.items()
     seeded = {label: dataclasses.replace(recipe, seed=seed) for label, recipe in recipes}
     return dataclasses.replace(self, classifiers=seeded)
@@ -206,10 +212,10 @@ SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
 def from_config(config: Section) -> Experiment:
-  """Returns the experiment that a config describes, with everything parsed and checked.
+  """Parses and checks a config.
 
   Raises:
-    InputError: a key or value is not valid, alone or together with others.
+    InputError: a setting is unknown or not valid, alone or together with others.
   """
   values = settings.without_inherited(config)
   settings.check_sections(values, SECTIONS, 'config')
@@ -246,12 +252,12 @@ def from_config(config: Section) -> Experiment:
 
 
 def _parse_measurement(section: Section, data: Section, path: str) -> Measurement:
-  """Returns a checked study with the settings of the rows that it is measured on.
+  """Returns a checked study with the settings of the images that it is measured on.
 
   Args:
-    section: the section `study`.
-    data: the section `data`.
-    path: name of the section `data`, such as 'config.data', for messages.
+    section: The section `study`.
+    data: The section `data`.
+    path: Name of the section `data`, such as 'config.data', for messages.
   """
   study, rows = studies.from_config(section), DataSettings.from_section(data, path)
   # the study may set settings of the source, such as the canvas of scenes
@@ -260,13 +266,13 @@ def _parse_measurement(section: Section, data: Section, path: str) -> Measuremen
 
 
 def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
-  """Returns {name of a task: what it measures} for the tasks that `config.battery.tasks` lists.
+  """Returns the studies of a battery that run, {name: study and settings of its images}.
 
-  The other tasks of the section do not run, and are only checked.
+  These are the studies that `config.battery.tasks` lists. The others are only checked.
 
   Args:
-    section: the section `config.battery`, with a section for each task.
-    data: the section `config.data`, from which tasks inherit.
+    section: The section `config.battery`, with a section for each study.
+    data: The section `config.data`, with the defaults for all studies.
   """
   sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
@@ -290,15 +296,15 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
 
 
 def _parse_task(path: str, section: Any, data: Section) -> Measurement:
-  """Returns a task of a battery: its study, with the settings of its rows.
+  """Returns a study of a battery, with the settings of its images.
 
-  Its section `data` may replace values of `config.data`. If it has another `source`, it inherits
-  nothing, because the values of `config.data` are for other images.
+  Its section `data` may replace values of `config.data`. With another `source` it inherits none of
+  these values, because they are for other images.
 
   Args:
-    path: name of the task's section, for messages.
-    section: the task's section.
-    data: the section `config.data`.
+    path: Name of the section of the study in the battery, for messages.
+    section: This section, with `study` and `data`.
+    data: The section `config.data`.
   """
   if not isinstance(section, Mapping):
     raise InputError(f'{path} must be a section with a study; got {section!r}.')
@@ -316,12 +322,12 @@ def _parse_task(path: str, section: Any, data: Section) -> Measurement:
 def check_precision(
   study: Study, execution: Execution, image_shape: tuple[int, int, int] | None = None
 ) -> None:
-  """Raises InputError if bfloat16 would round away the small changes that a study makes to images.
+  """Raises InputError if bfloat16 would round away a study's small changes of images.
 
   Args:
-    study: the study; only a study with `HasSmallChanges` can be refused.
-    execution: has the precision of the run; with float32 nothing is refused.
-    image_shape: height, width and channels of the images, None if they are not known yet.
+    study: The study. Only studies with `HasSmallChanges` can be refused.
+    execution: Top-level settings, which have the precision.
+    image_shape: Height, width and channels of the images; None if they are not known yet.
   """
   advice = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and advice:
@@ -334,16 +340,18 @@ def check_precision(
 def _parse_classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
-  """Returns {label: recipe} of a config's classifiers, in their order; {} if no study needs one.
+  """Returns the classifiers of a config, as {label: settings}, in order.
+
+  {} if no study needs a classifier.
 
   Args:
-    sections: the sections of the config.
-    studies: the studies of all tasks.
-    execution: the top-level values of the config; classifiers have its seed by default.
+    sections: The sections of the config.
+    studies: All studies of the config.
+    execution: Top-level settings, which have the default seed.
 
   Raises:
-    InputError: the config has no classifiers, or fewer than a study needs, or some that no study
-      needs; or a section is not valid.
+    InputError: there are no classifiers, fewer than a study needs, or some that no study needs, or
+      a section is not valid.
   """
   has_one, has_several = 'classifier' in sections, 'classifiers' in sections
   with_classifier = [study for study in studies if study.needs_classifier]
@@ -365,7 +373,12 @@ def _parse_classifiers(
     )
 
   def parsed(section: Section, path: str) -> ClassifierKind:
-    """Returns the recipe in a classifier's section; `path` is the name of the section."""
+    """Returns the settings in a classifier's section.
+
+    Args:
+      section: The section.
+      path: Name of the section, for messages.
+    """
     training, data = (sections.get(name, {}) for name in ('training', 'data'))
     return parse_classifier(section, path, training, data, execution.seed)
 
@@ -386,7 +399,7 @@ def _parse_classifiers(
 def _check_measured_along_training(experiment: Experiment) -> None:
   """Raises InputError if a training cannot measure what its setting `measure` names.
 
-  A training may measure the study of the config, or tasks of its battery, between its steps.
+  The setting names studies of the config that are measured between the steps of a training.
   """
   measurements = experiment.measurements
   names = [measurements[SINGLE].study.name] if experiment.is_single else measurements
@@ -406,11 +419,11 @@ def _check_measured_along_training(experiment: Experiment) -> None:
 
 
 def _check_adaptations(experiment: Experiment) -> None:
-  """Raises InputError if a config does not allow the test-time adaptation of its classifiers.
+  """Raises InputError if the config does not allow test-time adaptation of its classifiers.
 
-  A classifier that adapts to the images it is shown needs a study with `allows_adaptation` that
-  sets neither `layers` nor `half_width`. The config must not set `batch_size` or `views_per_step`,
-  which would cut the sequence of images that the classifier adapts to.
+  A study must have `allows_adaptation`, and set neither `layers` nor `half_width`. The config must
+  not set `batch_size` or `views_per_step`, because they would cut the sequence of images to adapt
+  to.
   """
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:
@@ -433,9 +446,9 @@ def _check_adaptations(experiment: Experiment) -> None:
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:
-  """Raises InputError if `config.seeds` has several seeds that would not change every classifier.
+  """Raises InputError if `config.seeds` would not change every classifier.
 
-  A seed changes nothing if a classifier is not trained, or if its section sets a seed.
+  A classifier does not change if it is not trained, or if its section sets a seed.
   """
   if not experiment.execution.seeds:
     return

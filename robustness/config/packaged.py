@@ -9,10 +9,9 @@ from robustness.core.paths import expanded
 
 
 def files() -> dict[str, pathlib.Path]:
-  """Returns {name: file} of all packaged configs, sorted by name.
+  """Returns the packaged configs, as {name: file}, sorted by name.
 
-  An installed package has them in robustness/configs, a checkout in the folder configs/ next to
-  robustness/.
+  They are in robustness/configs of an installed package, or in configs/ of a checkout.
   """
   inside = pathlib.Path(__file__).resolve().parents[1] / 'configs'
   folder = inside if inside.is_dir() else inside.parent.with_name('configs')
@@ -20,13 +19,13 @@ def files() -> dict[str, pathlib.Path]:
 
 
 def find(name: str, other_words: Iterable[str] = ()) -> pathlib.Path:
-  """Returns the file of a config, given its path or the name of a packaged config.
+  """Returns the file of a config from its path, or from the name of a packaged config.
 
-  A path takes precedence.
+  If both exist, the path counts.
 
   Args:
-    name: path or name.
-    other_words: words that the command also takes in place of a config; an error suggests them too.
+    name: The path or name.
+    other_words: Other words that the command accepts, such as 'list'. The error suggests them too.
 
   Raises:
     InputError: there is no such config, or the path is a folder.

@@ -39,10 +39,10 @@ SECTIONS = (*INHERITED_SECTIONS, *PART_KINDS)
 
 
 def default_label(name: str) -> str:
-  """Returns the label of a classifier that has none in the config.
+  """Returns the default label of a classifier, from the name of its network.
 
-  For `MODULE:NAME` and `FILE.py:NAME` it is the text after the colon; for `hf:ACCOUNT/NAME` and a
-  folder, the last part of the path; otherwise the name itself.
+  For `timm:NAME` and `FILE.py:NAME` the label is NAME. For `hf:ACCOUNT/NAME` or `hf:FOLDER` it is
+  the last part of the path. Any other name is its own label.
   """
   label = name.rpartition(':')[2]
   return label.rstrip('/').rpartition('/')[2] if name.startswith('hf:') else label
@@ -57,26 +57,22 @@ instead.
 def parse_classifier(
   section: Facts, path: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierKind:
-  """Returns the recipe of a classifier: its section of the config, parsed to a dataclass.
+  """Parses a classifier's section of the config into a dataclass.
 
-  The class depends on where the network is from, such as the catalogue or a user's file. Keys that
-  the section leaves out have the values of the run. A classifier trains on all rows of
-  `training.split`, whatever rows `config.data` selects for the evaluation.
-
-  Rows may be stored in environments, such as photographs and sketches, and a training may show an
-  environment for some classes only, to measure how it generalises to the others. A part of the
-  training that resembles a transform which is held out of some classes would show it to them.
+  The class depends on the network, such as an architecture of the catalogue or a user's file.
+  Settings that the section leaves out are taken from the run. A classifier trains on all images of
+  `training.split`, whatever images `config.data` selects for the evaluation.
 
   Args:
-    section: the section.
-    path: its name, such as 'config.classifiers.natural', for messages.
-    training: `config.training`.
-    data: `config.data`; its keys in `CHOOSE_ROWS` are not inherited.
-    seed: the seed of the run.
+    section: The section.
+    path: Name of the section, such as 'config.classifiers.natural', for messages.
+    training: The section `config.training`.
+    data: The section `config.data`. Its keys in `CHOOSE_ROWS` are not inherited.
+    seed: Seed of the run.
 
   Raises:
-    InputError: a key or value is not valid, or an augmentation, the attack or the input filter
-      shows classes a transform that is held out of them (`refuse_leaks`).
+    InputError: a setting is not valid. Also if an augmentation, the attack or the input filter
+      shows a transform, such as blur, to classes that must not see it (`refuse_leaks`).
   """
   settings.check_sections(section, SECTIONS, path)
   sections = {name: section.get(name, {}) for name in SECTIONS}

@@ -17,17 +17,17 @@ SUMMARY, TASKS = 'summary', 'tasks'
 
 
 def recorded(config: Section) -> dict[str, Any]:
-  """Returns the config that a run stores: the same experiment without what has no effect.
+  """Returns a config without settings that have no effect, as a run stores it.
 
   These are left out:
 
-  * settings of parts and image sources that no key chooses;
-  * tasks that do not run, and the training of classifiers that are not trained;
-  * settings of `config.data`, `config.training` and classifiers that have no effect, see
-    `settings_in_use`.
+  * settings of attacks, image sources and other components that no setting selects;
+  * studies of a battery that do not run, and the training of classifiers that are not trained;
+  * settings of `config.data`, `config.training` and classifiers that have no effect
+  (`settings_in_use`).
 
-  The result for a stored config is the same config. A value in the place of a section stays, so
-  that the check of the config can report it.
+  A stored config is returned unchanged. A plain value in the place of a section also stays, so that
+  the check of the config reports it.
   """
   values: dict[str, Any] = without_inherited(config)
   if 'predictions' in values:  # a study of files with predictions has no other sections
@@ -50,37 +50,39 @@ def recorded(config: Section) -> dict[str, Any]:
 
 
 def _section(values: Section, name: str) -> dict[str, Any]:
-  """Returns the section `name` of a config or section; {} if there is none."""
+  """Returns a section of a config or of another section; {} if there is none."""
   section: Any = values.get(name)
   return section if isinstance(section, dict) else {}
 
 
 def _part_names(value: object) -> list[str]:
-  """Returns the names of parts in the value of a key such as `attacks`: a name or several.
+  """Returns the names of components in a setting such as `attacks`.
 
-  FILE.py:NAME becomes NAME, under which the config has the settings of the part. '' and values that
-  are no text are left out.
+  'FILE.py:NAME' becomes NAME, as its section of the config is called. '' and values that are not
+  text are left out.
+
+  Args:
+    value: A name or several names.
   """
   words = value if isinstance(value, tuple | list) else [value]
   return [part_name(word) for word in words if word and isinstance(word, str)]
 
 
 def _is_trained(classifier: Section) -> bool:
-  """Returns whether a classifier is trained in the run."""
+  """Returns whether this run trains a classifier."""
   return bool(classifier.get('train')) and not classifier.get('weights')
 
 
 def _needs_rows(classifier: Section) -> bool:
-  """Returns whether a classifier needs training images, to train it or to fit a linear probe."""
+  """Returns whether a classifier needs training images, for its training or for a probe."""
   return _is_trained(classifier) or bool(_section(classifier, 'probe').get('name'))
 
 
 def _remove_unused_parts(section: dict[str, Any]) -> None:
-  """Removes what a classifier does not use from its section, which is changed.
+  """Removes the settings that a classifier does not use from its section, in place.
 
-  The settings of the parts that it chooses, such as its attack, stay; settings of other parts are
-  removed. What only a training has, such as an attack or the section `data`, stays if it is
-  trained.
+  These are the settings of attacks and other components that the classifier does not select. A
+  classifier that is not trained also loses the settings of a training, such as the attack.
   """
   plain_values = {key: value for key, value in section.items() if key not in SECTIONS}
   values = settings_in_use(ClassifierSettings, plain_values)
@@ -97,11 +99,11 @@ def _remove_unused_parts(section: dict[str, Any]) -> None:
 
 
 def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
-  """Removes the settings of image sources that nothing reads from every section `data`.
+  """Removes the settings of unused image sources from every section `data`, in place.
 
   Args:
-    config: the config; its section `data` keeps the sources that any section reads.
-    inheriting: the sections of tasks and classifiers. Their sections `data` inherit the source of
+    config: The config. Its section `data` keeps the sources that any section uses.
+    inheriting: The sections of studies and classifiers. Their sections `data` use the source of
       `config.data` unless they name another.
   """
   source = _section(config, 'data').get('source', DEFAULT)
@@ -112,14 +114,14 @@ def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str
 
 
 def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object]) -> None:
-  """Removes the settings of all image sources but `names` from the section `data` of `parent`.
+  """Keeps only some image sources in a section `data`, and removes the settings of the others.
 
-  Empty sections are removed too. Keys of earlier versions are moved to where they are now.
+  Empty sections are removed too. Settings with a name from earlier versions are renamed.
 
   Args:
-    parent: the config, or the section of a task or classifier.
-    source: the name of the source that `parent` reads.
-    names: the names of the sources to keep.
+    parent: The config, or the section of a study or classifier, which has the section `data`.
+    source: Name of the source that this section uses.
+    names: Names of the sources to keep.
   """
   data = _section(parent, 'data')
   # a source in a user's file (a reference) has no keys of earlier versions; its file is not run
@@ -135,10 +137,14 @@ def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object
 
 
 def _move_keys(data: dict[str, Any], source: type[Source]) -> None:
-  """Renames, in place, the keys that the section `data` had in earlier versions of the config.
+  """Renames the settings of a section `data` that had other names in earlier versions, in place.
 
-  A key that is now a setting of the section's `source` moves there: `KEY` becomes `SOURCE.SETTING`.
-  A key that is now a setting of another source is removed.
+  A setting `KEY` that now belongs to the section's source becomes `SOURCE.SETTING`. If it now
+  belongs to another source, it is removed.
+
+  Args:
+    data: The section.
+    source: The source of the section.
   """
   for key, new_key in moved_keys(source).items():
     section, _, setting = new_key.partition('.')

@@ -10,7 +10,12 @@ from robustness.config.defaults import default_config, sections_of_classifiers
 
 
 def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
-  """Sets `config.data` to `num_images` random CIFAR-10 test images from TFDS; 0 uses all 10,000."""
+  """Sets `config.data` to random CIFAR-10 test images from TFDS.
+
+  Args:
+    config: The config, which is changed.
+    num_images: Number of images; 0 uses all 10,000.
+  """
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'cifar10'
   # has an effect only if a user changes `source` to 'cifar10_c', which also needs clean images
@@ -19,9 +24,13 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
 
 
 def use_imagenet(config: ConfigDict, num_images: int = 0) -> None:
-  """Sets `config.data` to ImageNet's validation images from TFDS, cropped to 224 of 256 pixels.
+  """Sets `config.data` to random ImageNet validation images from TFDS.
 
-  They are `num_images` random ones; 0 uses all 50,000.
+  Images are resized to 256 and cropped to 224 pixels.
+
+  Args:
+    config: The config, which is changed.
+    num_images: Number of images; 0 uses all 50,000.
   """
   config.data.update(source='tfds', split='validation', resize=256, crop=224)
   config.data.tfds.dataset = 'imagenet2012'
@@ -31,10 +40,14 @@ def use_imagenet(config: ConfigDict, num_images: int = 0) -> None:
 def resnet20_on_cifar10(
   study_name: str, num_images: int = 1000, labels: tuple[str, ...] = ()
 ) -> ConfigDict:
-  """Returns the config of a study of one or several ResNet-20 on CIFAR-10 test images.
+  """Returns the config of a study of ResNet-20 networks on CIFAR-10 test images.
 
-  The study shows `num_images` random test images; 0 takes all. The networks are not trained: the
-  user names their weights. `labels` are their labels; () is one network without a label.
+  The networks are not trained: users name their weights.
+
+  Args:
+    study_name: Name of the study.
+    num_images: Number of random test images; 0 uses all.
+    labels: Labels of the networks; () for a single network without label.
   """
   config = default_config(study_name, labels)
   use_cifar10(config, num_images)
@@ -44,15 +57,16 @@ def resnet20_on_cifar10(
 
 
 def small_cnn_on_digits(study_name: str) -> ConfigDict:
-  """Returns the config of a study of a small CNN that is trained on MNIST digits."""
+  """Returns the config of a study of a small CNN, trained on MNIST digits."""
   config = default_config(study_name)
   train_small_networks(config)
   return config
 
 
 def plain_and_noisy_digits(study_name: str) -> ConfigDict:
-  """Returns the config of a study of two small CNNs, trained on MNIST digits as they are and with
-  Gaussian noise.
+  """Returns the config of a study of two small CNNs, trained on MNIST digits.
+
+  One is trained on the digits as they are, the other with Gaussian noise.
   """
   config = default_config(study_name, labels=('natural', 'gaussian'))
   train_small_networks(config)
@@ -61,7 +75,7 @@ def plain_and_noisy_digits(study_name: str) -> ConfigDict:
 
 
 def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Sets every classifier to a small CNN, trained for `epochs` on randomly cropped digits."""
+  """Sets every classifier to a small CNN, trained on randomly cropped digits."""
   for classifier in sections_of_classifiers(config):
     classifier.update(name='small_cnn', train=True)
     classifier.augment.policy = ('crop',)
@@ -76,11 +90,10 @@ def add_gaussian_noise(classifier: ConfigDict) -> None:
 
 
 def train_on_imagenet(config: ConfigDict) -> None:
-  """Sets every classifier to a ResNet-50 trained on ImageNet, with the recipe of Goyal et al.
-  (2017).
+  """Sets every classifier to a ResNet-50, trained on ImageNet as by Goyal et al. (2017).
 
-  It takes 90 epochs in batches of 1024 random crops and flips in bfloat16. The learning rate is .1
-  per 256 images, reached after 5 epochs, and then falls as a cosine; weight decay is 1e-4.
+  The training has 90 epochs in batches of 1024 random crops and flips, in bfloat16. The learning
+  rate rises to .1 per 256 images in 5 epochs, and then falls as a cosine. Weight decay is 1e-4.
   Validation images are resized to 256 and cropped to 224 pixels, and are measured in float32.
   """
   use_imagenet(config)
@@ -95,20 +108,18 @@ def train_on_imagenet(config: ConfigDict) -> None:
 
 
 def finetune_resnet50(config: ConfigDict) -> None:
-  """Sets every ResNet-50 of `train_on_imagenet` to start from torchvision's weights, for 5
-  epochs.
-  """
+  """Changes `train_on_imagenet` to 5 epochs from torchvision's weights."""
   for classifier in config.classifiers.values():
     classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
   config.training.update(epochs=5.0, learning_rate=0.04, warmup_epochs=0.5)
 
 
 def finetune_on_frames(config: ConfigDict) -> None:
-  """Sets every classifier to be fine-tuned with the recipe of Shankar et al. (2021, table 10).
+  """Sets every classifier to be fine-tuned as by Shankar et al. (2021, table 10).
 
-  It takes 10 epochs in batches of 32, with a learning rate that falls on plateaus. Not stated in
-  the paper and chosen here: stochastic gradient descent without weight decay, and momentum .9 and a
-  patience of one epoch, which are the defaults of a config.
+  The training has 10 epochs in batches of 32, and its learning rate falls on plateaus. The paper
+  does not state the optimizer. Chosen here are stochastic gradient descent without weight decay,
+  and the defaults of momentum (.9) and patience (one epoch).
   """
   for classifier in sections_of_classifiers(config):
     classifier.train = True
@@ -117,11 +128,15 @@ def finetune_on_frames(config: ConfigDict) -> None:
 
 
 def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
-  """Sets every classifier to the recipe of airbench94 on CIFAR-10 (Jordan 2024).
+  """Sets every classifier to be trained as airbench94 on CIFAR-10 (Jordan 2024).
 
-  It sets `config.training`, and the network, augmentation and label smoothing of each classifier.
-  `network` is an architecture of the catalogue, such as 'airbench94_half'. Jordan's learning rate
-  is for the sum of the losses in a batch; the one here is for their mean.
+  The function sets `config.training`, and network, augmentation and label smoothing of each
+  classifier. Jordan's learning rate is for the sum of the losses in a batch, the rate here for
+  their mean.
+
+  Args:
+    config: The config, which is changed.
+    network: Name of an architecture, such as 'airbench94_half'.
   """
   for classifier in sections_of_classifiers(config):
     classifier.update(name=network, train=True)
@@ -146,11 +161,15 @@ def take_two_steps(classifier: ConfigDict) -> None:
 
 
 def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
-  """Sets `erm`, the second of two classifiers, to be trained with environments on some classes.
+  """Sets the classifier `erm` to be trained with image transforms on some classes only.
 
-  An environment is a transform, such as blur. The classes are divided at random into one group for
-  each environment, and the training shows an environment only on the classes of its group. The
-  first classifier is the baseline and is trained without environments.
+  The classes are divided at random into one group for each transform, such as blur. The training
+  shows a transform only on the classes of its group. The first classifier is the baseline and is
+  trained without transforms.
+
+  Args:
+    config: The config with the baseline and `erm`, which is changed.
+    environments: Names of the transforms.
   """
   config.study.update(environments=environments, baseline=next(iter(config.classifiers)))
   config.data.random_class_groups = len(environments)
@@ -160,11 +179,15 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
 
 
 def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
-  """Sets every classifier to airbench94 at half its width, trained on CIFAR-10.
+  """Sets two classifiers to airbench94 at half its width, trained on CIFAR-10.
 
-  The first classifier is trained on images as they are, and the second, `erm`, with environments
-  that are shown only on some classes, see `train_selectively`. Flips are random instead of
-  alternating by epoch, because a training that draws rows by environment has no epochs.
+  The first is trained on images as they are. The second, `erm`, is trained with image transforms on
+  some classes only (`train_selectively`). Flips are random instead of alternating by epoch, because
+  a training that draws images by transform has no epochs.
+
+  Args:
+    config: The config, which is changed.
+    environments: Names of the transforms.
   """
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():
@@ -175,9 +198,9 @@ def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]
 def add_methods(config: ConfigDict) -> None:
   """Adds five classifiers that are trained by other methods on the same images as `erm`.
 
-  `balanced` has every environment equally often in a batch; `group_dro`, `irm` and `coral` have
-  objectives over environments; `mixup` mixes images of the same environment. All other settings are
-  the same as in `erm`.
+  `balanced` has every transform equally often in a batch. `group_dro`, `irm` and `coral` have
+  objectives that distinguish transforms. `mixup` mixes images under the same transform. All other
+  settings are the same as in `erm`.
   """
   classifiers = config.classifiers
   for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):
