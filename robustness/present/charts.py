@@ -52,11 +52,14 @@ Picture = tuple[Figure, str]
 
 
 def draw(results: Results) -> dict[str, Picture]:
-  """Returns figures of the quantities in `results.drawn`, {file name: (figure, caption)}.
+  """Draws the figures of the quantities in `results.drawn`.
 
-  A file name is the quantity followed by the facets that its values are drawn by, as in
-  `error_corruption`. If a quantity has estimates by one or two facets, those by more facets are not
-  drawn. If no quantity has facets, the figures of overall values are returned.
+  Estimates by one or two facets (columns such as corruption and severity) are preferred to
+  estimates by more. Without any facet, the overall values are drawn.
+
+  Returns:
+    {file name: (figure, caption)}. A name such as 'error_corruption' has the quantity and the
+    facets.
   """
   figures: dict[str, Picture] = {}
   for quantity in results.drawn:
@@ -73,13 +76,13 @@ def draw(results: Results) -> dict[str, Picture]:
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[str, Picture]:
-  """Returns scatter plots of two shares, such as accuracies, with a point per classifier.
+  """Draws one quantity against another, such as two accuracies, with a point per classifier.
 
   Args:
-    results: the results with both quantities.
-    across: quantity of the horizontal axis. All plots have its values over all conditions.
+    results: the results with both quantities, which are fractions.
+    across: quantity of the horizontal axis. Its values over all conditions are drawn.
     up: quantity of the vertical axis.
-    by: facet of `up`; each of its values, such as each attack, gets a plot.
+    by: grouping column of `up`, such as 'attack'. Each of its values gets a plot.
 
   Returns:
     {'<up>_against_<across>': (figure, caption)}, or {} if `results` lack one of the quantities.
@@ -101,12 +104,12 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
 
 
 def with_line(figures: dict[str, Picture], name: str, level: float, words: str) -> None:
-  """Adds a broken grey line to a figure and its explanation to the caption, in place.
+  """Adds a broken grey line to a figure, with an explanation in its caption, in place.
 
-  Does nothing if the figure was not drawn.
+  Nothing changes if the figure was not drawn.
 
   Args:
-    figures: figures and captions by name.
+    figures: {name: (figure, caption)}.
     name: the figure to change.
     level: position of the line on the vertical axis of each plot, in the unit of the axis.
     words: what the line shows, for the caption.
@@ -119,12 +122,14 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 
 
 def draw_levels(results: Results) -> dict[str, Picture]:
-  """Returns {file name: (figure, caption)} of the shares that are estimated in one condition only.
+  """Draws the quantities that have only one value per classifier, such as a clean accuracy.
 
-  A share is a quantity between 0 and 1, such as an accuracy. One condition means that the share has
-  a single value per classifier: over all conditions, or for the only value of its facets. All such
-  shares are in the figure 'levels', with a plot of paired differences. If only some of them have
-  differences, the others are in a second figure, 'levels_without_differences'.
+  Only quantities between 0 and 1 are drawn. All are in the figure 'levels', with a plot of paired
+  differences. If only some of them have differences, the others are in
+  'levels_without_differences'.
+
+  Returns:
+    {file name: (figure, caption)}.
   """
   rate = results.false_discovery_rate
   shares_with_differences, shares_without = list[pd.DataFrame](), list[pd.DataFrame]()
@@ -149,20 +154,20 @@ def draw_levels(results: Results) -> dict[str, Picture]:
 def draw_rows(
   rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], results: Results
 ) -> dict[str, Picture]:
-  """Returns the figures of a quantity's estimates by one set of facets, as {suffix: (figure,
-  caption)}.
+  """Draws the estimates of a quantity that are grouped by the same columns.
 
-  The suffix, such as '_difference' or '', completes the file name. The result is {} if this module
-  has no figure for the combination of facets, or if there are too many values for one figure.
-
-  The figures also show the quantity's `reference`, another quantity to compare with: curves its
-  values over all conditions, points its values by the same facets, if there are any.
+  The form of the figure depends on these columns, see the top of this file. Curves and points also
+  show the quantity's `reference`, such as the clean error, if it has one.
 
   Args:
     rows: the estimates, values and paired differences.
     quantity: their quantity.
-    facets: the facets that all rows have values of.
+    facets: the grouping columns, such as ('corruption', 'severity').
     results: the results that the rows are from.
+
+  Returns:
+    {suffix of the file name, such as '_difference' or '': (figure, caption)}. It is {} if there is
+    no form for these columns, or if they have too many values for one figure.
   """
   labels, rate = results.labels, results.false_discovery_rate
   varying = [name for name in facets if rows[name].nunique() > 1]
@@ -211,16 +216,18 @@ def draw_rows(
 def _reference_values(
   reference: Quantity, table: pd.DataFrame, name: str, facets: Sequence[str]
 ) -> dict[tuple[str, str], float]:
-  """Returns the values of a reference quantity as {(classifier, value of the facet `name`): value}.
-
-  If `name` is '', or if the reference has no values by `facets`, the result is {(classifier, ''):
-  value over all conditions}.
+  """Returns the values of a quantity that figures draw for comparison, such as the clean error.
 
   Args:
-    reference: the reference.
+    reference: the quantity to compare with.
     table: the table of results.
-    name: one of `facets`, the one with several values.
-    facets: all facets of the estimates that are compared with the reference.
+    name: the grouping column with several values, such as 'corruption'; '' for values over all
+      conditions.
+    facets: all grouping columns of the estimates that are compared with the reference.
+
+  Returns:
+    {(classifier, value of column `name`): value of the reference}. If the reference has no values
+    by `facets`, {(classifier, ''): value over all conditions}.
   """
   if name:
     any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
@@ -239,17 +246,20 @@ def _draw_grids(
   across: str,
   caption: Callable[[Sequence[maps.Panel]], str],
 ) -> dict[str, Picture]:
-  """Returns heatmaps over two facets as {suffix of the file name: (figure, caption)}.
+  """Draws a heatmap with numbers for each classifier, over two facets.
 
-  The suffix is '' for values and '_difference' for differences. A figure has a grid per classifier.
-  It is left out if a facet has more values than fit. Grids of many classifiers are continued in
-  figures with the suffixes '_2', '_3', …, on the same colour scale.
+  A facet is a column that estimates are grouped by, such as corruption. A figure is left out if a
+  facet has too many values. Many grids are continued in further figures, on the same colour scale.
 
   Args:
     plots: the values, and the differences if there are any.
     down: facet of the lines of a grid, at most 2 · `MAX_POINTS` values.
     across: facet of the columns of a grid, at most `MAX_PANELS` values.
-    caption: called with [values] or [differences]; returns the caption of a figure of these.
+    caption: function of [values] or [differences] that returns the caption of their figure.
+
+  Returns:
+    {suffix of the file name: (figure, caption)}. The suffix is '' for values and '_difference' for
+    differences, followed by '_2', '_3', … in further figures.
   """
   figures = {}
   for plot in plots:
@@ -265,11 +275,16 @@ def _draw_grids(
 def values_and_differences(
   rows: pd.DataFrame, quantity: Quantity, rate: float = RATE
 ) -> list[maps.Panel]:
-  """Divides rows into values and paired differences: returns [values, differences], or one of them
-  if there are no others.
+  """Divides estimates into a plot of values and a plot of paired differences.
 
-  The boolean column `marked` is added to the rows. It is true for differences that are significant
-  at the false-discovery rate `rate`.
+  Args:
+    rows: rows of the table of results.
+    quantity: their quantity.
+    rate: false-discovery rate of differences that are marked as significant.
+
+  Returns:
+    [values, differences], or only one of them if the other has no rows. Their rows have a new
+    boolean column `marked`, true for significant differences.
   """
   values, differences = rows[rows.versus == ''], rows[rows.versus != '']
   differences = differences.assign(marked=significant(differences, quantity, rate))
@@ -284,7 +299,7 @@ def values_and_differences(
 
 
 def _panels_by_classifier(plots: Sequence[maps.Panel]) -> list[maps.Panel]:
-  """Returns a plot for each classifier's values and each pair of classifiers' differences."""
+  """Divides plots into one plot per classifier, and per pair of classifiers for differences."""
   return [
     maps.Panel(column_name(label, versus), group, notation)
     for _, rows, notation in plots
@@ -293,7 +308,7 @@ def _panels_by_classifier(plots: Sequence[maps.Panel]) -> list[maps.Panel]:
 
 
 def _panels_by_value(plot: maps.Panel, name: str) -> list[maps.Panel]:
-  """Divides a plot into plots for each value of the facet `name`, with the value as title."""
+  """Divides a plot into one plot per value of the column `name`, with the value as title."""
   _, rows, notation = plot
   facet = notation.quantity.facet(name)
   return [
@@ -305,10 +320,18 @@ def _panels_by_value(plot: maps.Panel, name: str) -> list[maps.Panel]:
 def _maps_by_name(
   plot: maps.Panel, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
-  """Returns a figure for each classifier, {'_<label>': (figure, caption)}.
+  """Draws a figure of maps for each classifier, with a map for each value of a column.
 
-  A figure has a map over the two `axes` for each value of the facet `name`, at most `MAX_PANELS`.
   All maps of all figures share one colour scale.
+
+  Args:
+    plot: the values.
+    name: the column, such as 'corruption'. At most `MAX_PANELS` of its values are drawn.
+    axes: the two ordered columns that are the axes of the maps.
+    caption: the caption without the classifier.
+
+  Returns:
+    {'_<label of the classifier>': (figure, caption)}.
   """
   pictures = {}
   in_scale = _panels_by_classifier([plot])
@@ -327,10 +350,17 @@ def _points_by_name(
   name: str,
   reference: Mapping[tuple[str, str], float],
 ) -> Figure:
-  """Draws the estimates as points, in a line for each value of the facet `name`.
+  """Draws estimates as points, with a line of points for each value of a column.
 
-  Of more than `MAX_POINTS` values of the facet, only those with the worst result of any classifier
-  are drawn. For the other arguments see `forms.rows_of_points`; `rows` are the rows of all `plots`.
+  If there are more than `MAX_POINTS` values, those with the worst results of any classifier are
+  drawn.
+
+  Args:
+    rows: the rows of all `plots`.
+    plots: the plots side by side, values and then differences.
+    labels: all classifiers, in the order that decides their colours.
+    name: the column, such as 'corruption'.
+    reference: values to compare with, see `forms.rows_of_points`.
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
@@ -350,13 +380,12 @@ def _caption(
 ) -> str:
   """Returns the caption of a figure of values, of differences, or of both.
 
-  The caption states the quantity; the facets in `varying`, that is those with several values; the
-  value of each other facet; the number of images; and what the marks in the figure mean.
+  It states the quantity, the grouping columns, the number of images, and the meaning of marks.
 
   Args:
-    plots: what the figure shows, as `values_and_differences` returns it.
-    facets: all facets of the rows.
-    varying: the facets with several values.
+    plots: what the figure shows, from `values_and_differences`.
+    facets: all grouping columns of the rows, such as ('corruption', 'severity').
+    varying: the columns of `facets` with several values. The value of each other column is stated.
     rate: false-discovery rate of the differences that are marked as significant.
   """
   _, rows, notation = plots[0]
@@ -386,10 +415,11 @@ def _caption(
 
 
 def _difference_words(plot: maps.Panel, rate: float) -> str:
-  """Returns the part of a caption on a plot of paired differences; '' for a plot of values.
+  """Returns the part of a caption that explains paired differences and their marks.
 
-  It names the classifier that is subtracted and explains the dots, which mark differences that are
-  significant at the false-discovery rate `rate`.
+  Args:
+    plot: the plot. The result is '' if it shows values.
+    rate: false-discovery rate of the differences that are marked as significant.
   """
   _, rows, notation = plot
   if not notation.difference:
@@ -402,10 +432,9 @@ def _difference_words(plot: maps.Panel, rate: float) -> str:
 
 
 def sample_in_words(rows: pd.DataFrame) -> str:
-  """Returns how many observations rows are estimated from, and the confidence of their intervals.
+  """Returns a text on the sample size and the intervals of estimates, for captions.
 
-  An example is ', n = 10,000; 95 % intervals', to be added to a caption. What is missing in all
-  rows is left out.
+  An example is ', n = 10,000; 95 % intervals'. A part is left out if no row has it.
   """
   images = span(rows.n.dropna())
   confidence = rows.confidence[rows.low.notna()]

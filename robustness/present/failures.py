@@ -20,14 +20,15 @@ MAX_LETTERS = 40
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {'failures_<label>': (figure, caption)}: galleries of images that each classifier gets
-  wrong.
+  """Draws a gallery of misclassified images for each classifier.
 
-  The results need the table `DAMAGED_IMAGES` and, for each classifier, the array
-  `<label>/failure_images`, uint8 [F, S, H, W, C]: S pictures of each of F images. Usually S is 2:
-  the stored image, and the view in which the classifier is wrong with the highest confidence. If
-  the study composes its images, there is no stored image, and S is 1. For a single classifier the
-  array is `failure_images` and the figure 'failures'.
+  The results must have the table `DAMAGED_IMAGES` and the arrays `<label>/failure_images`, uint8
+  [F, S, H, W, C]: S pictures of each of F images. Usually the pictures are the stored image and the
+  perturbed image with the most confident mistake. S is 1 if there is no stored image.
+
+  Returns:
+    {'failures_<label>': (figure, caption)}. A single classifier has the array `failure_images` and
+    the figure 'failures'.
   """
   figures = {}
   for label, prefix in results.prefixes.items():
@@ -47,9 +48,9 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
 
   Args:
     label: label of the classifier.
-    rows: the rows of the table of failures, by column.
-    pictures: number of pictures of each image: 2, the image as stored and a view of it; or 1, the
-      view alone.
+    rows: rows of the table of failures, {column: value} each.
+    pictures: number of pictures of each image: 2 for the stored and the perturbed image, 1 for the
+      perturbed one.
   """
   has_one_view = rows[0]['of'] == 1  # the column `of` has the number of views of each image
   if has_one_view and pictures == 1:
@@ -94,15 +95,16 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 
 
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
-  """Returns the titles of the stored image and of the view in which it is taken for another class.
+  """Returns the titles above the pictures of a misclassified image.
 
-  The stored image is titled by its class, followed by the prediction for it if that is recorded;
-  the view by its name, such as 'fog 5', and the wrong prediction, such as '→ cat 87%'. Without the
-  stored image the only title has all of this.
+  The stored image has its class and, if recorded, the prediction. The perturbed image has the
+  perturbation, such as 'fog 5', and the wrong prediction, such as '→ cat 87%'. A single picture has
+  all of these.
 
   Args:
     row: {column: value} of a row of the table of failures.
-    pictures: number of pictures of the image: 2, or 1 for the view alone.
+    pictures: number of pictures of the image: 2 for the stored and the perturbed image, 1 for the
+      perturbed one.
   """
   mistake = prediction_title(row['taken for'], row['confidence'])
   label = _first_name(row['class'])
@@ -119,14 +121,15 @@ def titles(row: dict[str, Any], pictures: int) -> list[str]:
 def prediction_title(name: str, confidence: float) -> str:
   """Returns a prediction as a title, such as '→ cat 87%'.
 
-  It has the first of the class's names, which commas separate, and the probability in percent.
-  `confidence` is the probability of the predicted class, in [0, 1].
+  Args:
+    name: name of the predicted class. Of names separated by commas, the first is shown.
+    confidence: probability of the predicted class, in [0, 1].
   """
   return f'→ {_first_name(name)} {style.percent(confidence)}'
 
 
 def _first_name(name: str) -> str:
-  """Returns the first of the names of a class, which commas separate, broken into lines."""
+  """Returns the first of a class's names, which are separated by commas, broken into lines."""
   return _break_name(name.split(',')[0])
 
 

@@ -35,18 +35,18 @@ def rows_of_points(
   column: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws values with intervals as points, the names one below another.
+  """Draws points with intervals, such as the errors of classifiers under each corruption.
 
-  Each classifier has a point for each name, and all its points have one colour.
+  Names are below one another, with a point of each classifier at each name.
 
   Args:
     names: names at the vertical axis, such as corruptions, from top to bottom.
     plots: the plots side by side: values, then differences. Their titles are not drawn.
     labels: all classifiers, in the order that decides their colours.
-    column: the column of the rows that has the names.
-    reference: values to compare with, as fractions if the values are. {(classifier, name): value}
-      draws a bar next to the point, {(classifier, ''): value} a broken line through all names.
-      Plots of differences show neither.
+    column: the column of the rows with the names.
+    reference: values to compare with. {(classifier, name): value} draws a bar next to the point,
+      and {(classifier, ''): value} a broken line through all names. Plots of differences show
+      neither.
   """
   drawn = [label for label in labels if any(label in set(plot.rows.classifier) for plot in plots)]
   facet = plots[0].notation.quantity.facet(column)
@@ -105,13 +105,13 @@ def _draw_points(
   label: str,
   linewidth: float = 0.9,
 ) -> None:
-  """Draws the points of a classifier, with error bars along the axes that have ends of intervals.
+  """Draws one classifier's points, with error bars where intervals are known.
 
   Args:
     axes: the plot.
     x: [values], or [values, lower ends, upper ends], along the horizontal axis; arrays [n].
     y: likewise for the vertical axis.
-    index: position of the classifier in the order that decides its colour.
+    index: index of the classifier's colour and marker.
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
@@ -125,10 +125,14 @@ def _draw_points(
 def _draw_hollow_markers(
   axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int
 ) -> None:
-  """Draws white-faced markers over a classifier's degenerate estimates, where `mask` is true.
+  """Draws white markers over one classifier's degenerate estimates.
 
-  `x`, `y` and the boolean `mask` are arrays [n]. `index` is the position of the classifier in the
-  order that decides its colour.
+  Args:
+    axes: the plot.
+    x: horizontal positions of the estimates, [n].
+    y: vertical positions, [n].
+    mask: whether an estimate is degenerate, [n].
+    index: index of the classifier's colour and marker.
   """
   look: dict[str, Any] = {'color': style.colour(index), 'markerfacecolor': 'white', 'zorder': 4}
   if mask.any():
@@ -136,10 +140,13 @@ def _draw_hollow_markers(
 
 
 def _values_and_ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
-  """Returns [values, lower ends, upper ends] of n estimates, three arrays [n] times `scale`.
+  """Returns the values and the ends of the intervals of n estimates, multiplied by `scale`.
 
-  The ends are NaN for estimates without an interval, and for those that are degenerate according to
-  their note, such as a ratio with a denominator near 0.
+  Ends are NaN without an interval. They are also NaN for degenerate estimates, such as a ratio with
+  a denominator near 0.
+
+  Returns:
+    [values, lower ends, upper ends], three arrays [n].
   """
   value, *ends = (scale * rows[name].to_numpy(float) for name in ('value', 'low', 'high'))
   is_degenerate = are_degenerate(rows)
@@ -153,15 +160,13 @@ def curves(
   x: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws plots of curves with bands of intervals over the facet `x`.
+  """Draws curves over an ordered column, such as severity, with bands of their intervals.
 
   Args:
-    parts: the plots. They share the vertical axis unless they have different notations, as values
-      next to differences have.
+    parts: the plots. They share the vertical axis unless values are next to differences.
     labels: all classifiers, in the order that decides their colours.
-    x: the ordered facet of the horizontal axis.
-    reference: {(classifier, ''): value to compare its curve with}, as a fraction if the values are.
-      It is drawn as a dotted line.
+    x: the column on the horizontal axis.
+    reference: {(classifier, ''): value to compare its curve with}, drawn as a dotted line.
   """
   count, first_notation = len(parts), parts[0].notation
   has_shared_axis = all(panel.notation == first_notation for panel in parts)
@@ -199,15 +204,14 @@ def _draw_curves(
   x: str,
   reference: Mapping[tuple[str, str], float],
 ) -> None:
-  """Draws the curves of all classifiers over a facet into one plot; marks significant differences.
+  """Draws the curves of all classifiers into one plot and marks significant differences.
 
   Args:
     axes: the plot.
     panel: rows of the table of results, and their notation.
     labels: labels of the classifiers, in the order of their colours.
-    x: the facet on the horizontal axis.
-    reference: {(label, ''): value that the classifier's curve is compared with}; see `curves`.
-      Curves of differences are not compared.
+    x: the column on the horizontal axis.
+    reference: {(classifier, ''): value to compare its curve with}; not drawn with differences.
   """
   rows, notation = panel.rows, panel.notation
   for index, label in enumerate(labels):
@@ -229,9 +233,15 @@ def _draw_curves(
 def _draw_curve(
   axes: Axes, rows: pd.DataFrame, notation: Notation, x: str, index: int, label: str
 ) -> None:
-  """Draws a classifier's curve over the facet `x` with the band of its intervals.
+  """Draws one classifier's curve over the column `x`, with the band of its intervals.
 
-  `index` is the position of the classifier in the order that decides its colour.
+  Args:
+    axes: the plot.
+    rows: the classifier's rows of the table of results.
+    notation: how values are written.
+    x: the column on the horizontal axis.
+    index: index of the classifier's colour and line style.
+    label: its name in the legend.
   """
   positions = rows[x].to_numpy(float)
   value, low, high = _values_and_ends(rows, notation.scale)
@@ -245,10 +255,14 @@ def _draw_curve(
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
-  """Returns the limits of an axis with equal values: the range of the quantity, with margins.
+  """Returns limits for an axis on which all values are equal.
 
-  Equal values do not determine a scale. If the values differ, or if the range is infinite, the
-  result is None: Matplotlib then chooses the limits. `parts` are rows with the values on the axis.
+  They are the range of the quantity with margins. The result is None, and Matplotlib chooses the
+  limits, if the values differ or the range is infinite.
+
+  Args:
+    notation: the quantity, and whether its differences are shown.
+    *parts: rows with the values on the axis.
   """
   quantity = notation.quantity
   low, high = quantity.difference_range if notation.difference else quantity.range
@@ -261,8 +275,9 @@ def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | N
 
 
 def _spans_decades(rows: pd.DataFrame) -> bool:
-  """Returns whether all values are positive and span more than `_DECADES` powers of ten, so that
-  their axis is logarithmic.
+  """Returns whether an axis should be logarithmic.
+
+  All values must be positive and span more than `_DECADES` powers of ten.
   """
   values = rows.value.to_numpy(float)
   values = values[np.isfinite(values)]
@@ -270,14 +285,14 @@ def _spans_decades(rows: pd.DataFrame) -> bool:
 
 
 class NamedPoints(NamedTuple):
-  """A scatter plot of rows of the table of results indexed by name; values are fractions.
+  """A scatter plot of fractions, with a named point for each row of two tables.
 
   Attributes:
     titles: lines above the plot.
-    x, y: tables with `value`, `low` and `high` for each axis. Names that only one of them has are
-      not drawn.
-    line: a fitted line with its band: a table of `value`, `low` and `high` along the vertical axis
-      that is indexed by the position on the horizontal axis. None draws the diagonal instead.
+    x, y: tables with the columns `value`, `low` and `high`, indexed by name. Names must be in both
+      tables to be drawn.
+    line: a fitted line with a band. It is a table of `value`, `low` and `high`, indexed by the
+      position on the horizontal axis. None draws the diagonal instead.
   """
 
   titles: Sequence[str]
@@ -292,14 +307,14 @@ def named_points(
 ) -> Figure:
   """Draws scatter plots in percent side by side, with one legend and common axes.
 
-  Plots of differences have lines at 0.
+  Plots of differences have a line at 0.
 
   Args:
-    points: one item for each plot; its values are fractions.
+    points: the plots.
     x: what the horizontal axis shows, in words.
     y: what the vertical axis shows, in words.
-    labels: names of the points, in the order that decides their colours; () takes the names in the
-      plots, and writes them with spaces for underscores.
+    labels: names of the points, in the order that decides their colours; () for the names in the
+      plots, with spaces for underscores.
   """
   lines = math.ceil(len(points) / 3)  # at most 3 plots in a line
   columns = math.ceil(len(points) / lines)
@@ -343,8 +358,8 @@ def scatter_page(
 
   Args:
     pairs: names of the quantities on the horizontal and the vertical axis of each plot.
-    values: {quantity: rows of the table of results, indexed by name}. A column `scale` is what
-      values are multiplied by, 100 for percent.
+    values: {quantity: rows of the table of results, indexed by name}. Values are multiplied by the
+      column `scale`, such as 100 for percent.
     labels: all names, in the order that decides their colours.
   """
   lines = math.ceil(len(pairs) / 3)  # at most 3 plots in a line

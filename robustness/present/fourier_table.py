@@ -29,23 +29,26 @@ label in the paper.
 
 
 def published_table(results: Results) -> tuple[PublishedTable, str]:
-  """Returns the table of Yin et al. to compare with, and the name of its corruption set.
+  """Returns the table of Yin et al. with the same corruptions as the results.
 
-  It is table 4 with 'fourier_imagenet' if this set was measured, else table 3 with 'fourier_cifar'.
+  Returns:
+    (table 4, 'fourier_imagenet') if this corruption set was measured, else (table 3,
+    'fourier_cifar').
   """
   is_imagenet = (results.table['corruption_set'] == 'fourier_imagenet').any()
   return (TABLE_4, 'fourier_imagenet') if is_imagenet else (TABLE_3, 'fourier_cifar')
 
 
 def summarise(tasks: Mapping[str, Results]) -> Findings:
-  """Returns Yin et al.'s published values as rows of the table of results, and tables of them.
-
-  The tables of the paper (by its name, and 'table 1' for values by severity) have measured next to
-  published values. The table 'agreement' lists for each classifier the corruptions under which the
-  measured and the published change of the error have the same sign.
+  """Compares measured values with the tables of Yin et al. (2019).
 
   Args:
-    tasks: results by task.
+    tasks: {task: its results}.
+
+  Returns:
+    Published values as rows of the table of results, and tables. Tables 3 or 4, and 1 for
+    severities, have measured next to published values. The table 'agreement' lists the corruptions
+    under which the measured and the published change of the error have the same sign.
   """
   results = _errors(tasks)
   if results is None:
@@ -61,10 +64,15 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'agreement': (figure, caption)}, or {} if no published value can be compared.
+  """Draws measured against published changes of the error, with a plot for each classifier.
 
-  The figure has a scatter plot for each classifier and a point for each corruption: the published
-  change of the error is on the horizontal axis, the measured change on the vertical axis.
+  A change is relative to the first classifier. Each point is a corruption.
+
+  Args:
+    tasks: {task: its results}.
+
+  Returns:
+    {'agreement': (figure, caption)}, or {} if no published value can be compared.
   """
   results = _errors(tasks)
   if results is None:
@@ -87,11 +95,13 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def published(results: Results) -> pd.DataFrame:
-  """Returns the values that Yin et al. published for the measured classifiers, as rows of the table
-  of results.
+  """Returns the values that Yin et al. published for the measured classifiers.
 
-  For each classifier they are the clean error, the error under each corruption, the mean error over
-  corruptions, mCE, and each error under a corruption minus the first classifier's.
+  They are the clean error, the error under each corruption, the mean error, mCE, and each error
+  minus the first classifier's error.
+
+  Returns:
+    Rows of the table of results.
   """
   table, corruption_set = published_table(results)
   first = results.labels[0]
@@ -103,15 +113,14 @@ def published(results: Results) -> pd.DataFrame:
   rows = list[Row]()
 
   def add(label: str, name: str, value: float, versus: str = '', **facets: Any) -> None:
-    """Adds a published value of the quantity `name` to `rows`.
+    """Adds a published value to `rows`.
 
     Args:
       label: label of the classifier.
       name: name of the quantity, such as 'error'.
-      value: the value as a fraction; the paper prints four decimals at most.
-      versus: '' for a value of the classifier; for a difference, the label of the classifier that
-        is subtracted.
-      **facets: facets of the value, such as corruption='fog'.
+      value: the value as a fraction. The paper prints at most four decimals.
+      versus: for a difference, the label of the classifier that is subtracted; else ''.
+      **facets: grouping columns of the value, such as corruption='fog'.
     """
     estimate = Estimate.without_interval(round(value, 4), n=table.images)
     facets = {**facets, 'source': PUBLISHED}
@@ -135,10 +144,13 @@ def published(results: Results) -> pd.DataFrame:
 
 
 def changes(results: Results) -> pd.DataFrame:
-  """Returns the differences of errors, by corruption, that are both measured and published.
+  """Returns measured and published changes of the error under each corruption.
 
-  They are rows of the table of results: the measured error of a classifier under a corruption minus
-  the first classifier's error. The column `published` has the published difference.
+  A change is a classifier's error minus the first classifier's error.
+
+  Returns:
+    Rows of the table of results with the measured change, and the published change in the
+    additional column `published`.
   """
   first, keys = results.labels[0], ['classifier', 'corruption']
   measured = select(results.table, 'error', first, corruption=...)  # `...`: under any corruption
@@ -147,19 +159,23 @@ def changes(results: Results) -> pd.DataFrame:
 
 
 def _errors(tasks: Mapping[str, Results]) -> Results | None:
-  """Returns the errors by corruption: the results of the first task with the study `STUDY`.
+  """Returns the results of the first task with the study `STUDY`; None without such a task.
 
-  The result is None if there is no such task. `tasks` is {task: its results}.
+  Args:
+    tasks: {task: its results}.
   """
   return next((results for results in tasks.values() if results.study == STUDY), None)
 
 
 def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
-  """Returns a table of what is both measured and published, with a row for each quantity and
-  condition.
+  """Returns a table of measured next to published values.
 
-  The first column names them, such as 'error under fog (%)'. Each classifier has two columns, for
-  the measured and the published value. `published_rows` are rows of the table of results.
+  Each row is a quantity under a condition, such as 'error under fog (%)'. Each classifier has a
+  column of measured and a column of published values.
+
+  Args:
+    results: the measured values.
+    published_rows: the published values, as rows of the table of results.
   """
   facets = [name for name in facets_of(published_rows) if name != 'source']
   quantities, rows = {q.name: q for q in results.quantities}, []
@@ -189,11 +205,13 @@ def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
 
 
 def _agreement(rows: pd.DataFrame) -> Table:
-  """Returns a table that says for each classifier under which corruptions it agrees with the paper.
+  """Returns a table of the corruptions under which each classifier agrees with the paper.
 
-  The columns list the corruptions for which the measured and the published change of the error have
-  the same sign; those with opposite signs; and those for which the interval of the measured change
-  includes 0. `rows` are the rows that `changes` returns.
+  Its columns list corruptions with equal signs of the measured and the published change of the
+  error, with opposite signs, and with an interval of the measured change that includes 0.
+
+  Args:
+    rows: the result of `changes`.
   """
   lines = []
   for label, group in rows.groupby('classifier', sort=False):

@@ -18,14 +18,14 @@ from robustness.results import Results, Table, labels_of
 
 
 class HeadlineText(NamedTuple):
-  """A headline, which is one of the main results, as text: a row of a table.
+  """A headline quantity (a main result of a run), formatted as a row of a table.
 
   Attributes:
-    name: its name with the unit.
-    values: {(classifier, ''): value as text}, and {(classifier, versus): text of its value
-      minus the value of the classifier `versus`}.
-    notes: notes on the values and differences, by the same keys.
-    is_by_class: whether it is about single classes.
+    name: name with the unit.
+    values: {(classifier, versus): text}. `versus` is '' for the classifier's value, else the label
+      of the classifier that is subtracted.
+    notes: {(classifier, versus): note on the value}.
+    is_by_class: whether the values are for single classes.
   """
 
   name: str
@@ -35,15 +35,13 @@ class HeadlineText(NamedTuple):
 
 
 def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
-  """Returns the values of the headlines as text, such as '31.2 (30.1 to 32.4)'.
+  """Formats the headline quantities of a run, with values such as '31.2 (30.1 to 32.4)'.
 
-  A headline that is the highest or lowest value of several conditions has the condition after the
-  value.
+  The highest or lowest value of several conditions is followed by its condition.
 
   Args:
-    tasks: results by task.
-    limit: 0 returns all headlines; another number this many, spread over the tasks and under short
-      names, for a table of few lines.
+    tasks: {task: its results}.
+    limit: largest number of headlines, spread over the tasks and with short names; 0 for all.
   """
   texts, selections = [], headlines(tasks)
   names = [selection.name for selection in selections]
@@ -68,9 +66,9 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
 
 
 def joined_notes(row: HeadlineText) -> str:
-  """Returns the notes of a headline as one text, such as 'net, base: few images'.
+  """Joins the notes of a headline to one text, such as 'net, base: few images'.
 
-  A note follows the names of the columns that it is on, unless it is on all.
+  Each note follows the names of its columns, unless it is on all columns.
   """
   columns: dict[str, list[str]] = {}
   for key, note in row.notes.items():
@@ -82,10 +80,13 @@ def joined_notes(row: HeadlineText) -> str:
 
 
 def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
-  """Returns a table with a row per headline and a column per classifier and per difference.
+  """Returns a table of headline quantities, with a column per classifier and per difference.
 
-  If there are notes, they are the last column. `limit` is the number of headlines, spread over the
-  tasks; 0 takes all.
+  The last column has notes, if there are any.
+
+  Args:
+    tasks: {task: its results}.
+    limit: largest number of headlines, spread over the tasks; 0 for all.
   """
   rows = headline_texts(tasks, limit)
   pairs = dict.fromkeys(key for row in rows for key in row.values)  # (classifier, versus)
@@ -102,10 +103,15 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {file name: (figure, caption)}: the values of the headlines as points with intervals.
+  """Draws the values of headline quantities as points with intervals.
 
-  Headlines of the same kind (share, ratio, …), unit and better direction share an axis and so a
-  figure.
+  Headlines share a figure if they have the same kind (share, ratio, …), unit and better direction.
+
+  Args:
+    tasks: {task: its results}.
+
+  Returns:
+    {file name: (figure, caption)}.
   """
   # {quantity that stands for all of a figure: rows of the headlines in it}
   rows_by_axis: dict[Quantity, list[pd.DataFrame]] = {}

@@ -25,9 +25,9 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   The figure is no wider than a page and, except for very many rows, no higher.
 
   Args:
-    rows: {name of a row: {title: picture}}; the name '' draws none. Pictures are [height, width,
-      1 or 3], all of one height and width; 0 is black and 1 white, and values outside are clipped.
-      If all rows have the same titles, these are drawn above the first row only.
+    rows: {name of a row: {title: picture}}. A row with the name '' gets no name. Pictures are
+      [height, width, 1 or 3] in [0, 1], all of one height and width; other values are clipped.
+      Titles that all rows share are drawn only above the first row.
     label: text below all rows.
   """
   (height, width, *_), *_ = (np.shape(image) for line in rows.values() for image in line.values())
@@ -100,17 +100,23 @@ def show(axes: Axes, image: np.ndarray) -> None:
 
 
 def normalised(image: ArrayLike) -> np.ndarray:
-  """Returns (x − mean)/std of all values of an image (Yin et al. 2019, appendix, on figure 1)."""
+  """Returns (x − mean)/std over all values of an image, for display.
+
+  Reference:
+    Yin et al. (2019), appendix, on figure 1.
+  """
   values = np.asarray(image, float)
   return (values - values.mean()) / max(float(values.std()), 1e-12)
 
 
 @style.in_style
 def basis_figure(images: np.ndarray) -> Figure:
-  """Draws Fourier basis images U_ij [R, K, height, width] in R rows and K columns.
+  """Draws Fourier basis images in a grid, with the zero frequency in the centre.
 
-  The zero frequency is in the centre, as in Fourier heatmaps (Yin et al. 2019, section 2). All
-  images share one grey scale, which is symmetric about zero.
+  All images share one grey scale, which is symmetric about zero (Yin et al. 2019, section 2).
+
+  Args:
+    images: the basis images, [rows, columns, height, width].
   """
   rows, columns, height, width = images.shape
   gap = max(1, round(0.08 * max(height, width)))  # pixels between images, which stay white

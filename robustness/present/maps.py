@@ -42,10 +42,10 @@ _MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
-  """One plot of a figure: a heatmap, or curves.
+  """One plot of a figure, such as a heatmap or curves.
 
   Attributes:
-    title: text above it.
+    title: text above the plot.
     rows: rows of the table of results, one per cell of a heatmap or point of a curve.
     notation: how the values are written, and whether they are differences.
   """
@@ -57,16 +57,16 @@ class Panel(NamedTuple):
 
 @style.in_style
 def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
-  """Draws heatmaps over two facets, with one colour scale for values and one for differences.
+  """Draws heatmaps over two ordered columns, such as frequency and severity.
 
-  A black dot marks a significant difference; a cell without a value is grey. If the maps need more
-  than one line, differences begin a new line, so that each scale is next to its maps.
+  Values and differences have a colour scale each. A black dot marks a significant difference. A
+  cell without a value is grey.
 
   Args:
-    parts: the heatmaps, of values or of differences; maps of values are drawn first.
-    y: facet of the vertical axis, which grows downwards.
-    x: facet of the horizontal axis.
-    scaled: further heatmaps, not drawn; the colour scales include their values.
+    parts: the heatmaps. Values are drawn before differences.
+    y: column on the vertical axis, which grows downwards.
+    x: column on the horizontal axis.
+    scaled: further heatmaps that are not drawn but included in the colour scales.
   """
   quantity = parts[0].notation.quantity
   by_kind = [[p for p in parts if p.notation.difference == kind] for kind in (False, True)]
@@ -117,8 +117,13 @@ def _draw_map(
 ) -> ScalarMappable:
   """Draws a heatmap with a black dot on each significant difference, and returns its image.
 
-  `y` and `x` are the facets of the axes, `limits` the ends of the colour scale, and `width` is the
-  width of the map in inches.
+  Args:
+    axes: the plot.
+    panel: rows of the table of results, and their notation.
+    y: column on the vertical axis.
+    x: column on the horizontal axis.
+    limits: ends of the colour scale.
+    width: width of the map in inches.
   """
   image = cell_image(axes, cells_of(panel.rows, y, x), panel.notation, limits)
   if panel.notation.difference:
@@ -131,13 +136,16 @@ def _draw_map(
 
 
 def _arrange_maps(counts: Sequence[int]) -> tuple[int, list[range]]:
-  """Arranges groups of maps in lines; a group begins a new line unless all fit into one.
+  """Arranges groups of maps, values and differences, in lines of a figure.
+
+  All maps are in one line if they fit. Otherwise each group begins a new line, next to which its
+  colour bar is drawn.
 
   Args:
     counts: number of maps in each group.
 
   Returns:
-    The number of maps in a line, and for each group the positions of its maps: 0, 1, … from left to
+    (number of maps in a line, positions of each group's maps). Positions are 0, 1, … from left to
     right, line by line. Positions at the end of a line may stay empty.
   """
   has_one_line = sum(counts) <= MAX_MAPS
@@ -152,9 +160,9 @@ def _arrange_maps(counts: Sequence[int]) -> tuple[int, list[range]]:
 
 
 def _wrap_to_width(text: str, inches: float) -> str:
-  """Returns text broken into lines of at most `inches`.
+  """Breaks a text into lines of at most `inches`.
 
-  A unit in brackets gets its own line if it does not fit behind the text.
+  A unit in brackets at the end gets its own line if it does not fit in the last line.
   """
   letters = max(MIN_LETTERS, int(inches / style.LETTER))
   words, bracket, unit = text.partition(' (')
@@ -164,10 +172,15 @@ def _wrap_to_width(text: str, inches: float) -> str:
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-  """Returns estimates as a table, with the values of the facet `y` down and of `x` across.
+  """Pivots estimates to a table [y, x] for a heatmap, with NaN in missing cells.
 
-  Missing cells are NaN. A row of a Fourier heatmap fills two cells: its frequency (y, x) and the
-  mirror image (−y, −x), which is the same plane wave and has the same value.
+  A row of a Fourier heatmap fills two cells, for its frequency (y, x) and for (−y, −x). Both are
+  the same plane wave.
+
+  Args:
+    rows: rows of the table of results.
+    y: column with the vertical positions.
+    x: column with the horizontal positions.
   """
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
@@ -186,12 +199,11 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
 
 
 def _mirror_frequencies(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
-  """Returns one axis of the mirror images (−y, −x) of frequencies (y, x): −y, or −x.
+  """Returns one coordinate, −y or −x, of the mirror images (−y, −x) of frequencies (y, x).
 
-  The Nyquist frequency −N/2 of images with N pixels is not negated, because it is the same as N/2.
-  The rows do not state N. The lowest frequency is taken for the Nyquist frequency if it looks like
-  it: no row has its negative, and its rows have no positive frequency on the other axis, because of
-  (−N/2, x) and its mirror image (−N/2, −x) only one is measured.
+  The Nyquist frequency −N/2 of images with N pixels equals N/2 and is not negated. The rows do not
+  state N. The lowest frequency f counts as −N/2 if no row has −f, and if rows with f have no
+  positive frequency on the other axis, since (−N/2, x) and (−N/2, −x) are measured only once.
 
   Args:
     frequencies: frequency of each row on this axis, signed integers.
@@ -207,10 +219,10 @@ def _mirror_frequencies(frequencies: pd.Series, other_axis: pd.Series) -> pd.Ser
 def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
   """Returns the two ends of the colour scale of heatmaps, in the printed unit, such as percent.
 
-  Scales of differences are symmetric about 0. Scales of values are from the smallest to the largest
-  value, or from 0 if no value is negative and the smallest is less than half of the largest. If all
-  values equal v, the ends are the range of the quantity, or (v, v + 1) if this is infinite. Without
-  any value they are (0, 1).
+  Scales of differences are symmetric about 0. Scales of values begin at the smallest value, or at 0
+  if no value is negative and the smallest is less than half of the largest. If all values equal v,
+  the ends are the range of the quantity, or (v, v + 1) if this is infinite. Without values they are
+  (0, 1).
 
   Args:
     panels: the heatmaps, all of values or all of differences.
@@ -232,9 +244,10 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
 
 
 def _colours(notation: Notation) -> Colormap:
-  """Returns the colour map for values, or for differences the one from red, worse, to blue, better.
+  """Returns the colour map of a heatmap.
 
-  If neither direction is better, negative differences are blue.
+  Differences are from red (worse) to blue (better). If neither direction is better, negative
+  differences are blue.
   """
   if not notation.difference:
     return colormaps[style.MAGNITUDE]
@@ -250,8 +263,8 @@ def cell_image(
   Args:
     axes: the plot.
     table: the values, [y, x], as fractions. The index and the columns are the increasing positions
-      of the cells along the axes; the names of both are the facets.
-    notation: scale of the values (100 for percent), and whether the colours are for differences.
+      of the cells.
+    notation: scale of the values (100 for percent), and whether they are differences.
     limits: the smallest and largest value of the colour scale, after scaling.
 
   Returns:
@@ -292,9 +305,14 @@ def _cell_edges(values: pd.Index) -> np.ndarray:
 
 
 def pages(parts: Sequence[Panel], y: str, x: str) -> list[Sequence[Panel]]:
-  """Divides grids among figures, so that the numbers in each are legible on `_MAX_PAGES` pages.
+  """Divides grids among figures in which their numbers are legible.
 
-  A figure has at least one line of grids. For the arguments see `grids`.
+  A figure is at most `_MAX_PAGES` pages high, but has at least one line of grids.
+
+  Args:
+    parts: the grids, see `grids`.
+    y: column of the lines.
+    x: column of the columns.
   """
   num_lines = len({value for panel in parts for value in panel.rows[y]})
   num_columns = len({value for panel in parts for value in panel.rows[x]})
@@ -305,7 +323,12 @@ def pages(parts: Sequence[Panel], y: str, x: str) -> list[Sequence[Panel]]:
 
 
 def _side_by_side(count: int, num_columns: int) -> int:
-  """Returns how many of `count` grids are side by side: 1 if each has many columns, else 2 or 3."""
+  """Returns the number of grids to draw side by side, 1 to 3.
+
+  Args:
+    count: number of grids.
+    num_columns: number of columns in each grid.
+  """
   if num_columns > 6 or count == 1:
     return 1
   return 2 if count <= MAX_MAPS else 3
@@ -313,16 +336,16 @@ def _side_by_side(count: int, num_columns: int) -> int:
 
 @style.in_style
 def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
-  """Draws heatmaps over two facets with names, with the number in each cell.
+  """Draws heatmaps over two unordered columns, such as corruption and class, with numbers in cells.
 
-  A dot after a number marks a significant difference; a dash stands for a missing value. Cells with
+  A dot after a number marks a significant difference. A dash stands for a missing value. Cells with
   a note are outlined.
 
   Args:
     parts: the heatmaps, all of values or all of differences.
-    y: facet of the lines.
-    x: facet of the columns.
-    scaled: further heatmaps, not drawn; the colour scale includes their values.
+    y: column with the names of the lines.
+    x: column with the names of the columns.
+    scaled: further heatmaps that are not drawn but included in the colour scale.
   """
   notation, quantity = parts[0].notation, parts[0].notation.quantity
   facets = pd.concat([panel.rows[[y, x]] for panel in parts])
@@ -386,10 +409,10 @@ def _write_numbers(
   Args:
     axes: the plot of the grid.
     image: the coloured cells, which decide whether a number is black or white.
-    values: [Y, X], the values of the cells; NaN gets no number.
+    values: values of the cells, [Y, X]; NaN gets no number.
     rows: the rows of the table of results, with the columns `marked` and `note`.
     cells: (index along Y, index along X) of each row's cell.
-    font_size: points.
+    font_size: size of the numbers in points.
   """
   low, high = image.get_clim()
   digits = max(0, math.ceil(-math.log10((high - low) / 30)))  # shows a thirtieth of the scale
@@ -409,9 +432,9 @@ def _write_numbers(
 
 
 def cell_notes(rows: pd.DataFrame) -> pd.Series:
-  """Returns the note of each row for which `grids` outline its cell; '' for no outline.
+  """Returns the note for which the cell of each row is outlined in `grids`; '' for no outline.
 
-  The note that all seeds have equal values is left out.
+  The note that all seeds have equal values does not count.
   """
   return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
 
@@ -423,13 +446,13 @@ def spectrum_panels(
   decades: float = DECADES,
   quantity: str = 'mean |F|',
 ) -> Figure:
-  """Draws spectra side by side, with the zero frequency in the centre and one logarithmic scale.
+  """Draws spectra side by side on a logarithmic scale, with the zero frequency in the centre.
 
   Args:
     titles: title of each spectrum.
     maps: magnitudes ≥ 0 of each spectrum, [H, W], fftshifted; NaN cells are grey.
-    decades: the scale begins this many powers of ten below the largest value of all spectra. 0
-      begins it at the smallest value, but at most `DECADES` powers of ten below the largest.
+    decades: powers of ten that the scale spans, down from the largest value. 0 begins the scale at
+      the smallest value, but spans at most `DECADES`.
     quantity: name of the colour bar.
   """
   magnitudes = np.maximum(np.asarray(maps, float), _MIN_MAGNITUDE)

@@ -48,13 +48,14 @@ DETAILS = (
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:
-  """Returns a paragraph on what was measured and how, how intervals were computed, and on which
-  machine.
+  """Returns a paragraph for the methods section of a paper.
+
+  It states what was measured and how, the kinds of intervals, and the machine.
 
   Args:
     results: the results of a finished workdir.
     environment: the contents of its `environment.json`.
-    label: the classifier that the paragraph describes; '' describes all and their differences.
+    label: the classifier to describe; '' for all and their differences.
   """
   sentences = [
     f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
@@ -68,9 +69,11 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
 
 
 def _classifiers(results: Results, label: str) -> str:
-  """Returns 'net (small cnn, trained here, …)' for the classifier `label`.
+  """Describes one or all classifiers, such as 'net (small cnn, trained here, …)'.
 
-  With '' all classifiers are described, separated by semicolons.
+  Args:
+    results: the results.
+    label: the classifier; '' for all, separated by semicolons.
   """
   texts = []
   for facts in results.classifiers:
@@ -87,9 +90,9 @@ def _classifiers(results: Results, label: str) -> str:
 
 
 def _scaling(classifier: Facts) -> str:
-  """Returns how a classifier normalises images in [0, 1]; '' if it is unknown.
+  """Returns how a classifier normalises images in [0, 1]; '' if this is unknown.
 
-  For example 'images normalised by mean 0.5, 0.5, 0.5 and std 0.2, 0.2, 0.2'.
+  An example is 'images normalised by mean 0.5, 0.5, 0.5 and std 0.2, 0.2, 0.2'.
   """
   values = classifier.get('preprocessing') or {}
   texts = [
@@ -101,10 +104,14 @@ def _scaling(classifier: Facts) -> str:
 
 
 def _protocol_facts(results: Results, task: str) -> dict[str, str]:
-  """Returns how a task was measured, such as {'data': 'digits, split test', 'crop': '24'}.
+  """Returns how a task (one study of a run) was measured.
 
-  These are the rows of the task's table `WHICH_NUMBERS`; {} if the results lack the table. `task`
-  is '' for a single study.
+  An example is {'data': 'digits, split test', 'crop': '24'}, from the table `WHICH_NUMBERS`. The
+  result is {} if the results lack this table.
+
+  Args:
+    results: the results.
+    task: the task; '' if the run has a single study.
   """
   table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
   rows = table.rows if table else ()
@@ -115,8 +122,8 @@ def _protocol_facts(results: Results, task: str) -> dict[str, str]:
 def _protocol(results: Results) -> str:
   """Returns sentences on how images were chosen, prepared and changed.
 
-  In 'Protocol: n: 100. Protocol of noise: crop: 24.' all tasks use 100 images, and the task 'noise'
-  crops them to 24 pixels. What holds for most tasks comes first.
+  An example is 'Protocol: n: 100. Protocol of noise: crop: 24.', if the task 'noise' also crops
+  images. Facts on most tasks come first.
   """
   tasks_by_fact: dict[str, list[str]] = {}
   for task in results.by_task:
@@ -135,7 +142,9 @@ def _protocol(results: Results) -> str:
 
 
 def settings(results: Results, environment: Facts) -> list[str]:
-  """Returns lines with the settings that `paragraph` leaves out, one per task, and the command.
+  """Returns lines with the settings that `paragraph` leaves out, and with the command.
+
+  Each task (one study of a run) has one line.
 
   Args:
     results: the results of a finished workdir.
@@ -153,10 +162,14 @@ def settings(results: Results, environment: Facts) -> list[str]:
 
 
 def _intervals(results: Results, label: str) -> str:
-  """Returns a sentence on how the intervals of the headlines were computed, from how many images.
+  """Returns a sentence on the kinds of intervals and the number of images behind each.
 
-  The number of independent units, such as videos, is added if it differs. If the paragraph
-  describes a single classifier `label`, the sentence leaves out differences between classifiers.
+  It covers the main quantities. The number of independent units, such as videos, is added if it
+  differs from the number of images.
+
+  Args:
+    results: the results.
+    label: the classifier to describe, without differences; '' for all and their differences.
   """
   # {method of intervals: [(headline in words, row of an estimate)]}
   estimates_by_method: dict[str, list[tuple[str, pd.Series]]] = {}
@@ -180,10 +193,14 @@ def _intervals(results: Results, label: str) -> str:
 
 
 def _headline_words(selection: Selection, is_difference: bool) -> str:
-  """Returns a headline: 'top-1 error under fog', 'differences in mCE', 'accuracy of each class'.
+  """Names a main quantity, such as 'top-1 error under fog' or 'accuracy of each class'.
 
-  The highest or lowest value over conditions has in brackets what its interval allows for, such as
-  '(simultaneous over 8 corruptions)'.
+  The highest or lowest value over several conditions is followed by what its interval allows for,
+  such as '(simultaneous over 8 corruptions)'.
+
+  Args:
+    selection: the quantity and its conditions.
+    is_difference: whether differences between classifiers are meant, as in 'differences in mCE'.
   """
   words = f'{selection.quantity.words} of each class' if selection.is_by_class else selection.words
   if is_difference:
@@ -192,11 +209,7 @@ def _headline_words(selection: Selection, is_difference: bool) -> str:
 
 
 def _baseline(results: Results) -> str:
-  """Returns a sentence on the classifier that ratios such as mCE are relative to.
-
-  The result is '' if there is no ratio. The setting `baseline` of a task is the label of the
-  classifier, 'first' for the first one of the run.
-  """
+  """Returns a sentence on the baseline classifier of ratios such as mCE; '' without ratios."""
   names = set()
   for task in results.by_task.values():
     if any(q.kind == RATIO and q.better == 'lower' for q in task.quantities):
@@ -207,16 +220,16 @@ def _baseline(results: Results) -> str:
 
 
 def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:
-  """Returns a sentence on the variation that intervals include, and on what they leave out.
+  """Returns a sentence on what intervals include and what they leave out.
 
-  Intervals over several seeds include the variation between trainings and leave out the choice of
-  images. All other intervals include the choice of images and leave out the variation between
-  trainings; they hold for the weights, or the predictions read from files, that were measured.
+  Intervals over several seeds include the variation between trainings, but not the choice of
+  images. All other intervals include the choice of images, but not the variation between trainings.
+  They hold only for the weights, or the predictions from files, that were measured.
 
   Args:
     results: the results of a finished workdir.
     environment: the contents of its `environment.json`, with the seed.
-    label: the classifier that the paragraph describes; '' for all.
+    label: the classifier to describe; '' for all.
   """
   seeds = results.settings.get('seeds') or ()
   if seeds or SEED in results.table:
@@ -246,7 +259,7 @@ def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str
 
 
 def _machine(environment: Facts) -> str:
-  """Returns software versions, duration and devices of a run in words."""
+  """Returns a sentence on the software versions, duration and devices of a run."""
   versions: Mapping[str, str] = environment.get('versions', {})
   code = f'classifier-robustness {environment.get("robustness", "")}'
   commit = str(environment.get('git_commit', ''))

@@ -52,12 +52,13 @@ MAX_NAMED = 3
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
-  """How values of a quantity are written, or differences between classifiers in it.
+  """How values of a quantity, or differences between classifiers, are written.
 
   Attributes:
-    quantity: the quantity.
+    quantity: the quantity, such as the top-1 error.
     difference: whether the values are differences.
-    versus: for differences, the label of the classifier that is subtracted; '' if several are.
+    versus: for differences, the label of the classifier that is subtracted; '' if there are
+      several.
   """
 
   quantity: Quantity
@@ -71,9 +72,9 @@ class Notation:
 
   @property
   def signed(self) -> bool:
-    """Whether positive values are written with a plus sign and percentages as 'points'.
+    """Whether positive values get a plus sign, and percentages the unit 'points'.
 
-    This holds for differences, and for shares that may be negative.
+    This holds for differences, and for fractions that may be negative.
     """
     return self.difference or (self.quantity.kind == SHARE and self.quantity.range[0] < 0)
 
@@ -92,11 +93,11 @@ class Notation:
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:
-    """Returns the number of decimals that a value with an interval is printed with; 0 for a count.
+    """Returns the number of decimals for a value with an interval; 0 for a count.
 
     Args:
-      width: width of the interval before `self.scale`, so 0.02 for 2 %. With 0 or NaN, which do not
-        show how precise the value is, percentages get 1 decimal and other values 2.
+      width: width of the interval before scaling, such as 0.02 for 2 %. If it is 0 or NaN,
+        percentages get 1 decimal and other values 2.
     """
     if self.quantity.kind == COUNT and not self.difference:
       return 0
@@ -106,18 +107,16 @@ class Notation:
     return decimals(scaled)
 
   def plain_digits(self, largest: float) -> int:
-    """Returns the number of decimals that several values without intervals are printed with.
+    """Returns the number of decimals for a set of values without intervals.
 
     * Counts have none.
-    * Percentages show two significant digits of the largest value, with at least one decimal: 3
-      decimals for 0.052 %. Their differences have one decimal.
-    * Other values show three significant digits of the largest value: 2 decimals for 1.23. Ratios
-      have at least three decimals.
-
-    No value has more than 12 decimals.
+    * Percentages show two significant digits of the largest value and at least one decimal, such as
+      3 decimals for 0.052 %. Differences of percentages have one decimal.
+    * Other values show three significant digits of the largest value, such as 2 decimals for 1.23.
+      Ratios have at least three decimals.
 
     Args:
-      largest: the largest absolute value that is written, before `self.scale`.
+      largest: the largest absolute value, before scaling.
     """
     largest = self.scale * largest
     if self.quantity.kind == COUNT and not self.difference:
@@ -129,7 +128,7 @@ class Notation:
     return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - exponent))  # the third one is
 
   def number(self, value: float, digits: int) -> str:
-    """Returns a value without its unit; 'unknown' for NaN.
+    """Formats a value without its unit; NaN becomes 'unknown'.
 
     Differences have a sign unless they round to zero.
     """
@@ -144,14 +143,14 @@ class Notation:
     return f'{MINUS if value < 0 else plus}{text}'
 
   def bare(self, row: Any) -> str:
-    """Returns an estimate with its interval but without its unit: '31.2 (30.1 to 32.4)'.
+    """Formats an estimate with its interval but without its unit: '31.2 (30.1 to 32.4)'.
 
-    If a difference's interval excludes 0, it has enough decimals to show this. An estimate without
-    an interval is a single number; if there are too few clusters or seeds for an interval, the part
-    of the note that says so follows in brackets.
+    If the interval of a difference excludes 0, its ends have enough decimals to show this. An
+    estimate without an interval is a single number. It is followed by the reason if there were too
+    few clusters or seeds.
 
     Args:
-      row: row of the table of results, with value, low, high and note.
+      row: row of the table of results, with the columns value, low, high and note.
     """
     if ITSELF in row.note:  # the ratio of the baseline to itself: exactly 100 %
       return f'{self.scale * row.value:g}'
@@ -170,7 +169,7 @@ class Notation:
     return f'{value} ({self.number(row.low, digits)} to {self.number(row.high, digits)})'
 
   def full(self, row: Any) -> str:
-    """Returns an estimate with its unit and interval: '31.2 % (30.1 to 32.4)'."""
+    """Formats an estimate with its unit and interval: '31.2 % (30.1 to 32.4)'."""
     value, space, interval = self.bare(row).partition(' ')
     unit = f'{NO_BREAK}{self.unit}' if self.unit else ''
     return f'{value}{unit}{space}{interval}'
@@ -179,24 +178,26 @@ class Notation:
 def are_degenerate(rows: pd.DataFrame) -> np.ndarray:
   """Returns which estimates are marked as degenerate in the column `note`, bool [n].
 
-  An example is a ratio of two gains in accuracy if the classifier gained nothing from its training.
+  For instance, a ratio of two gains in accuracy is degenerate if a training gained nothing.
   """
   return rows['note'].str.fullmatch(f'{DEGENERATE}(;.*)?').to_numpy(bool)
 
 
 def is_axis(quantity: Quantity, rows: pd.DataFrame, name: str) -> bool:
-  """Returns whether a facet is drawn on a numeric axis: its values are ordered numbers, not names.
+  """Returns whether a grouping column, such as 'severity', has ordered numbers.
+
+  Figures then draw it on a numeric axis.
 
   Args:
-    quantity: the quantity, which declares the facet.
-    rows: rows of the table of results with values of the facet.
-    name: the facet, such as 'severity'.
+    quantity: the quantity, which declares its grouping columns.
+    rows: rows of the table of results with values in this column.
+    name: name of the column.
   """
   return not pd.api.types.is_string_dtype(rows[name].dtype) and quantity.facet(name).ordered
 
 
 def number(value: Any) -> str:
-  """Returns a number as text, with a typographic minus: '3' for 3.0, '−0.5' for −0.5.
+  """Formats a number with a typographic minus: '3' for 3.0, '−0.5' for −0.5.
 
   Integers have all their digits, other numbers six significant ones.
   """
@@ -204,12 +205,15 @@ def number(value: Any) -> str:
 
 
 def rounded(facet: Facet, value: float) -> str:
-  """Returns a number of a facet as papers print it, such as '0.031' or '8/255'.
+  """Formats a number of a grouping column as in papers, such as '0.031' or '8/255'.
 
-  With `facet.steps` 255, a multiple of 1/255 is written as a fraction, except if it has at most two
-  decimals (0.2). Whole numbers have all digits, and so do numbers below 10 with at most three
-  decimals, so that severities 2.99 and 3 differ. Other numbers have as few significant digits, at
-  least two, as keep them within 1 % of the value.
+  Multiples of 1/`facet.steps` become fractions, except numbers with at most two decimals. Whole
+  numbers, and numbers below 10 with at most three decimals, have all digits: severities 2.99 and 3
+  differ. Other numbers are rounded within 1 % of the value, to at least two significant digits.
+
+  Args:
+    facet: the column, such as severity.
+    value: the number.
   """
   steps = facet.steps * value
   is_fraction = facet.steps and abs(steps - round(steps)) < 1e-6
@@ -227,28 +231,34 @@ def rounded(facet: Facet, value: float) -> str:
 
 
 def value_text(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet as papers write it: 'AutoAttack', '8/255', 'gaussian noise'."""
+  """Returns a value of a grouping column as in papers: 'AutoAttack', '8/255', 'gaussian noise'."""
   if not isinstance(value, str):
     return rounded(facet, value)
   return PAPER_NAMES.get(facet.name, {}).get(value, value.replace('_', ' '))
 
 
 def label_of(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet for a place without the name of the facet: 'fog', 'severity 3',
-  'class 7'.
+  """Labels a value of a grouping column: 'fog', 'severity 3', 'class 7'.
+
+  Numbers follow the name of the column.
   """
   text = value_text(facet, value)
   return text if isinstance(value, str) and not value.isdigit() else f'{facet.words} {text}'
 
 
 def _value_template(facet: Facet, value: Any) -> str:
-  """Returns the phrase that names a value of a facet, with '{}' for the value: 'under {}'."""
+  """Returns a template for conditions by a grouping column, such as 'under {}' for corruptions.
+
+  Args:
+    facet: the column.
+    value: an example of its values; texts and numbers may have different templates.
+  """
   preposition = 'in' if isinstance(value, str) else 'at'
   return facet.place or f'{preposition} {facet.words} {{}}'
 
 
 def value_words(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet as a phrase: 'under fog', 'at severity 3', 'in class 7'."""
+  """Puts a value of a grouping column into words: 'under fog', 'at severity 3', 'in class 7'."""
   template = facet.places.get(value) or _value_template(facet, value)  # such as 'under {}'
   return template.replace('{}', value_text(facet, value))
 
@@ -256,12 +266,12 @@ def value_words(facet: Facet, value: Any) -> str:
 def condition_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
   """Returns a condition as a phrase, such as 'under fog at severity 3'.
 
-  The frequencies of both axes are one vector: 'at frequency ±(3, −1)'.
+  The Fourier frequencies of both axes are written as one vector: 'at frequency ±(3, −1)'.
 
   Args:
-    quantity: the quantity, which declares the facets.
-    facets: names of the facets, such as ('corruption', 'severity').
-    values: the value of each facet.
+    quantity: the quantity, which declares its grouping columns.
+    facets: names of the columns, such as ('corruption', 'severity').
+    values: the value of each column.
   """
   by_name = dict(zip(facets, values, strict=True))
   if not {*FREQUENCIES} <= by_name.keys():
@@ -276,9 +286,9 @@ def condition_words(quantity: Quantity, facets: Sequence[str], values: Sequence[
 
 
 def _phrase(conditions: Sequence[str]) -> str:
-  """Returns conditions joined to one phrase, with 'and' in place of a repeated 'at'.
+  """Joins conditions to one phrase, with 'and' in place of a repeated 'at'.
 
-  ['at area 0.1', 'at angle 30'] becomes 'at area 0.1 and angle 30'.
+  For example, ['at area 0.1', 'at angle 30'] becomes 'at area 0.1 and angle 30'.
   """
   parts = []
   for before, condition in itertools.pairwise(['', *conditions]):
@@ -290,7 +300,11 @@ def _phrase(conditions: Sequence[str]) -> str:
 def condition_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
   """Returns the condition of an estimate as a phrase, such as 'under fog at severity 3'.
 
-  Facets without a value in `row`, the row of the estimate, are left out.
+  Args:
+    quantity: the quantity, which declares its grouping columns.
+    row: the row of the estimate in the table of results.
+    facets: names of the columns, such as ('corruption', 'severity'). Columns without a value are
+      left out.
   """
   names = [name for name in facets if not pd.isna(row[name])]
   return condition_words(quantity, names, [row[name] for name in names])
@@ -302,11 +316,16 @@ def words_with_condition(quantity: Quantity, row: pd.Series, facets: Sequence[st
 
 
 def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
+  """Returns the conditions of several estimates as a phrase, such as 'under fog, snow and frost'.
 
-  The first `MAX_NAMED` conditions are listed, and the others are counted: 'under fog, snow, frost
-  and 4 others'. A single further condition is listed too. If only one of `facets` varies, the
-  values of the other facets are stated once: 'at severities 1 and 2 under fog'.
+  Only the first `MAX_NAMED` conditions are named if there are at least two more: 'under fog, snow,
+  frost and 4 others'. If only one column varies, the values of the other columns are stated once:
+  'at severities 1 and 2 under fog'.
+
+  Args:
+    quantity: the quantity, which declares its grouping columns.
+    rows: the rows of the estimates in the table of results.
+    facets: names of the columns, such as ('corruption', 'severity').
   """
   # 'and 1 other' would be no shorter than the condition itself.
   listed = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
@@ -330,10 +349,13 @@ def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str])
 
 
 def _plural_phrase(quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str) -> str:
-  """Returns the phrase that names several values of a facet, such as 'at severities {} under fog'.
+  """Returns a template for several conditions, such as 'at severities {} under fog'.
 
-  '{}' stands for the values of `varying`, which is one of `facets`. The phrase has the values of
-  the other facets in `row`.
+  Args:
+    quantity: the quantity, which declares its grouping columns.
+    row: a row of the table of results, with the values of all columns but `varying`.
+    facets: names of the columns, such as ('corruption', 'severity').
+    varying: the column with several values, for which '{}' stands.
   """
   phrases = []
   for name in facets:
@@ -347,10 +369,14 @@ def _plural_phrase(quantity: Quantity, row: pd.Series, facets: Sequence[str], va
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the preposition before a number of conditions: 'under' in 'under 12 of 19 corruptions'.
+  """Returns the preposition of conditions, such as 'under' in 'under 12 of 19 corruptions'.
 
-  It is 'in' for conditions of several facets, except for Fourier frequencies, which have 'at'.
-  `rows` have a value of each facet.
+  It is 'in' for conditions by several columns, but 'at' for Fourier frequencies.
+
+  Args:
+    quantity: the quantity, which declares its grouping columns.
+    rows: rows of the table of results with values in all columns.
+    facets: names of the columns, such as ('corruption', 'severity').
   """
   if {*facets} == {*FREQUENCIES}:
     return 'at'
@@ -361,7 +387,7 @@ def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -
 
 
 def plural(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the plural of a combination of facets: 'corruptions', 'pairs of attacks and radii'."""
+  """Returns the plural of a combination of columns: 'corruptions', 'pairs of attacks and radii'."""
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
   words = ' and '.join(quantity.facet(name).plural for name in facets)
@@ -371,7 +397,7 @@ def plural(quantity: Quantity, facets: Sequence[str]) -> str:
 
 
 def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the names of facets in words: 'corruption and severity'."""
+  """Returns the names of grouping columns in words: 'corruption and severity'."""
   return ' and '.join(quantity.facet(name).words for name in facets)
 
 
@@ -385,7 +411,12 @@ def span(counts: Iterable[int]) -> str:
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:
-  """Returns the name of a quantity's figure and table by `facets`, such as 'error_corruption'."""
+  """Returns the file name of a figure or table, such as 'error_corruption'.
+
+  Args:
+    quantity: name of the quantity.
+    facets: names of the grouping columns of its estimates.
+  """
   return '_'.join((quantity, *facets))
 
 
@@ -395,5 +426,5 @@ def column_name(label: str, versus: str) -> str:
 
 
 def sentence(text: str) -> str:
-  """Returns a text as a sentence: with a capital first letter and a full stop."""
+  """Returns a text with a capital first letter and a full stop."""
   return f'{text[0].upper()}{text[1:]}.'

@@ -78,16 +78,16 @@ Figures = Sequence[tuple[str | os.PathLike[str], str]]
 
 
 class Context(NamedTuple):
-  """Title, environment, config and findings of a report, in addition to results and figures.
+  """The content of a report in addition to results and figures.
 
   Attributes:
-    title: the title of the page, in plain words.
-    environment: plain values: versions, devices, seed, git commit, the start and the seconds of the
-      run, and the command that repeats it.
-    config: the configuration as plain values.
-    findings: the findings in words.
+    title: the title of the page.
+    environment: versions, devices, seed, git commit, start and duration of the run, and the command
+      that repeats it.
+    config: the configuration of the run.
+    findings: sentences on the main results.
     papers: keys of `PAPERS` to cite.
-    unverified: which values the records do not confirm, in words; '' if all are confirmed.
+    unverified: a text on the values that the records do not confirm; '' if all are confirmed.
   """
 
   title: str = ''
@@ -106,8 +106,8 @@ def write_report(
   Args:
     directory: the folder.
     results: the results.
-    figures: PNG files and captions, the main figure first. The page contains the figures, with
-      links to their files in each format. Figures of single tasks are in the appendix.
+    figures: (PNG file, caption) of each figure, the main figure first. The page contains the
+      figures, with links to their files in each format.
     context: title, environment, config and findings.
   """
   path = pathlib.Path(directory) / NAME
@@ -116,10 +116,10 @@ def write_report(
 
 
 def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
-  """Returns the names of the tables with more rows in the report of a folder than in `results`.
+  """Returns the names of tables that would become shorter if a report were written again.
 
-  The list is empty if the folder has no `report.html`. The table above the main figure is called
-  'headlines'.
+  They have more rows in the folder's `report.html` than in `results`. The table above the main
+  figure is called 'headlines'. The result is [] if the folder has no report.
   """
   file = folder / NAME
   if not file.is_file():
@@ -140,7 +140,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   Args:
     folder: the folder of the page.
     results: the results.
-    figures: PNG files and captions, the main figure first.
+    figures: (PNG file, caption) of each figure, the main figure first.
     context: title, environment, config and findings.
   """
   title = escape(context.title or _title(results))
@@ -196,7 +196,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
 
 
 def _title(results: Results) -> str:
-  """Returns the title of a page: classifiers and images for a battery, else the study."""
+  """Returns the title of a page: the study, or for several studies the classifiers and images."""
   if not results.tasks:
     return words(results.study).capitalize()
   names = results.classifier_labels or results.labels  # no label of all classifiers together
@@ -209,15 +209,17 @@ def _title(results: Results) -> str:
 
 
 def _first_table(results: Results) -> Table:
-  """Returns the table above the main figure: all headlines, or for a battery the first of each
-  task.
+  """Returns the table above the main figure, with the main quantities.
+
+  If a run has several studies, only the first quantities of each are shown.
   """
   return headlines.table(results.by_task, MAX_ROWS_OF_FIRST_TABLE if results.tasks else 0)
 
 
 def _card(results: Results, context: Context) -> str:
-  """Returns the lines at the top of the page as HTML: data, classifiers, seeds, commit and
-  command.
+  """Returns the lines at the top of the page as HTML.
+
+  They state the data, classifiers, seeds, commit and command.
   """
   environment = context.environment
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
@@ -246,9 +248,7 @@ def counted_devices(environment: Facts) -> str:
 
 
 def duration(environment: Facts) -> str:
-  """Returns the duration of a run, such as '40 s'; '' if it is unknown because the run was
-  resumed.
-  """
+  """Returns the duration of a run, such as '40 s'; '' if unknown, as after a resumed run."""
   seconds = environment.get('seconds', 0)
   if not seconds or environment.get('resumed'):
     return ''
@@ -258,7 +258,9 @@ def duration(environment: Facts) -> str:
 def _terms(lines: Iterable[tuple[str, str]], attribute: str = '') -> str:
   """Returns names and texts as an HTML description list; '' for no lines.
 
-  `attribute` is written after '<dl', such as ' class="card"' with the space before it.
+  Args:
+    lines: (name, text) of each line.
+    attribute: attributes of the list with a leading space, such as ' class="card"'.
   """
   items = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines)
   return f'<dl{attribute}>{items}</dl>' if items else ''
@@ -269,12 +271,12 @@ def _findings(
 ) -> str:
   """Returns the findings as an HTML list, and an explanation of the intervals in brackets.
 
-  Findings from the seventh on are hidden until the reader opens them. Each finding links to a
-  figure, if there is one of its quantity, and to the table of its rows, or else to results.csv.
+  Each finding links to a figure of its quantity, if there is one, and to the table of its rows, or
+  else to results.csv. Findings from the seventh on are folded.
 
   Args:
     results: the results.
-    findings: the findings.
+    findings: sentences on the main results.
     figures: (task, name) of each figure on the page; the task is '' for the whole run.
     tables: names of the tables on the page.
   """
@@ -302,11 +304,15 @@ def _findings(
 
 
 def _figure_of(finding: Finding, results: Results, names: Collection[str]) -> str:
-  """Returns the one of the figures `names` that a finding links to; '' if there is none.
+  """Returns the name of the figure that a finding links to; '' if there is none.
 
-  It is the finding's figure, such as 'error', or else one of the same quantity by more facets, such
-  as 'error_corruption'. A figure of another quantity, such as 'error_rate', is not returned,
-  although its name begins in the same way. `results` have all quantities.
+  The figure has the finding's name, such as 'error', or shows the same quantity by more columns,
+  such as 'error_corruption'. 'error_rate' is not taken for such a name if it is another quantity.
+
+  Args:
+    finding: the finding.
+    results: the results, with all quantities.
+    names: names of the figures.
   """
   if finding.figure in names:
     return finding.figure
@@ -322,7 +328,7 @@ def _figure_of(finding: Finding, results: Results, names: Collection[str]) -> st
 
 
 def _about_brackets(results: Results) -> str:
-  """Returns a paragraph on which variation the intervals in brackets include and leave out."""
+  """Returns a paragraph on what the intervals in brackets include and leave out."""
   levels = sorted(set(results.table.confidence[results.table.low.notna()]))
   shares = ' and '.join(f'{100 * level:g}{NO_BREAK}%' for level in levels)
   exceptions = []
@@ -346,10 +352,14 @@ def _about_brackets(results: Results) -> str:
 def _task_sections(
   folder: pathlib.Path, results: Results, captions: Mapping[pathlib.Path, str]
 ) -> dict[str, str]:
-  """Returns {'Task NAME': its figures and tables as HTML} for the tasks of a battery.
+  """Returns the figures and tables of each task of a battery, as {'Task NAME': HTML}.
 
-  A section is folded on the screen until the reader opens it. `captions` is {path of a figure in
-  `folder`: caption}.
+  A section is folded until the reader opens it.
+
+  Args:
+    folder: the folder of the page.
+    results: the results.
+    captions: {path of a figure in `folder`: caption}.
   """
   contents: dict[str, list[str]] = {}
   for path, caption in captions.items():
@@ -369,9 +379,11 @@ def _task_sections(
 
 
 def _task_of_figure(folder: pathlib.Path, path: pathlib.Path) -> str:
-  """Returns the name of the task that a figure belongs to; '' if it is of the whole run.
+  """Returns the task that a figure belongs to; '' if it is of the whole run.
 
-  The file `path` of the figure decides: FOLDER/tasks/TASK/figures/NAME.png belongs to TASK.
+  Args:
+    folder: the folder of the page.
+    path: the figure's file, such as FOLDER/tasks/TASK/figures/NAME.png.
   """
   # ('tasks', TASK, 'figures', 'error.png') or ('figures', 'error.png')
   parts = pathlib.Path(os.path.relpath(path, folder)).parts
@@ -379,10 +391,13 @@ def _task_of_figure(folder: pathlib.Path, path: pathlib.Path) -> str:
 
 
 def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
-  """Returns the tables of estimates as HTML, and a line that names the estimates that are too many
-  for a table and stand in results.csv alone.
+  """Returns the tables of estimates as HTML.
 
-  `titled` is {name of a table: the table and its title}.
+  A line below names the estimates that are too many for a table and are only in results.csv.
+
+  Args:
+    results: the results.
+    titled: {name of a table: the table and its title}.
   """
   parts = [
     f'<h3 id="rows-{quote(name)}">{escape(table.title)}</h3>{_table(table.table)}'
@@ -404,13 +419,13 @@ def _files(folder: pathlib.Path, results: Results) -> str:
 
 
 def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = '') -> str:
-  """Returns a figure as HTML: the PNG file itself, its caption, and links to its files.
+  """Returns a figure as HTML: the embedded PNG file, its caption, and links to its files.
 
   Args:
     folder: the folder of the page.
     file: the PNG file.
-    caption: its caption.
-    task: the task of a battery that it belongs to; '' for none.
+    caption: the caption.
+    task: the task of a battery that the figure belongs to; '' for none.
   """
   content = file.read_bytes()
   data = base64.b64encode(content).decode()
@@ -434,11 +449,13 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
 
 
 def _table(table: Table, head: Callable[[str], str] = str) -> str:
-  """Returns a table as HTML, with copies of it as text in other formats; '' for a table without
-  rows.
+  """Returns a table as HTML, with copies as text in other formats; '' for a table without rows.
 
-  The table scrolls sideways if it is wider than the page. `head` converts the names of columns for
-  display.
+  The table scrolls sideways if it is wider than the page.
+
+  Args:
+    table: the table.
+    head: function that converts the name of a column for display.
   """
   if not table.rows:
     return ''
@@ -483,15 +500,16 @@ def _is_number(value: object) -> bool:
 
 
 def _copied(text: str) -> str:
-  """Returns a block of text as HTML, to which the page's script adds a button that copies it."""
+  """Returns a text as an HTML block with a button to copy it, which the page's script adds."""
   return f'<pre class="copied"><code>{escape(text)}</code></pre>'
 
 
 def flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
-  """Yields (dotted name, text) of each plain value in nested values, such as ('data.split',
-  'test').
+  """Flattens nested values: yields (dotted name, text), such as ('data.split', 'test').
 
-  `name` is the dotted name of `values`.
+  Args:
+    values: nested dictionaries and lists.
+    name: dotted name of `values`; '' at the top.
   """
   if isinstance(values, Mapping):
     for key, value in values.items():
@@ -507,7 +525,9 @@ def flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
 
 
 def bibtex(papers: Iterable[str]) -> str:
-  """Returns the BibTeX entries of papers, given keys of `PAPERS`, followed by the entry of this
-  software.
+  """Returns the BibTeX entries of papers and of this software.
+
+  Args:
+    papers: keys of `PAPERS`.
   """
   return '\n'.join([*(PAPERS[key] for key in papers), SOFTWARE])

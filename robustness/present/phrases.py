@@ -26,11 +26,14 @@ def plural(count: int, noun: str) -> str:
 
 
 def data_words(data: Facts) -> str:
-  """Returns the images of a run in words: '100 images of digits, split test'.
+  """Describes the images of a run, such as '100 images of digits, split test'.
 
-  If the tasks of a battery use different numbers of the same images, these are joined: '100 (clean)
-  and 20 (attack) images of digits'. For scenes, the pairs of objects and backgrounds are counted:
-  '20 pairs of an object and a background, composed to scenes of 512 × 512 pixels'.
+  Different numbers of the same images are joined: '100 (clean) and 20 (attack) images of digits'.
+  Scenes are counted as pairs: '20 pairs of an object and a background, composed to scenes of 512 ×
+  512 pixels'.
+
+  Args:
+    data: facts about the images. For a battery (several studies) {task: facts about its images}.
   """
   if 'num_examples' not in data:  # of a battery
     return _battery_data_words(data)
@@ -46,9 +49,12 @@ def data_words(data: Facts) -> str:
 
 
 def _battery_data_words(data: Facts) -> str:
-  """Returns the images of a battery, such as '100 (clean) and 20 (attack) images of digits'.
+  """Describes the images of a battery, such as '100 (clean) and 20 (attack) images of digits'.
 
-  `data` is {task: facts about its images}. At most `_MAX_DATA` data sets are named.
+  At most `_MAX_DATA` data sets are named.
+
+  Args:
+    data: {task: facts about its images}.
   """
   # {images: {count: tasks}}, such as {'images of digits': {'100': ['clean'], '20': ['attack']}}
   tasks_by_images: dict[str, dict[str, list[str]]] = {}
@@ -69,9 +75,10 @@ def _battery_data_words(data: Facts) -> str:
 
 
 def source_words(data: Facts) -> str:
-  """Returns the name of a set of images: 'CIFAR-10', 'folder photos'.
+  """Returns the name of a set of images, such as 'CIFAR-10' or 'folder photos'.
 
-  `data` is the section `data` of results. A source may state the name itself, as `data['dataset']`.
+  Args:
+    data: the section `data` of results. Its key 'dataset', if present, is the name.
   """
   source, name = str(data.get('source') or ''), str(data.get('name') or '')
   data_set, *_ = name.split('/')  # without version and config
@@ -84,10 +91,10 @@ def source_words(data: Facts) -> str:
 
 
 def classifier_facts(classifier: Facts) -> list[str]:
-  """Returns facts on a classifier in words, such as ['small cnn, trained here', '37 parameters'].
+  """Describes a classifier by phrases, such as ['small cnn, trained here', '37 parameters'].
 
-  They are its description, file, image size, number of parameters and the digest of its weights. Of
-  a classifier with several seeds they describe the first seed, with the digests of all seeds.
+  They state its network and training, file, image size, number of parameters and SHA-256. If there
+  are several seeds, the first is described, with the SHA-256 of all.
   """
   seeds = _seeds(classifier)
   first = seeds[0]
@@ -106,9 +113,9 @@ def classifier_facts(classifier: Facts) -> list[str]:
 
 
 def classifier_words(classifier: Facts) -> str:
-  """Returns a classifier in words, such as 'small cnn, trained here'.
+  """Describes a classifier in a phrase, such as 'small cnn, trained here'.
 
-  Of a classifier with several seeds the words describe the first seed.
+  If there are several seeds, the first is described.
   """
   classifier = _seeds(classifier)[0]
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
@@ -127,12 +134,12 @@ def classifier_words(classifier: Facts) -> str:
 
 
 def _seeds(classifier: Facts) -> list[Facts]:
-  """Returns the facts on each seed of a classifier, or `[classifier]` if it has no seeds."""
+  """Returns the facts on each seed of a classifier, or `[classifier]` without seeds."""
   return list(classifier.get('seeds', {}).values()) or [classifier]
 
 
 def _training(classifier: Facts) -> str:
-  """Returns how a classifier was trained: 'trained here 100 steps on train with crop, pgd'."""
+  """Describes a training, such as 'trained here 100 steps on train with crop, pgd'."""
   # Sections of the config that name an exchangeable part, such as {'name': 'crop', …}.
   parts = [*(classifier.get('augment') or ()), classifier.get('attack')]
   objective = classifier.get('objective')
@@ -147,9 +154,10 @@ def _training(classifier: Facts) -> str:
 
 
 def _part_words(part: Facts) -> str:
-  """Returns a part of a training with its settings that are numbers other than 0.
+  """Describes a component of a training, such as 'gaussian (sigma 0.4)'.
 
-  An example is 'gaussian (sigma 0.4)' for {'name': 'gaussian', 'sigma': 0.4, 'clip': True}.
+  Its settings that are numbers other than 0 are listed. This example is for {'name': 'gaussian',
+  'sigma': 0.4, 'clip': True}.
   """
   numbers = [
     f'{words(key)} {value:g}'

@@ -33,13 +33,13 @@ _DISTANCE = 0.2
 
 
 class _Column(NamedTuple):
-  """A column of plots in the profile, the same kind of plot for each classifier.
+  """One column of plots in the profile figure, which has a row per classifier.
 
   Attributes:
     caption: what the plots show.
     quantity: the quantity of all rows.
     rows: rows of the table of results, of all classifiers.
-    draw: draws the rows of one classifier; called with the axes, the rows and the quantity.
+    draw: function of (axes, rows of one classifier, quantity) that draws a plot.
   """
 
   caption: str
@@ -50,14 +50,17 @@ class _Column(NamedTuple):
 
 @style.in_style
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'profile': (figure, caption)}: a line of plots for each classifier.
+  """Draws the profile: one figure with a row of plots for each classifier.
 
   The columns of plots are a heatmap of Fourier frequencies, a heatmap of corruption and severity,
-  and accuracy by the radius of an attack. Columns that no task measured are left out; without any,
-  the result is empty. Only the first `MAX_CLASSIFIERS` classifiers are drawn.
+  and accuracy by the radius of an attack. Columns that no task measured are left out. Only the
+  first `MAX_CLASSIFIERS` classifiers are drawn.
 
   Args:
     tasks: {task: its results}.
+
+  Returns:
+    {'profile': (figure, caption)}, or {} without any column.
   """
   candidates = (
     _map_column(tasks, 'frequency', *FREQUENCIES),
@@ -90,12 +93,16 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:
-  """Returns the column of heatmaps over the facets `y` and `x`, the same quantity for each
-  classifier.
+  """Returns a column of heatmaps of the same quantity for each classifier.
 
-  The quantity is the first share (error or accuracy) that a task has drawn in figures and estimated
-  by these two facets, with at least two values. The result is None if there is no such quantity.
-  `words` names the facets in the caption.
+  The quantity is the first error or accuracy that a task has drawn, and estimated by columns `y`
+  and `x` with at least two values. The result is None if there is no such quantity.
+
+  Args:
+    tasks: {task: its results}.
+    words: name of both columns in the caption, such as 'corruption and severity'.
+    y: column of the table of results on the vertical axis, such as 'corruption'.
+    x: column on the horizontal axis, such as 'severity'.
   """
   any_value: dict[str, Any] = {y: ..., x: ...}  # `...` selects all values
   for results in tasks.values():
@@ -111,10 +118,15 @@ def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Co
 def _draw_map(
   y: str, x: str, limits: tuple[float, float], axes: Axes, rows: pd.DataFrame, quantity: Quantity
 ) -> None:
-  """Draws a classifier's values as coloured cells over the facets `y` (down) and `x` (across).
+  """Draws a classifier's values as coloured cells.
 
-  A facet `y` with names, such as the corruption, has a line for each name. `limits` are the ends of
-  the colour scale, which all classifiers share.
+  Args:
+    y: column of the table of results on the vertical axis, of names or of frequencies.
+    x: column on the horizontal axis.
+    limits: ends of the colour scale, which all classifiers share.
+    axes: the plot.
+    rows: the rows of the classifier.
+    quantity: their quantity.
   """
   if (y, x) == FREQUENCIES:
     names, positions = [], rows[y]
@@ -138,10 +150,12 @@ def _draw_map(
 
 
 def _attack_column(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of curves of accuracy by the radius ε of an attack; None if no task measured
-  them.
+  """Returns a column of curves of accuracy by the radius ε of an attack.
 
-  At radius 0 is the accuracy without an attack.
+  The accuracy at radius 0 is without an attack. The result is None if no task measured attacks.
+
+  Args:
+    tasks: {task: its results}.
   """
   for results in tasks.values():
     attacked = select(results.table, 'attack_error', '', epsilon=...)  # `...`: at every ε
@@ -158,7 +172,10 @@ def _attack_column(tasks: Mapping[str, Results]) -> _Column | None:
 def _draw_curve(axes: Axes, rows: pd.DataFrame, quantity: Quantity) -> None:
   """Draws a classifier's accuracy, with intervals, over the radius ε of the attack.
 
-  `rows` are the estimates of the classifier, one for each ε.
+  Args:
+    axes: the plot.
+    rows: the estimates of the classifier, one for each ε.
+    quantity: their quantity.
   """
   rows, scale = rows.sort_values('epsilon'), quantity.scale
   errors = [scale * (rows.value - rows.low), scale * (rows.high - rows.value)]

@@ -34,13 +34,14 @@ _DRAWN = 'drawn.json'
 
 
 class Presented(Protocol):
-  """The title, papers, figures and findings of a report: a study, or for a report on several tasks
-  or seeds a `Presentation`.
+  """Interface of what determines a report's title, papers, figures and findings.
+
+  Studies implement it. Reports on several tasks or seeds use a `Presentation`.
   """
 
   @property
   def title(self) -> str:
-    """The title of the report, in plain words; '' uses the name of the study."""
+    """The title of the report; '' for the name of the study."""
 
   @property
   def papers(self) -> tuple[str, ...]:
@@ -55,13 +56,13 @@ class Presented(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """Title, papers, figures and findings of a report that is not of a single study.
+  """Title, papers, figures and findings of a report, chosen independently of a study.
 
   Attributes:
-    title: the title of the report; '' uses the name of the study.
+    title: the title of the report; '' for the name of the study.
     papers: keys of `robustness.present.page.PAPERS` to cite.
-    figures: called with the results; returns {file name without suffix: (figure, caption)}.
-    findings: called with the results; returns the findings.
+    figures: function of the results that returns {file name without suffix: (figure, caption)}.
+    findings: function of the results that returns the findings.
   """
 
   title: str
@@ -75,7 +76,7 @@ class Presentation:
     return cls(study.title, study.papers, study.figures, study.findings)
 
   def displayed_figures(self, results: Results) -> Mapping[str, tuple[Figure, str]]:
-    """Returns the figures with captions by name; a notebook displays them as PNG."""
+    """Returns {name: (figure, caption)} for a notebook, which displays figures as PNG."""
     figures = _figures_of(self, results)
     for figure, _ in figures.values():
       # IPython calls `_repr_png_`. Set through __dict__, since Figure declares no such attribute.
@@ -83,7 +84,7 @@ class Presentation:
     return figures
 
   def report(self, results: Results) -> bytes:
-    """Returns the report as one HTML file, without links to the files that a run would keep."""
+    """Returns the report as one HTML file without links to other files of a run."""
     with tempfile.TemporaryDirectory() as name:
       folder = pathlib.Path(name)
       illustrate(folder, results, self, environment={}, config=results.settings)
@@ -100,7 +101,7 @@ class Presentation:
     return '\n'.join(summary(results))
 
   def html(self, results: Results) -> str:
-    """Returns title, headlines and main figure as HTML for a notebook."""
+    """Returns the title, the main quantities and the main figure as HTML for a notebook."""
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
@@ -133,7 +134,14 @@ def _figures_of(presented: Presented, results: Results) -> Mapping[str, charts.P
 
 
 def with_task_captions(figures: Mapping[str, Drawn]) -> Drawn:
-  """Returns the figures of all tasks of a battery, with the task's name before each caption."""
+  """Puts the name of the task before the caption of each figure of a battery (several studies).
+
+  Args:
+    figures: {task: (PNG file, caption) of each figure}.
+
+  Returns:
+    (PNG file, new caption) of all figures.
+  """
   return [(file, f'{task}: {text}') for task, drawn in figures.items() for file, text in drawn]
 
 
@@ -146,20 +154,23 @@ def publish(
   figures_of_tasks: Drawn = (),
   pdf: bool = False,
 ) -> Drawn:
-  """Writes results, figures and the report to a folder, and returns the PNG files with captions.
+  """Writes results, figures and the report to a folder.
 
   The files are `results.json`, `results.npz`, `results.csv`, `figures/` and `report.html`. Figures
-  that the same code has drawn of the same results are not drawn again.
+  are not drawn again if the code and the results are unchanged.
 
   Args:
     folder: the folder.
     results: the results.
-    presented: decides title, figures and findings.
+    presented: title, papers, figures and findings of the report.
     environment: versions, devices, seed, git commit and command of the run.
-    config: the config of the run as plain values.
-    figures_of_tasks: PNG files and captions of the figures of a battery's tasks, which the report
-      shows last.
+    config: the config of the run as a dictionary.
+    figures_of_tasks: (PNG file, caption) of figures of a battery's tasks, which the report shows
+      last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
+
+  Returns:
+    (PNG file, caption) of each figure.
   """
   # `reduced_by` has the versions that computed these results, if others computed the records.
   code = environment.get('reduced_by', environment)
@@ -182,19 +193,22 @@ def illustrate(
   pdf: bool = False,
   reused: Drawn = (),
 ) -> Drawn:
-  """Writes the figures and the report of results that a folder already has; returns the figures.
+  """Writes figures and the report for results that a folder already has.
 
   Args:
     folder: the folder.
     results: the results in the folder.
-    presented: decides title, figures and findings.
+    presented: title, papers, figures and findings of the report.
     environment: versions, devices, seed, git commit and command of the run.
-    config: the config of the run as plain values.
-    figures_of_tasks: PNG files and captions of the figures of a battery's tasks, which the report
-      shows last.
+    config: the config of the run as a dictionary.
+    figures_of_tasks: (PNG file, caption) of figures of a battery's tasks, which the report shows
+      last.
     unverified: text on values that the records do not confirm; '' if all are confirmed.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
-    reused: PNG files and captions of the figures if they need not be drawn again.
+    reused: (PNG file, caption) of figures that need not be drawn again.
+
+  Returns:
+    (PNG file, caption) of each figure.
   """
   figures = reused or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
@@ -208,7 +222,7 @@ def illustrate(
 
 
 def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: bool) -> Drawn:
-  """Writes the figures to a folder, and returns the PNG files with captions."""
+  """Writes the figures to a folder and returns (PNG file, caption) of each."""
   figures = {**_figures_of(presented, results), **failures.draw(results)}
   for name, (figure, _) in figures.items():
     style.save(figure, folder / 'figures' / f'{name}.png', pdf)
@@ -220,10 +234,10 @@ def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: boo
 
 
 def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
-  """Returns the figures in a folder, with captions, if they need not be drawn again.
+  """Returns (PNG file, caption) of the figures in a folder if they need not be drawn again.
 
-  The result is () if the code, the results or a figure has changed since they were drawn, or if
-  code outside this package draws them.
+  The result is () if the code, the results or a figure has changed. It is also () if code outside
+  this package draws the figures, since its changes would not be noticed.
   """
   with contextlib.suppress(InputError):
     drawn = json_files.read(folder / 'figures' / _DRAWN, {'sha256': str, 'captions': {str: str}})
@@ -233,20 +247,25 @@ def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
 
 
 def _files(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
-  """Returns the PNG files of figures, with their captions."""
+  """Returns (PNG file, caption) of each figure.
+
+  Args:
+    folder: the folder with `figures/`.
+    captions: {file name without suffix: caption}.
+  """
   return [(folder / 'figures' / f'{name}.png', caption) for name, caption in captions.items()]
 
 
 def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) -> str:
-  """Returns a SHA-256 of what figures depend on: this package's code, the results, and the files.
+  """Returns a SHA-256 that stays equal as long as figures need not be drawn again.
 
-  As long as it stays equal, the figures need not be drawn again. It is '' if code outside this
-  package draws the figures, because its changes would not be noticed.
+  It is computed from this package's code, the results, and the figures' files. It is '' if code
+  outside this package draws the figures.
 
   Args:
     folder: folder with results.json, results.npz, results.csv and `figures/`.
     names: file names of the figures without suffix.
-    presented: draws the figures.
+    presented: the object that draws the figures.
   """
   modules = type(presented).__module__, presented.figures.__module__
   if not all(module.startswith('robustness.') for module in modules):

@@ -28,11 +28,17 @@ _QUANTITIES = ('bin_size', 'bin_confidence', 'bin_accuracy')
 
 @style.in_style
 def draw(results: Results) -> tuple[Figure, str]:
-  """Returns (figure, caption): each classifier's accuracy by confidence in the first view.
+  """Draws reliability diagrams: each classifier's accuracy by its confidence.
 
-  If there are more views, each classifier has a second diagram for all other views together. The
-  results need the quantities `bin_size`, `bin_confidence` and `bin_accuracy` for each view and bin,
-  view by view, with the bin of the highest confidence first.
+  Each classifier has a diagram for the first view (usually the clean images). If there are more
+  views, such as corruptions, a second diagram is for all of them together.
+
+  Args:
+    results: results with the quantities `bin_size`, `bin_confidence` and `bin_accuracy` for each
+      view and bin, view by view, from the bin of the highest confidence on.
+
+  Returns:
+    (figure, caption).
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
@@ -65,14 +71,17 @@ def draw(results: Results) -> tuple[Figure, str]:
 def _diagram(
   axes: Axes, rows: pd.DataFrame, is_first_view: bool, confidence: float, colour: str
 ) -> str:
-  """Draws a classifier's accuracy in each bin of confidence, and returns the name of the views.
+  """Draws a classifier's accuracy in each bin of confidence.
 
   Args:
     axes: the plot.
-    rows: rows of a classifier, in the order that `draw` describes.
-    is_first_view: whether the first view is drawn; otherwise all other views are drawn together.
+    rows: rows of a classifier, view by view, from the bin of the highest confidence on.
+    is_first_view: whether to draw the first view (usually the clean images) or all others together.
     confidence: confidence of the intervals, in (0, 1).
     colour: colour of the classifier.
+
+  Returns:
+    A title that names what is drawn, such as 'all other views'.
   """
   # Each [views, bins]; the largest number of a bin is the number of bins.
   size, mean_confidence, accuracy = (

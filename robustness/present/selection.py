@@ -72,20 +72,19 @@ _ESTIMATE = ('classifier', 'versus', 'value', 'low', 'high')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Selection:
-  """Rows of the table of results that one sentence, or one column of a table, reports.
+  """Estimates that one sentence of a report, or one column of its table, states.
 
   Attributes:
     quantity: the quantity of all rows.
-    rows: for an overall value, a row per classifier and then the paired differences; otherwise a
-      row for each classifier (or pair) and condition. Differences have a boolean column `marked`,
-      true if they are significant.
-    facets: names of the facets of the rows, such as ('corruption', 'severity').
-    extremes: the rows with each classifier's highest or lowest value, or largest difference, with
-      intervals that hold for all rows together. A classifier with a tie has several rows. None for
-      an overall value.
+    rows: rows of the table of results. For an overall value, a row per classifier and then the
+      paired differences. Otherwise a row for each condition and classifier, or pair of classifiers.
+      The column `marked` of differences is true if they are significant.
+    facets: the grouping columns of the rows, such as ('corruption', 'severity').
+    extremes: the row with each classifier's highest or lowest value, or largest difference; several
+      rows for a tie. Intervals hold for all rows together. None for an overall value.
     task: name of the task of a battery; '' for one study.
-    reference: the values that the extremes are compared with, of the quantity
-      `quantity.reference` in the same conditions. None without a comparison.
+    reference: values of the quantity `quantity.reference` in the same conditions, which the
+      extremes are compared with. None without a comparison.
   """
 
   quantity: Quantity
@@ -97,21 +96,24 @@ class Selection:
 
   @property
   def is_by_class(self) -> bool:
-    """Whether the rows are of single classes of images."""
+    """Whether the estimates are for single classes of images."""
     return CLASS in self.facets
 
   @property
   def reported_rows(self) -> pd.DataFrame:
-    """The rows that a table shows: all rows of an overall value (values and differences), or else
-    one row per classifier, with its highest or lowest value.
+    """The rows that a table shows.
+
+    They are all rows of an overall value, or else one row per classifier with its highest or lowest
+    value.
     """
     return self.rows if self.extremes is None else self.extremes.drop_duplicates('classifier')
 
   @property
   def condition(self) -> str:
-    """The condition of an overall value, such as 'under fog'; '' if it is over all conditions.
+    """The condition of an overall value, such as 'under fog'.
 
-    It is '' for extremes too, because each classifier has its extreme in another condition.
+    It is '' for a value over all conditions. It is also '' for highest or lowest values, since each
+    classifier has its own condition.
     """
     if self.extremes is not None or self.rows.empty:
       return ''
@@ -119,13 +121,12 @@ class Selection:
 
   @property
   def words(self) -> str:
-    """The name of the reported value in words.
+    """The name of the reported value.
 
-    * An overall value: 'top-1 error under fog'.
-    * The highest or lowest of several values: 'highest top-1 error of 8 corruptions'.
-    * The value that differs most from the value of `reference` in the same condition: 'ratio,
-      clearest of 8 corruptions'.
-    * The value of this reference: 'accuracy, there', as it follows 'ratio, clearest of …'.
+    * 'top-1 error under fog' for an overall value;
+    * 'highest top-1 error of 8 corruptions' for the highest or lowest value;
+    * 'ratio, clearest of 8 corruptions' for the value that differs most from its reference;
+    * 'accuracy, there' for this reference, which follows the value.
     """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.condition)))
@@ -138,10 +139,10 @@ class Selection:
 
   @property
   def attack_words(self) -> str:
-    """The attack of a quantity as papers head a column with it: 'AA 8/255', 'PGD ℓ2 0.5'.
+    """The attack of a quantity as in heads of columns in papers: 'AA 8/255', 'PGD ℓ2 0.5'.
 
-    The text has the attack, its norm unless this is ℓ∞, and the radius ε of the ball. It is '' if
-    the quantity is not measured under an attack, or if the rows have no single ε.
+    It states the attack, its norm unless this is ℓ∞, and the radius ε. It is '' if the quantity is
+    not measured under an attack, or with several ε.
     """
     match = _ATTACK.fullmatch(self.quantity.words)
     has_single_radius = self.extremes is None and 'epsilon' in self.facets
@@ -156,9 +157,9 @@ class Selection:
 
   @property
   def as_accuracy(self) -> Selection:
-    """This selection of errors with accuracies, 1 − error, in their place; without differences.
+    """These estimates of an error, converted to accuracies as papers report them.
 
-    Papers report accuracies under attacks; this software measures errors.
+    Differences are left out.
     """
     errors = self.rows[self.rows.versus == '']
     # The lower end of an error's interval becomes the upper end of the accuracy's.
@@ -169,10 +170,7 @@ class Selection:
 
   @property
   def short_words(self) -> str:
-    """A name without conditions for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'.
-
-    The name of an extreme begins with 'highest' or 'lowest'.
-    """
+    """A name without conditions for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'."""
     if self.attack_words:
       return f'{self.attack_words} error'
     without_condition = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')
@@ -182,23 +180,20 @@ class Selection:
 
   @property
   def name(self) -> str:
-    """The words, preceded by the task if the run is a battery: 'fog: top-1 error'."""
+    """The name of the value, after the task in a battery (several studies): 'fog: top-1 error'."""
     return _after_task(self.task, self.words)
 
   @property
   def number_of_conditions(self) -> str:
-    """The number of conditions that the minimum or maximum is selected from: '8 corruptions'.
-
-    It is the largest number of conditions that a classifier, or a pair of classifiers, has.
-    """
+    """The number of conditions among which an extreme is selected, in words: '8 corruptions'."""
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
     return f'{count} {plural(self.quantity, self.varying)}'
 
   @property
   def interval_scope(self) -> str:
-    """The estimates that an extreme was selected from, which its interval allows for, in words.
+    """The estimates that the interval of an extreme holds for together, in words.
 
-    An example is 'simultaneous over 8 corruptions and 2 networks'. An overall value has ''.
+    An example is 'simultaneous over 8 corruptions and 2 networks'. It is '' for an overall value.
     """
     if self.extremes is None:
       return ''
@@ -208,18 +203,16 @@ class Selection:
 
   @property
   def varying(self) -> list[str]:
-    """The facets with more than one value; all facets if none has more than one."""
+    """The grouping columns with more than one value, or all of them if none has more than one."""
     return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
 
   def extreme_condition(self, row: pd.Series) -> str:
-    """Returns the conditions in which a classifier has its extreme, such as 'under fog and snow'.
+    """Returns where a classifier has its extreme, such as 'under fog and snow' for a tie.
 
-    With a tie several conditions are named; 'everywhere' stands for a tie of all conditions. The
-    result is '' for an overall value.
+    The result is 'everywhere' if all conditions are tied, and '' for an overall value.
 
     Args:
-      row: a row of `extremes`; its `classifier` and `versus` (the classifier that is subtracted, ''
-        for none) say for which classifier or pair of classifiers the conditions are returned.
+      row: a row of `extremes`, of the classifier or the pair of classifiers.
     """
     if self.extremes is None:
       return ''
@@ -241,13 +234,18 @@ def _after_task(task: str, words: str) -> str:
 
 
 def selections(results: Results) -> list[Selection]:
-  """Returns what a report states in sentences, a `Selection` of rows for each.
+  """Selects the estimates that a report states in sentences.
 
-  The selections are of the headline quantities, or of all quantities if no quantity is a headline.
-  Overall values come first, then differences between classifiers, then extremes, each in the order
-  of the quantities; within a quantity, selections by fewer facets come first. Selections by class
-  come last of all. Of several selections with equal values only the first is returned. Values of a
-  run with several seeds are means over the seeds.
+  They are of the headline (main) quantities, or of all quantities if there are none. Overall values
+  come first, then differences between classifiers, then highest or lowest values. Selections by
+  class come last. Equal values are selected only once. If there are several seeds, values are their
+  means.
+
+  Args:
+    results: the results.
+
+  Returns:
+    A selection for each sentence.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
@@ -265,10 +263,10 @@ def selections(results: Results) -> list[Selection]:
 
 
 def _key_of_values(selection: Selection) -> tuple[object, ...]:
-  """Returns a key that is equal for two selections that report the same numbers.
+  """Returns a key for dictionaries that is equal for selections with the same numbers.
 
-  They then have the same values, to 9 digits, for the same classifiers and facets. Accuracies have
-  the key of the errors 1 − accuracy.
+  The numbers are compared to 9 digits, for the same classifiers and conditions. An accuracy has the
+  same key as the error 1 − accuracy.
   """
   rows, quantity = selection.rows, selection.quantity
   values = rows['value']
@@ -281,12 +279,15 @@ def _key_of_values(selection: Selection) -> tuple[object, ...]:
 
 
 def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
-  """Returns the values of a quantity over all conditions, and their paired differences, as rows.
+  """Returns the rows of a quantity to report as its overall values, with their paired differences.
 
-  If the quantity declares facets that its overall value is stated by (`Quantity.by`), the rows are
-  by these facets, as far as the table has them. If a study has no such rows, the rows by another
-  set of facets are returned, if they are few enough to be reported one by one: the smallest such
-  set, or no rows if there is none.
+  They are values over all conditions, or by the columns that the quantity declares (`Quantity.by`).
+  If there are none, the smallest set of rows by other columns is taken that is short enough to be
+  reported one by one.
+
+  Args:
+    table: the table of results.
+    quantity: the quantity.
   """
   rows = table[table['quantity'] == quantity.name]
   by = [name for name in quantity.by if name in facets_of(table)]
@@ -299,10 +300,15 @@ def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
 
 
 def _is_short(quantity: Quantity, facets: Sequence[str], rows: pd.DataFrame) -> bool:
-  """Returns whether rows by `facets` are few enough to be reported one by one.
+  """Returns whether rows by some grouping columns are few enough to be reported one by one.
 
-  At most one facet then has several values: at most 2 if they are ordered numbers, such as
-  severities, and at most `MAX_OVERALL_VALUES` if they are names, such as corruptions.
+  At most one column may have several values: 2 ordered numbers, such as severities, or
+  `MAX_OVERALL_VALUES` names, such as corruptions.
+
+  Args:
+    quantity: the quantity, which declares its grouping columns.
+    facets: names of the columns, such as ('corruption', 'severity').
+    rows: the rows.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   if len(varying) != 1:
@@ -312,19 +318,21 @@ def _is_short(quantity: Quantity, facets: Sequence[str], rows: pd.DataFrame) -> 
 
 
 def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-  """Returns rows sorted by the facets `by`, with the values of each facet in the order in which
-  they first occur.
-  """
+  """Sorts rows by columns, with the values of each column in the order of first occurrence."""
   ranks = [pd.factorize(rows[name])[0] for name in by]
   return rows.iloc[np.lexsort(ranks[::-1])] if by else rows  # lexsort takes the main key last
 
 
 def overall_selections(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Selection]:
-  """Returns a selection for each condition with overall values of a quantity (`overall_rows`).
+  """Selects the overall values of a quantity, with one selection for each condition.
 
-  Undefined values (NaN) are left out. Only where a value over all conditions is undefined, and its
-  note says why, its row is in the selection of the other classifiers. `task` is the name of the
-  task of a battery; '' for a single study.
+  Undefined values (NaN) are left out. An exception is a classifier's value over all conditions with
+  a note that explains why it is undefined, if other classifiers have values.
+
+  Args:
+    table: the table of results.
+    quantity: the quantity.
+    task: name of the task of a battery; '' for a single study.
   """
   selections = []
   for facets, rows in by_facets(overall_rows(table, quantity)):
@@ -339,11 +347,11 @@ def overall_selections(table: pd.DataFrame, quantity: Quantity, task: str = '') 
 
 
 def values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns the overall values of a quantity, as rows, if classifiers can be ranked by them.
+  """Returns the overall values of a quantity if it can rank classifiers of different runs.
 
-  The values are means over seeds. No row is returned if the quantity is not one of the study's main
-  results (`headline`), if neither high nor low values are better, or if the values are ratios to a
-  classifier of the same run, such as mCE, which classifiers of other runs cannot be compared by.
+  The result has no rows if the quantity is not a main result (`headline`), or if neither high nor
+  low values are better. Ratios to a classifier of the same run, such as mCE, are also excluded.
+  Values are means over seeds.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
   # The classifier that values are divided by has this note.
@@ -356,12 +364,16 @@ def values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
 def difference_selections(
   table: pd.DataFrame, quantity: Quantity, rate: float
 ) -> Iterator[Selection]:
-  """Yields the paired differences of a quantity, a selection for each set of facets.
+  """Selects the paired differences of a quantity, with one selection for each set of columns.
 
-  The selection for ('corruption', 'severity') has a row for each pair of classifiers, corruption
-  and severity. Its rows have the boolean `marked`, true if the difference is significant at the
-  false-discovery rate `rate`. Its `extremes` are the largest absolute difference of each pair of
-  classifiers, with intervals that hold for all rows of the selection together.
+  For instance, the selection by ('corruption', 'severity') has a row for each pair of classifiers,
+  corruption and severity. Its `extremes` are the largest absolute difference of each pair. Their
+  intervals hold for all rows together.
+
+  Args:
+    table: the table of results.
+    quantity: the quantity.
+    rate: false-discovery rate of the differences that are marked as significant.
   """
   for facets, rows in _groups_by_facets(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
@@ -372,22 +384,20 @@ def difference_selections(
 def extreme_selections(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> Iterator[Selection]:
-  """Yields the values of a quantity, with each classifier's highest or lowest among them, for each
-  set of facets.
+  """Selects the highest or lowest value of each classifier, for each set of grouping columns.
 
-  `quantity.named_extreme` decides whether the extreme is the highest or the lowest value; without
-  it there are no selections. The interval of an extreme holds for the values in all conditions
-  together.
+  For instance, one selection has the highest error over corruptions. Quantities without
+  `named_extreme`, which is 'highest' or 'lowest', have no selection. Intervals hold for the values
+  in all conditions together.
 
-  If `quantity.extreme` is set, and `quantity.reference` is another quantity with values by the same
-  facets, the values are compared with these: the extreme is the value with the highest or lowest
-  difference from the reference in its condition. The selection then has the reference's value in
-  this condition too, and intervals hold for the values of both quantities together.
+  If `quantity.extreme` is set and the reference quantity has values in the same conditions, the
+  value with the highest or lowest difference from its reference is selected. Intervals then hold
+  for both quantities together.
 
   Args:
     table: estimates of one task.
     quantity: the quantity.
-    quantities: all quantities of the table, the reference among them.
+    quantities: all quantities of the table, with the reference.
     task: name of the task of a battery; '' for a single study.
   """
   if not quantity.named_extreme:
@@ -417,18 +427,24 @@ def extreme_selections(
 def _groups_by_facets(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields the values of a quantity in many conditions, beyond its overall value, as (facets, rows)
-  for each set of facets.
+  """Yields the values of a quantity in many conditions, for each set of grouping columns.
 
-  The rows are values, or paired differences if `is_difference`. Sets with fewer facets come first,
-  sets with the facet class last. What a report states already, or would state in too much detail,
-  is left out:
+  Sets with fewer columns come first, sets with the column class last. Left out is what a report
+  states already or would state in too much detail:
 
   * overall values (`overall_rows`), and rows without a value;
   * rows without an interval, if others in the set have one, unless all seeds have equal values;
   * sets with one row per classifier;
   * sets in which every classifier's highest or lowest value equals an overall value;
-  * sets of three or more facets, if any set has one or two.
+  * sets of three or more columns, if any set has one or two.
+
+  Args:
+    table: the table of results.
+    quantity: the quantity.
+    is_difference: whether to yield paired differences instead of values.
+
+  Yields:
+    (columns, rows), for instance with the columns ('corruption', 'severity').
   """
   overall = overall_rows(table, quantity)
   rows = table[table['quantity'] == quantity.name].drop(index=overall.index)
@@ -446,16 +462,19 @@ def _groups_by_facets(
 def with_few_facets(
   groups: Sequence[tuple[tuple[str, ...], pd.DataFrame]],
 ) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Returns the groups (facets, rows) by one or two facets, or by the fewest if all have more."""
+  """Returns the groups (columns, rows) by one or two columns, or by the fewest if all have more."""
   max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
   return [(facets, rows) for facets, rows in groups if len(facets) <= max_facets]
 
 
 def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
-  """Returns whether for every classifier its highest or lowest estimate in `rows`, which are by
-  condition, is among the overall values.
+  """Returns whether each classifier's highest or lowest estimate repeats an overall value.
 
-  An overall value that is defined as the lowest over conditions is an example.
+  For instance, an overall value may be defined as the lowest over conditions.
+
+  Args:
+    rows: estimates in many conditions.
+    overall: overall values.
   """
   values_by_pair = rows.groupby(['classifier', 'versus'])['value']
   extremes = rows.loc[[*values_by_pair.idxmin(), *values_by_pair.idxmax()]]
@@ -466,11 +485,10 @@ def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
 def _largest_per_classifier(
   rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int
 ) -> pd.DataFrame:
-  """Returns the row with the largest `size` for each classifier or pair of classifiers, with an
-  interval that allows for this selection.
+  """Returns each classifier's row with the largest `size`, with a widened interval.
 
-  Several rows of a classifier may be tied. All of these are returned, except those with another
-  sign than the first (not −3 after +3).
+  The interval allows for the choice of the row. Pairs of classifiers count as classifiers. If rows
+  are tied, all with the same sign as the first are returned.
 
   Args:
     rows: values of classifiers, or differences between pairs of classifiers.
@@ -491,8 +509,7 @@ def _largest_per_classifier(
 
 
 def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
-  """Returns an estimate with its interval widened by `widen_for_family`, so that the intervals of
-  `family` estimates hold together.
+  """Widens the interval of an estimate so that the intervals of `family` estimates hold together.
 
   The ends are NaN if the interval cannot be widened.
   """
@@ -501,14 +518,14 @@ def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
 
 
 def headlines(tasks: Mapping[str, Results]) -> list[Selection]:
-  """Returns the headlines, the values that reports and tables state first, of all tasks.
+  """Selects the headlines: the values that reports and tables state first.
 
-  They are the values of the quantities that a study declares as headlines, then of the quantities
-  that these are compared with (`Quantity.reference`); if no headline was estimated, the values of
-  all quantities. A quantity without an overall value is reported by each classifier's highest or
-  lowest value over conditions. Tasks follow each other, except that single classes come last. A
-  headline that an earlier task has with the same words and estimates, such as the error on clean
-  images, is left out.
+  They are values of the quantities that a study declares as headlines, then of the reference
+  quantities to compare them with. If no headline was estimated, all quantities are taken. Without
+  an overall value, each classifier's highest or lowest value over conditions is taken.
+
+  Tasks follow each other, but single classes come last. A headline that repeats an earlier task,
+  such as the error on clean images, is left out.
 
   Args:
     tasks: {task: its results}.
@@ -530,8 +547,9 @@ def headlines(tasks: Mapping[str, Results]) -> list[Selection]:
 def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
   """Returns the table of results without rows that say little about a classifier.
 
-  If the note of a classifier's estimate over all conditions begins with 'degenerate' or contains
-  `SAYS_LITTLE`, as for a network at chance, all its rows of this quantity are left out.
+  If a classifier's overall estimate of a quantity is degenerate or says little, as for a network at
+  chance, all its rows of the quantity are left out. The notes `DEGENERATE` and `SAYS_LITTLE` mark
+  such estimates.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
   says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | are_degenerate(table)
@@ -542,17 +560,16 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
 def headlines_of_quantity(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> list[Selection]:
-  """Returns the overall values of a quantity, or if it has none, the highest or lowest of each
-  classifier over the conditions of the fewest facets.
+  """Selects the overall values of a quantity, or else each classifier's highest or lowest value.
 
-  If the quantity is compared with a reference
-  (`extreme_selections`), a selection with the reference's values follows. The result is [] if the
-  quantity has neither an overall value nor an extreme.
+  A highest or lowest value is over the smallest set of grouping columns. If it is compared with a
+  reference quantity, a selection with the reference's values follows. The result is [] if there is
+  nothing to report.
 
   Args:
     table: estimates of one task.
-    quantity: the quantity that is reported.
-    quantities: all quantities of the table, the reference among them.
+    quantity: the quantity.
+    quantities: all quantities of the table, with the reference.
     task: name of the task.
   """
   if selections := overall_selections(table, quantity, task):
@@ -564,10 +581,10 @@ def headlines_of_quantity(
 
 
 def short_names(selections: Sequence[Selection]) -> list[str]:
-  """Returns a short name for each selection, which begins with the task, such as 'fog: mCE'.
+  """Returns a short name for each selection, after its task, such as 'fog: mCE'.
 
-  Selections of a task with equal short words get their condition added; if the names are still
-  equal, they get the full words.
+  Conditions are added to equal names of a task. If the names are still equal, the long names are
+  taken.
   """
   tasks = [selection.task for selection in selections]
   names = [selection.short_words for selection in selections]
@@ -584,8 +601,8 @@ def short_names(selections: Sequence[Selection]) -> list[str]:
 def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selection]:
   """Returns at most `limit` headlines, spread evenly over the tasks, in their original order.
 
-  The first headline of each task is taken, then the second of each, and so on. Headlines of single
-  classes are left out, and ratios of a classifier to itself, which are always 1.
+  Each task contributes its first headline, then each its second, and so on. Headlines of single
+  classes, and ratios of a classifier to itself, are left out.
   """
   candidates = [
     headline
@@ -600,15 +617,18 @@ def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selectio
 
 
 def worst_tasks(selections: list[Selection], label: str) -> list[tuple[Selection, pd.Series]]:
-  """Returns (selection, row) of a classifier's largest error in each task, largest error first.
+  """Returns a classifier's largest error in each task, in descending order.
 
-  Compared are the overall values, with an interval, of errors and of accuracies (as 1 − accuracy).
-  The intervals of the returned rows are widened to hold for all of these together. The result is []
-  if fewer than two tasks have an error.
+  Overall values of errors, and of accuracies as 1 − accuracy, are compared if they have an
+  interval. The intervals are widened to hold for all of them together. The result is [] if fewer
+  than two tasks have an error.
 
   Args:
     selections: selections of all tasks.
     label: label of the classifier.
+
+  Returns:
+    (selection of the error, its row with the widened interval) for each task.
   """
   errors: list[tuple[float, Selection, pd.Series]] = []  # (error, its selection, its row)
   for selection in selections:

@@ -40,14 +40,13 @@ _VERBS = {
 
 
 class Finding(NamedTuple):
-  """A statement about rows of the table of results.
+  """A statement about estimates, such as 'top-1 error: net 71 % (65 to 77)'.
 
   Attributes:
-    text: one sentence, followed by a sentence on its intervals. With many classifiers the clause of
-      each is on a line.
-    rows: the estimates that it is about, as rows of the table of results.
-    facets: the facets of the rows.
-    task: the name of the task in a battery; '' for none.
+    text: one sentence, followed by a sentence on its intervals. Many clauses are on a line each.
+    rows: the estimates, as rows of the table of results.
+    facets: the grouping columns of the rows, such as ('corruption', 'severity').
+    task: name of the task in a battery; '' for none.
   """
 
   text: str
@@ -57,14 +56,14 @@ class Finding(NamedTuple):
 
   @property
   def figure(self) -> str:
-    """The name of the figure that shows `rows`: the quantity and its facets, 'error_corruption'."""
+    """The name of the figure that shows the estimates, such as 'error_corruption'."""
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns the findings, sentences on the headline quantities, or on all if none is a headline.
+  """Returns sentences on the headline (main) quantities, or on all quantities if there are none.
 
-  Findings on estimates that say little according to their notes come last.
+  Sentences on estimates that say little, according to their notes, come last.
   """
   selected, findings = selections(results), list[Finding]()
   overall: dict[Quantity, list[Selection]] = {}  # the overall values of each quantity
@@ -85,10 +84,10 @@ def findings(results: Results) -> list[Finding]:
 
 
 def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Finding]:
-  """Yields the findings about the overall values of a quantity.
+  """Yields sentences on the overall values of a quantity.
 
-  With several classifiers there is a finding for each selection, which compares them; for a single
-  classifier there is one finding with the values of all selections.
+  Each selection has a sentence that compares several classifiers. A single classifier has one
+  sentence for all selections.
   """
   estimates = [selection.rows[selection.rows['low'].notna()] for selection in selections]
   labels = pd.concat(estimates).classifier.unique()
@@ -120,15 +119,14 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
 def _overall_clauses(
   rows: pd.DataFrame, differences: dict[str, pd.Series], quantity: Quantity
 ) -> Iterator[str]:
-  """Yields a clause per classifier: its value, then its difference from the first classifier.
+  """Yields a clause per classifier with its value and its difference from the first classifier.
 
   Examples are 'net 71 % (65 to 77), better than base by 3 (1 to 5)', and 'net is better than base
   by 3 (1 to 5)' without a value.
 
   Args:
     rows: the values, a row per classifier.
-    differences: {label: row of the difference} for classifiers but the first: the value of the
-      classifier minus the value of the first one.
+    differences: {label: row of the difference from the first classifier}.
     quantity: the quantity of all rows.
   """
   values = {row.classifier: f' {_estimate(quantity, row)}' for _, row in rows.iterrows()}
@@ -154,11 +152,11 @@ def _overall_clauses(
 
 
 def _differences(selection: Selection) -> tuple[str, list[str]]:
-  """Returns a sentence about paired differences as its beginning and a clause per classifier.
+  """Words paired differences as the beginning of a sentence and a clause per classifier.
 
-  A clause names the conditions in which the classifier differs significantly from the first one,
-  and its largest difference, which may be in another condition and not significant: 'net errs more
-  than base under fog; the largest difference, +9 points (5 to 13), is under fog'.
+  An example of a clause is 'net errs more than base under fog; the largest difference, +9 points
+  (5 to 13), is under fog'. Conditions with significant differences are named. The largest
+  difference need not be significant.
   """
   quantity, clauses = selection.quantity, []
   at = preposition(quantity, selection.rows, selection.varying)
@@ -213,10 +211,10 @@ def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: s
 
 
 def _extremes(selection: Selection) -> tuple[str, list[str]]:
-  """Returns a sentence about highest or lowest values as its beginning and a clause per classifier.
+  """Words highest or lowest values as the beginning of a sentence and a clause per classifier.
 
-  A clause has the value and its conditions: 'net 71 % (65 to 77) under fog'. A classifier with
-  equal values in all conditions has no clause.
+  An example of a clause is 'net 71 % (65 to 77) under fog'. A classifier with equal values in all
+  conditions has no clause.
   """
   quantity, clauses = selection.quantity, []
   for _, rows in selection.rows.groupby('classifier', sort=False):
@@ -237,8 +235,7 @@ def _extremes(selection: Selection) -> tuple[str, list[str]]:
 def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, at: str) -> str:
   """Returns the conditions of rows as a phrase, such as 'under fog and snow' or 'under all'.
 
-  More than `MAX_NAMED` + 1 conditions are counted instead of named: 'under 12', or 'under 12 %' if
-  `total` is at least `MANY`.
+  Many conditions are counted instead: 'under 12', or 'under 12 %' of at least `MANY` conditions.
 
   Args:
     selection: the selection that the rows are from.
@@ -256,27 +253,30 @@ def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, a
 
 
 def _without_frequency(conditions: str) -> str:
-  """Returns 'at (3, 1)' for 'at frequency (3, 1)': the beginning of the sentence has the word."""
+  """Replaces 'at frequency (3, 1)' by 'at (3, 1)', if the sentence has the word already."""
   return conditions.replace('at frequency ', 'at ')
 
 
 def _comparatives(quantity: Quantity) -> tuple[str, str]:
-  """Returns the words for a lower and for a higher value, such as ('better', 'worse') for an error;
-  ('lower', 'higher') if neither is better.
+  """Returns the words for a lower and for a higher value of a quantity.
+
+  They are ('better', 'worse') for an error, and ('lower', 'higher') if neither is better.
   """
   better = {'lower': ('better', 'worse'), 'higher': ('worse', 'better')}
   return better.get(quantity.better, ('lower', 'higher'))
 
 
 def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:
-  """Returns the extreme among a classifier's `rows` of a selection; several for a tie."""
+  """Returns the extreme of a selection among a classifier's rows; several for a tie."""
   assert selection.extremes is not None
   return selection.extremes[selection.extremes.index.isin(rows.index)]
 
 
 def _estimate(quantity: Quantity, row: pd.Series, condition: str = '') -> str:
-  """Returns an estimate with unit and interval, its condition, and its note if that restricts what
-  the estimate means: 'undefined …', or that it is the ratio of a classifier to itself.
+  """Words an estimate with its unit, interval and condition.
+
+  Its note is added if the estimate is undefined, degenerate, says little, or is the ratio of a
+  classifier to itself.
   """
   text = f'{Notation(quantity, bool(row.versus)).full(row)} {condition}'.rstrip()
   if ITSELF in row.note:
@@ -288,7 +288,10 @@ def _estimate(quantity: Quantity, row: pd.Series, condition: str = '') -> str:
 
 
 def _join_clauses(begin: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
-  """Returns 'BEGIN clause; clause.'; more clauses than `limit` have a line each."""
+  """Joins clauses to the sentence 'BEGIN clause; clause.'.
+
+  Each clause is on its own line if there are more than `limit`.
+  """
   if len(clauses) <= limit:
     return sentence(f'{begin} {"; ".join(clauses)}')
   return sentence('\n'.join([begin, ';\n'.join(clauses)]))
