@@ -75,23 +75,23 @@ def measure(
   training: Mapping[str, Rows] | None = None,
   devices: Sequence[jax.Device] | None = None,
 ) -> Results:
-  """Measures a study: predicts the images with every classifier, and returns the results.
+  """Predicts images with every classifier as a study requires, and returns the results.
 
-  Predictions are stored as records in `folder`; existing ones are not computed again.
+  Predictions are stored as records in `folder`. Existing records are not computed again.
 
   Args:
     study: the study.
     execution: seed, precision, batch size and parallelism.
-    classifiers: the classifiers, the baseline first; their classes are matched to the classes
-      of the rows.
+    classifiers: the classifiers, the baseline first. Their classes are matched to the classes of
+      the images.
     rows: the images.
-    folder: where the records are.
-    training: by label, the rows that each classifier was trained on in this run, for a study that
+    folder: folder of the records.
+    training: {label of the classifier: images that it was trained on in this run}, for a study that
       compares them with `rows`.
     devices: devices of this process to use; None uses all.
 
   Raises:
-    InputError: the rows do not fit a classifier or the study.
+    InputError: the images do not fit a classifier or the study.
   """
   parallel = create(execution.parallel) if devices is None else KINDS[execution.parallel](devices)
   needed = study.needed_rows(rows)
@@ -129,9 +129,9 @@ def _results(
   Args:
     study: the study.
     execution: seed and other settings of the run.
-    evaluated: each classifier with its rows; None stands for no classifier.
+    evaluated: each classifier with its images; None stands for no classifier.
     evaluations: the records of each classifier, in the same order.
-    training: {label: rows that the classifier was trained on in this run}; None if the study does
+    training: {label: images that the classifier was trained on in this run}; None if the study does
       not compare them.
   """
   _, rows = evaluated[0]
@@ -170,10 +170,10 @@ def _results(
 
 
 def _quantities(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
-  """Returns the quantities of a table of results: those of the study, then accuracies by class.
+  """Returns the quantities that a table of results has: the study's and accuracies of classes.
 
-  If the study itself declares `accuracy` or `clean_accuracy`, it is not added. If both are added,
-  the words of `accuracy` say that it is the mean over the other views.
+  `accuracy` and `clean_accuracy` of classes are added unless the study declares them. If both are
+  added, the words of `accuracy` say that it is the mean over all views but the clean one.
   """
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
@@ -199,9 +199,11 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) -> pd.DataFrame:
-  """Returns the estimates in the order of their layers; those without a layer come first.
+  """Sorts estimates by the layer of the network; estimates without a layer come first.
 
-  `layers` are the names of the layers of each network, from input to output.
+  Args:
+    table: table of results.
+    layers: the names of the layers of each network, from input to output.
   """
   if 'layer' not in table:
     return table
@@ -212,12 +214,12 @@ def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) ->
 
 
 def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -> np.ndarray:
-  """Returns the positions in the data of the rows of the rounds that show all views, int [N].
+  """Returns the positions of the images that a sequential evaluation showed in all views, int [N].
 
   Args:
-    records: the rounds of a sequential evaluation.
-    num_rows: number of rows in the data.
-    seed: the seed that decides which rows are in a round.
+    records: the rounds of the evaluation.
+    num_rows: number of all images.
+    seed: the seed that decides which images are in a round.
   """
   rounds = range(records.num_full_rounds)
   return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])
@@ -232,14 +234,14 @@ def _most_affected(
 ) -> Findings:
   """Returns the most affected classes and the most damaged images, as tables and pictures.
 
-  Pictures are made on process 0 only, which writes the results.
+  Pictures are made only by process 0, which writes the results.
 
   Args:
     study: the study.
     evaluations: the records of each classifier.
-    evaluated: each classifier with its rows, in the same order; None stands for no classifier.
+    evaluated: each classifier with its images, in the same order; None stands for no classifier.
     key: root key of the study's random numbers.
-    seed: the seed of the order of rows in a sequential design.
+    seed: the seed of the order of images in a sequential design.
   """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
@@ -260,9 +262,9 @@ def _most_affected(
 
 
 def recording_name(study: Study, rows: Rows) -> str:
-  """Returns the name STUDY-DIGEST of the folder that has a study's records of `rows` in a battery.
+  """Returns a folder name STUDY-DIGEST for a study's records of some images.
 
-  Studies that record the same have the same folder, so that records are shared between tasks.
+  Studies with equal records have the same name. Several studies of one run therefore share records.
   """
   identity = {'study': study.recording, 'data': identity_of(rows)}
   encoded = json.dumps(identity, sort_keys=True, default=str).encode()
@@ -272,19 +274,20 @@ def recording_name(study: Study, rows: Rows) -> str:
 def evaluator_for(
   execution: Execution, study: Study, classifier: Classifier | None, rows: Rows, parallel: Parallel
 ) -> Evaluator:
-  """Returns the evaluator that makes the records of a study.
+  """Returns the evaluator that computes the records of a study.
 
   Args:
-    execution: the seed.
+    execution: settings of the run, such as the seed.
     study: the study.
     classifier: the classifier; None for a study of images alone. A classifier with test-time
-      adaptation takes the rows in order; it is reset before each part of a stored set, such as one
-      corruption at one severity of CIFAR-10-C.
+      adaptation is reset before each part of a stored set, such as one corruption at one severity
+      of CIFAR-10-C.
     rows: the images.
     parallel: the devices.
 
   Raises:
-    InputError: the adaptation needs clean images, and the rows are a stored set of corrupted ones.
+    InputError: the adaptation needs clean images, and the data are a stored set of corrupted
+      images.
   """
   views = study.views(rows.image_shape)
   evaluator_class: type[Evaluator] = StagedEvaluator if views.stages else Evaluator
@@ -324,18 +327,15 @@ def _record_answers(
   parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
-  """Predicts all images in all views with one classifier, as far as records of it are missing.
+  """Computes the missing records of one classifier, and returns the complete records.
 
   Args:
-    execution: seed, batch size and views per step.
+    execution: seed, batch size and views per file.
     study: the study.
     classifier: the classifier; None for a study of images alone.
     rows: the images.
     parallel: the devices.
-    folder: the folder of all records, in which the classifier has a subfolder with its label.
-
-  Returns:
-    The complete records of the classifier.
+    folder: the folder of all records. The classifier has a subfolder with its label.
   """
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
@@ -359,10 +359,10 @@ def _record_answers(
 
 
 def _identifying_facts(classifier: Classifier) -> Facts:
-  """Returns the facts that identify a classifier in records.
+  """Returns the facts that identify a classifier's weights in records.
 
-  They are its provenance and, if that has no digest of the weights, outputs for fixed images. The
-  progress of a training is left out, because the digest identifies the weights.
+  They are the provenance of the classifier. If that has no digest of the weights, outputs for fixed
+  images are added. The progress of a training is left out, because the weights identify it.
   """
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:
@@ -381,22 +381,25 @@ def evaluate_in_rounds(
   batch_size: int = 0,
   views_per_step: int = 0,
 ) -> SequentialRecords:
-  """Records the answers of a sequential evaluation, which shows images in rounds, and returns them.
+  """Predicts images in rounds until the error in each view is known precisely enough.
 
-  Round r, from 0, shows the images [r n, (r + 1) n) of a random order that depends on the seed,
-  with n = `design.trials`. It shows them in the views with an error that the rounds before have not
-  estimated precisely enough. A round that is recorded already is not computed again. A fixed design
-  with the same seed shows the first images of the same order.
+  This is a sequential evaluation. Each round has the next n = `design.trials` images in a random
+  order. It shows them only in the views with an error that is not precise enough yet. Rounds that
+  are recorded already are not computed again. A fixed number of images with the same seed has the
+  first images of the same order.
 
   Args:
     evaluator: the evaluator of all views.
-    rows: at least `design.most_trials` rows.
-    directory: the folder of the rounds' folders.
-    identity: the facts that identify the records.
-    design: the stopping rule, which decides which views the next round shows.
-    seed: seed of the order of the rows.
-    batch_size: rows of a shard; 0 chooses by their size.
-    views_per_step: views of a shard; 0 chooses by their number.
+    rows: at least `design.most_trials` images.
+    directory: folder of the rounds' folders.
+    identity: the settings that identify the records.
+    design: the stopping rule, which decides which views the next round has.
+    seed: seed of the order of the images.
+    batch_size: images of a file; 0 chooses by their size.
+    views_per_step: views of a file; 0 chooses by their number.
+
+  Returns:
+    The records of all rounds.
 
   Raises:
     InputError: the images differ from recorded ones, or the folder has other or damaged records.
@@ -430,25 +433,30 @@ def evaluate_in_rounds(
 
 
 def indices_of_round(number: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
-  """Returns the indices of the rows that a round shows, int64 [n], ascending.
+  """Returns the indices of the images in a round of a sequential evaluation, int64 [n].
+
+  They are in ascending order.
 
   Args:
     number: number of the round, from 0.
-    num_examples: number of all rows.
-    seed: seed of the order of the rows.
-    design: has the number n of trials in a round.
+    num_examples: number of all images.
+    seed: seed of the order of the images.
+    design: the design with n trials in a round.
   """
   in_round = slice(number * design.trials, (number + 1) * design.trials)
   return np.sort(random_order(num_examples, seed)[in_round])
 
 
 def passes_table(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
-  """Returns the table `passes` with a row per classifier; {} if no design is sequential.
+  """Returns a table that says how much prediction a sequential evaluation has saved.
 
-  A pass is one image in one view. The table compares the passes of the sequential design with those
-  of a fixed design of the same precision, which shows the same number of images in every view: the
-  fewest with which no Clopper–Pearson interval is wider than ± the half-width. `saved` is the share
-  of the fixed design's passes that were saved, negative if more were needed.
+  A pass is the prediction of one image in one view. The passes are compared with a fixed design of
+  the same precision, which shows the same number of images in every view. This number is the
+  smallest with which no Clopper–Pearson interval is wider than ± the half-width. `saved` is the
+  saved share of passes, negative if more were needed.
+
+  Returns:
+    {'passes': table with a row per classifier}; {} if no evaluation was sequential.
   """
   lines = []
   for evaluation in evaluations:

@@ -22,7 +22,7 @@ Batch = tuple[Sequence[Any], Sequence[Any], Sequence[Mapping[str, Any]]]
 
 @dataclasses.dataclass(frozen=True)
 class MaiteAugmentation:
-  """A corruption with MAITE's protocol `Augmentation`.
+  """A corruption that MAITE accepts as an augmentation (its protocol `Augmentation`).
 
   Attributes:
     metadata: {'id': name and severity}, such as 'fog 3'.
@@ -39,7 +39,10 @@ class MaiteAugmentation:
   options: Mapping[str, Any]
 
   def __call__(self, batch: Batch, /) -> Batch:
-    """Returns the corrupted images, in the type of the images, with their targets and metadata.
+    """Corrupts a batch, and returns the images in their type with targets and metadata unchanged.
+
+    Args:
+      batch: images (C, H, W), one-hot targets (classes,), and metadata with the key 'id'.
 
     Raises:
       InputError: images are not (C, H, W) or not in [0, 1], or an option is not valid.
@@ -49,7 +52,7 @@ class MaiteAugmentation:
     return corrupted, targets, metadata
 
   def _corrupt(self, image: Any, datum_id: int | str) -> np.ndarray:
-    """Returns the image (C, H, W) corrupted by the random numbers of its id `datum_id`."""
+    """Corrupts an image (C, H, W) with random numbers that its id decides."""
     [array] = user_data.stacked_images([image])  # (H, W, C)
     is_8_bit = array.dtype == np.uint8
     number = zlib.crc32(datum_id.encode()) if isinstance(datum_id, str) else int(datum_id)
@@ -66,11 +69,10 @@ class MaiteAugmentation:
 def as_maite_augmentation(
   name: str, severity: float, seed: int = 0, **options: Any
 ) -> MaiteAugmentation:
-  """Returns a corruption with MAITE's protocol `Augmentation`.
+  """Returns a corruption as an augmentation for MAITE (its protocol `Augmentation`).
 
-  An image gets random numbers by its id, in batches of any size. If the ids are example ids, they
-  are the random numbers of the studies of corruptions with this seed. A string as id is replaced by
-  its CRC-32.
+  The id of an image decides its random numbers, in batches of any size. Studies of corruptions with
+  the same seed and ids use the same random numbers. A string as id is replaced by its CRC-32.
 
   Args:
     name: a corruption, or `FILE.py:NAME`; see `robustness.corrupt`.

@@ -22,26 +22,29 @@ from robustness.core.rows import (
 
 @dataclasses.dataclass(frozen=True)
 class MaiteDataset:
-  """Rows with MAITE's protocol `Dataset`: float32 images in [0, 1] with one-hot targets.
+  """A data set that MAITE accepts (its protocol `Dataset`).
 
-  The id of an image is its example id.
+  Entries are float32 images in [0, 1] with one-hot targets and ids.
 
   Attributes:
-    rows: the rows, each with one label.
-    metadata: {'id': source of the rows, 'index2label': {class number: class name}}.
+    rows: the images, each with one label.
+    metadata: {'id': source of the images, 'index2label': {class number: class name}}.
   """
 
   rows: Rows
   metadata: Mapping[str, Any]
 
   def __len__(self) -> int:
-    """Returns the number of rows."""
+    """Returns the number of images."""
     return self.rows.num_examples
 
   def __getitem__(self, index: int, /) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-    """Returns an image (C, H, W), its one-hot target (classes,) and {'id': its example id}.
+    """Returns an image (C, H, W), its one-hot target (classes,), and its id as {'id': id}.
 
-    A negative index counts from the last row; IndexError is raised beyond the rows.
+    A negative index counts from the last image.
+
+    Raises:
+      IndexError: there is no such image.
     """
     position = range(len(self))[index]
     [batch] = self.rows.at(np.array([position])).batches(1)  # a batch of this row alone
@@ -53,16 +56,16 @@ class MaiteDataset:
 def as_maite_dataset(
   data: Any, labels: Any = None, *, class_names: Sequence[str] = (), seed: int = 0
 ) -> MaiteDataset:
-  """Returns data with MAITE's protocol `Dataset`.
+  """Returns images and labels as a data set for MAITE (its protocol `Dataset`).
 
   Args:
     data: images in any form that `robustness.measure` takes, such as float [N, H, W, C] in [0, 1].
     labels: integers [N]; None if `data` has them.
     class_names: the names of the labels, in order; () for none.
-    seed: seed of a random choice of images, for a source that is drawn from.
+    seed: seed of the choice of images, for a source that takes a random sample.
 
   Raises:
-    InputError: the data cannot be used, or an image has no label or several ones.
+    InputError: the data cannot be used, or an image has no label or several labels.
   """
   rows = as_rows(data, labels, None, class_names, seed)
   refuse_unknown_classes(rows.description, "MAITE's one-hot target")

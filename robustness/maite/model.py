@@ -17,11 +17,12 @@ from robustness.models.model import Model
 
 @dataclasses.dataclass
 class MaiteModel:
-  """A classifier with MAITE's protocol `Model`.
+  """A classifier that MAITE accepts as a model (its protocol `Model`).
 
   Attributes:
-    model: what `robustness.measure` takes as one model.
-    metadata: {'id': its name} and, if class names are known, 'index2label', {class number: name}.
+    model: any model that `robustness.measure` takes.
+    metadata: {'id': name of the model} and, if class names are known, 'index2label', {class number:
+      name}.
   """
 
   model: Any
@@ -40,9 +41,10 @@ class MaiteModel:
 
 
 def as_maite_model(model: Any) -> MaiteModel:
-  """Returns a model with MAITE's protocol `Model`.
+  """Returns a classifier as a model for MAITE (its protocol `Model`).
 
-  `model` is anything that `robustness.measure` takes as one model, such as a network of PyTorch.
+  Args:
+    model: any model that `robustness.measure` takes, such as a network of PyTorch.
   """
   model = model if isinstance(model, Classifier | Model) else Model(model)
   metadata: dict[str, Any] = {'id': model.name or model.label}

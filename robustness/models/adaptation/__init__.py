@@ -38,12 +38,13 @@ output of the network belongs to; −∞ would make the entropy NaN."""
 
 
 class ImageBatch(NamedTuple):
-  """The images of a batch as the network gets them, after a study's view and before normalisation.
+  """A batch of test images, perturbed by the study but not yet normalised.
 
   Attributes:
     images: [B, H, W, C] in [0, 1].
-    mask: bool [B], False on rows that only pad the batch.
-    keys: a random key of each image, [B]. It depends on seed, study, example and view only.
+    mask: bool [B], False for images that only pad the batch.
+    keys: a random key of each image, [B]. It depends only on seed, study, image and view (the way
+      in which the image is perturbed).
   """
 
   images: jax.Array
@@ -51,30 +52,30 @@ class ImageBatch(NamedTuple):
   keys: jax.Array
 
   def mean(self, values: jax.Array) -> jax.Array:
-    """Returns the mean of values [B] over the rows with a True `mask`, which are no padding."""
+    """Returns the mean of values [B] over all images that are not padding."""
     return jnp.where(self.mask, values, 0).sum() / self.mask.sum()
 
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation(Part):
-  """Base class of adaptations, with fields set by `config.classifier.adaptation.<name>.<field>`.
+  """Base class of methods that adapt a network to the test images.
 
-  Every layer of batch normalisation uses the mean λ μ_s + (1 − λ) μ_t and the variance
-  λ σ²_s + (1 − λ) σ²_t, with λ in [0, 1]. Here μ_s and σ²_s are the running statistics from the
-  training, and μ_t and σ²_t are the mean and variance over the images and positions of the test
-  batch.
+  Layers of batch normalisation use the mean λ μ_s + (1 − λ) μ_t and the variance λ σ²_s + (1 − λ)
+  σ²_t. μ_s and σ²_s are the running statistics from the training. μ_t and σ²_t are the mean and
+  variance over the images and positions of the test batch. Fields are set by
+  `config.classifier.adaptation.<name>.<field>`.
 
   Attributes:
     unbiased: whether σ²_t divides by the number of values minus 1.
-    batch_size: n, the number of images in a batch. The last batch of a sequence of images has those
-      that remain.
-    source_weight: λ; 0 uses only statistics of the test batch, 1 only statistics of the training.
-    order: 'random' shows the images of a stream in a random order; 'label_shift' class after class,
-      with classes and the images within a class in a random order.
-    kinds: classes of the layers that the method changes; a network must have at least one such
+    batch_size: n, the number of images in a batch. The last batch may be smaller.
+    source_weight: λ, in [0, 1]; 0 uses only statistics of the test batch, 1 only statistics of the
+      training.
+    order: 'random' shows the images in a random order. 'label_shift' shows one class after the
+      other, with classes and the images within a class in a random order.
+    kinds: classes of the layers that the method changes. A network must have at least one such
       layer. () for any network.
-    adapts: what the method changes, such as 'normalisation layers', for the message about a network
-      without it.
+    adapts: the layers that the method changes, in words such as 'normalisation layers', for
+      messages.
 
   Reference:
     Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
@@ -92,7 +93,7 @@ class Adaptation(Part):
 
   @property
   def is_continual(self) -> bool:
-    """Whether the adaptation continues in the next view from its state after the last one."""
+    """Whether the state is kept when the perturbation of the images changes."""
     return False
 
   @property
@@ -102,11 +103,11 @@ class Adaptation(Part):
 
   @property
   def num_clean_images(self) -> int:
-    """The number of images without a study's changes that `observe` is called with; 0 for none."""
+    """The number of unperturbed images that `observe` is called with; 0 for none."""
     return 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the state before the first batch; the empty tuple for an adaptation without state.
+    """Returns the state before the first batch; () for an adaptation without state.
 
     Args:
       variables: the trained variables of the network.
@@ -116,37 +117,52 @@ class Adaptation(Part):
     return ()
 
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
-    """Returns the state after a batch of images without a study's changes.
+    """Returns the state after a batch of unperturbed images, which are not predicted.
 
-    The evaluation calls this method after `begin`, for `num_clean_images` images in batches, before
-    it predicts the images of a study. `__call__` explains the arguments.
+    Called after `begin` and before test images are predicted, for `num_clean_images` images in
+    batches.
+
+    Args:
+      apply: function (variables, images) -> (logits, outputs of layers).
+      variables: the trained variables of the network.
+      state: the state from `begin` or the previous batch.
+      batch: the images.
     """
     return state
 
   @abc.abstractmethod
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs of the network for one batch, and the state for the next batch.
+    """Predicts one batch, and returns the network's outputs and the state for the next batch.
 
     Args:
       apply: function (variables, images) -> (logits, outputs of layers).
       variables: the trained variables of the network.
-      state: the state that `begin`, `observe` or the previous batch returned.
-      batch: the images of the batch.
+      state: the state from `begin`, `observe` or the previous batch.
+      batch: the images.
     """
 
   def normalised(
     self, apply: Apply, variables: PyTree, images: jax.Array, mask: jax.Array
   ) -> Outputs:
-    """Returns the network's outputs, with mixed statistics in layers of batch normalisation.
+    """Applies the network with statistics of the test batch in batch normalisation.
 
-    Mean and variance are `source_weight` · (running statistics from the training) + (1 −
-    `source_weight`) · (statistics of the `images` at which `mask`, bool [B], is True).
+    Mean and variance are λ times the running statistics from the training, plus 1 − λ times the
+    statistics of the test batch, with λ = `source_weight`.
+
+    Args:
+      apply: function (variables, images) -> (logits, outputs of layers).
+      variables: variables of the network.
+      images: [B, H, W, C].
+      mask: bool [B], the images that count in the statistics of the batch.
     """
     if self.source_weight == 1:
       return apply(variables, images)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-      """Calls a method of a layer, for `nn.intercept_methods`; BatchNorm gets mixed statistics."""
+      """Calls a method of a layer, with mixed statistics if the layer is BatchNorm.
+
+      It is an interceptor for `nn.intercept_methods`.
+      """
       layer = context.module
       # the clone that is applied below is intercepted too: it has no path, and is not changed again
       if not isinstance(layer, nn.BatchNorm) or not layer.path:
@@ -171,14 +187,17 @@ ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: igno
 
 
 def linen_layers(apply: Apply, variables: PyTree, image: jax.ShapeDtypeStruct) -> Layers:
-  """Returns {path: class} of the Linen layers that a network applies; nothing is computed.
+  """Traces a network, and returns the Linen layers that it applies, {path: class}.
 
-  `image` has the shape and type of images [B, H, W, C].
+  Args:
+    apply: function (variables, images) -> (logits, outputs of layers).
+    variables: variables of the network.
+    image: shape and type of images [B, H, W, C].
   """
   layers: dict[tuple[str, ...], type[nn.Module]] = {}
 
   def note(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-    """Runs a method of a layer and notes the layer."""
+    """Calls a method of a layer, and stores the layer's class."""
     layers[context.module.path] = type(context.module)
     return call(*args, **kwargs)
 
@@ -189,20 +208,30 @@ def linen_layers(apply: Apply, variables: PyTree, image: jax.ShapeDtypeStruct) -
 
 
 def log_probabilities(logits: jax.Array) -> jax.Array:
-  """Returns log p of logits [..., classes]; it is finite also for classes with the logit −∞."""
+  """Returns the logarithms of softmax probabilities, finite even for the logit −∞.
+
+  Args:
+    logits: [..., classes].
+  """
   return jax.nn.log_softmax(jnp.maximum(logits, _MIN_LOGIT))
 
 
 def entropy(log_p: jax.Array) -> jax.Array:
-  """Returns the entropies −Σ_c p_c log p_c in nats of log p [..., classes]."""
+  """Returns the entropies −Σ_c p_c log p_c in nats, [...].
+
+  Args:
+    log_p: log p_c, [..., classes].
+  """
   return -(jnp.exp(log_p) * log_p).sum(-1)
 
 
 def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:
-  """Returns the mean and the variance of each channel over rows and positions, float32 [C] each.
+  """Returns the mean and the variance of each channel over images and positions, float32 [C] each.
 
-  Rows of `x` [B, ..., C] contribute where `mask`, bool [B], is True. The variance divides by the
-  number of values minus `ddof`, at least 1.
+  Args:
+    x: [B, ..., C].
+    mask: bool [B], the images that count.
+    ddof: the variance divides by the number of values minus `ddof`, or by 1 if that is less.
   """
   x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
   axes = tuple(range(x.ndim - 1))

@@ -15,22 +15,25 @@ from robustness.models.adaptation.tent import Predict, Tent
 
 @dataclasses.dataclass(frozen=True)
 class Cotta(Tent):
-  """Learns all parameters from a teacher; the predictions of the teacher are the outputs.
+  """CoTTA: a student learns from a teacher, and the teacher predicts.
 
-  The teacher's logits are the logits of the images or, if the mean confidence of the trained
-  network is below a threshold, the mean over random views, with other colours, position, sharpness
-  and noise (see `random_view`). The student takes a step along the gradient of the cross-entropy to
-  the teacher. The teacher's weights follow as a moving average, and each weight of the student
-  returns to its trained value with a small probability.
+  The teacher's logits are for the images. If the mean confidence of the trained network is below a
+  threshold, they are the mean over randomly augmented images instead (`random_view`). After each
+  batch:
+
+  * The student takes a step along the gradient of the cross-entropy to the teacher. All parameters
+    are trained.
+  * The teacher's weights become a moving average of the student's.
+  * Each weight of the student returns to its trained value with a small probability.
 
   The defaults are from the authors' code for CIFAR-10. Their code for ImageNet has
   `optimizer='sgd'` with a rate of .01, batches of 64, a threshold of .1, a probability of .001 and
-  `is_symmetric=True`. As in their code, all images of a batch get the same random view.
+  `is_symmetric=True`. As in their code, all images of a batch are augmented in the same way.
 
   Attributes:
-    threshold: mean confidence of the trained network below which views are averaged.
-    num_views: number of views.
-    decay: weight of the teacher's weights in their moving average.
+    threshold: mean confidence of the trained network below which augmented images are averaged.
+    num_views: number of augmentations.
+    decay: decay of the moving average, the factor of the teacher's previous weights.
     restored: probability with which a weight returns to its trained value after a step.
     is_symmetric: whether half of the loss is the cross-entropy of the teacher to the student.
 
@@ -52,12 +55,19 @@ class Cotta(Tent):
     return True
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns `Tent`'s state, in which all parameters are trained, plus the teacher's weights."""
+    """Returns the initial state of `Tent` with all parameters, and the teacher's weights."""
     state = super().begin(variables, layers, num_classes)
     return {**state, 'teacher': state['weights']}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the teacher's outputs before the step, and the state after it."""
+    """Takes one step, and returns the teacher's outputs before it and the state after it.
+
+    Args:
+      predict: function (adapted weights, images) -> outputs, from `bound`.
+      trained: {path: weight} before adaptation.
+      state: the state before the step.
+      batch: the images.
+    """
     images = batch.images
     key_views, key_restored = jax.random.split(batch.keys[0])
     trained_logits, _ = predict({}, images)  # {}: no weight differs from its trained value
@@ -66,7 +76,7 @@ class Cotta(Tent):
     plain, outputs = predict(state['teacher'], images)
 
     def averaged() -> jax.Array:
-      """Returns the teacher's mean logits over random views."""
+      """Returns the teacher's mean logits over random augmentations of the images."""
       logits = lambda key: predict(state['teacher'], random_view(key, images))[0]  # noqa: E731
       return jax.lax.map(logits, jax.random.split(key_views, self.num_views)).mean(0)
 
@@ -74,7 +84,7 @@ class Cotta(Tent):
     log_q = log_probabilities(target)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
-      """Returns the mean cross-entropy between the student's `logits` and the teacher's."""
+      """Returns the mean cross-entropy between the student's logits and the teacher's, and None."""
       log_p = log_probabilities(logits)
       to_teacher = -(jnp.exp(log_q) * log_p).sum(-1)  # cross-entropies
       to_student = -(jnp.exp(log_p) * log_q).sum(-1)
@@ -93,14 +103,20 @@ class Cotta(Tent):
 
 
 def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
-  """Returns a random view of images [B, H, W, C] in [0, 1]; all images change in the same way.
+  """Augments all images of a batch [B, H, W, C] in the same random way, in [0, 1].
 
-  First, in a random order: brightness by a factor in [.6, 1.4], contrast [.7, 1.3], saturation
-  [.5, 1.5], a turn of the hue by up to 21.6°, and gamma [.7, 1.3]. Then a rotation by up to 15°, a
-  move by whole pixels, up to 1/8 of the sides (the authors' 1/16 is of an image with margins of
-  half its sides), a scale in [.9, 1.1], with edges continued; a blur of 5 × 5 pixels with a
-  standard deviation of up to .5 pixels; a mirror image with probability ½; and noise with a
-  standard deviation of .005. Images without three channels keep saturation and hue.
+  The augmentations follow the authors' code:
+
+  * colours, in a random order: factors of brightness in [.6, 1.4], contrast in [.7, 1.3] and
+    saturation in [.5, 1.5], a turn of the hue by up to 21.6°, and a gamma in [.7, 1.3]; images
+    without three channels keep saturation and hue
+  * a rotation by up to 15°, a move by whole pixels, up to 1/8 of the sides, and a scale in [.9,
+    1.1], with edges continued
+  * a blur of 5 × 5 pixels with a standard deviation of up to .5 pixels
+  * a mirror image with probability ½
+  * noise with a standard deviation of .005
+
+  The authors' move by 1/16 is of an image with margins of half its sides.
   """
   # for amounts, order of colour changes, geometry and blur, mirror image, noise; the last is unused
   keys = jax.random.split(key, 6)
@@ -134,10 +150,13 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
 
 
 def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:
-  """Returns images with five changes of colours in a random order.
+  """Applies five changes of colour to all images, in a random order.
 
-  `x` is [B, H, W, C] in [0, 1]. `amounts` [5] are the factors of brightness, contrast and
-  saturation, the turns of the hue (1 is 360°), and the exponent gamma.
+  Args:
+    key: random key of the order.
+    x: images [B, H, W, C] in [0, 1].
+    amounts: [5]: factors of brightness, contrast and saturation, the turn of the hue (1 is 360°),
+      and the exponent gamma.
   """
   has_colour = x.shape[-1] == 3
 
@@ -160,9 +179,13 @@ def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:
 
 
 def _turn_hue(image: jax.Array, turn: jax.Array) -> jax.Array:
-  """Returns RGB images [..., 3] with the hue turned by `turn` turns, as in HSV.
+  """Turns the hue of RGB images [..., 3], as in HSV.
 
-  Value (largest channel) and saturation stay.
+  Value (the largest channel) and saturation stay.
+
+  Args:
+    image: [..., 3].
+    turn: the turn; 1 is 360°.
   """
   value, spread = image.max(-1), image.max(-1) - image.min(-1)
   red, green, blue = jnp.unstack(image / jnp.where(spread > 0, spread, 1)[..., None], axis=-1)

@@ -21,20 +21,25 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 @dataclasses.dataclass(frozen=True)
 class Eata(SelectiveTent):
-  """Minimises Σ e^(E₀ − H) H / n over n selected images, plus β Σ_i F_i (θ_i − θ_i⁰)².
+  """EATA: minimises the entropy of selected images, with a penalty on changed weights.
 
-  H is the entropy of the prediction for an image, and E₀ is `margin` · ln C for C classes. An image
-  is selected if H < E₀ and if the cosine of its probabilities and p̄ is below ε; p̄ is the moving
-  average (.9) of the mean probabilities of selected images. The weight e^(E₀ − H) has no gradient.
-  θ are scales and biases, θ⁰ their trained values, and F the mean over batches of stored images of
-  the squared gradient of the cross-entropy at the predicted classes. A batch without selected
-  images causes no step.
+  The loss of a batch is Σ e^(E₀ − H) H / n + β Σ_i F_i (θ_i − θ_i⁰)². The first sum is over n
+  selected images, and e^(E₀ − H) has no gradient.
+
+  * H is the entropy of the prediction for an image, and E₀ is `margin` · ln C for C classes.
+  * An image is selected if H < E₀ and if the cosine of its probabilities and p̄ is below ε. p̄ is
+    the moving average (.9) of the mean probabilities of selected images.
+  * θ are scales and biases of normalisation layers, and θ⁰ their trained values.
+  * F is the squared gradient of the cross-entropy at the predicted classes, averaged over batches
+    of unperturbed images.
+
+  There is no step for a batch without selected images.
 
   Attributes:
     redundancy: ε; above 1 selects all images with H < E₀. The authors take .05 for ImageNet and .4
       for CIFAR-10.
     fisher_weight: β; 0 is the method ETA, which needs no clean images.
-    fisher_images: number of stored images for F, rounded up to entire batches.
+    fisher_images: number of unperturbed images for F, rounded up to entire batches.
 
   Reference:
     Niu et al. (2022), Efficient Test-Time Model Adaptation without Forgetting, equations 2 to 9.
@@ -46,25 +51,32 @@ class Eata(SelectiveTent):
 
   @property
   def num_clean_images(self) -> int:
-    """The number of stored images that F is computed from."""
+    """The number of unperturbed images that F, the mean squared gradient, is computed from."""
     return self.fisher_images if self.fisher_weight else 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the state of `Tent` with further keys, all zeros at first.
+    """Returns the initial state of `Tent` with three further keys, which are zeros.
 
     'fisher' is F, the mean squared gradient, and 'batches' the number of batches in this mean.
-    'mean' is p̄, the average probabilities [classes] of selected images.
+    'mean' is p̄ [classes], the average probabilities of selected images.
     """
     state = super().begin(variables, layers, num_classes)
     fisher = jax.tree.map(jnp.zeros_like, state['weights'])
     return {**state, 'fisher': fisher, 'batches': 0, 'mean': jnp.zeros(num_classes)}
 
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
-    """Returns the state with F, the mean squared gradient, updated by a batch of stored images."""
+    """Updates the mean squared gradient F in the state with a batch of unperturbed images.
+
+    Args:
+      apply: function (variables, images) -> (logits, outputs of layers).
+      variables: the trained variables of the network.
+      state: the state before the batch.
+      batch: the images.
+    """
     predict, _ = self.bound(apply, variables, state, batch)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
-      """Returns the mean cross-entropy to the predicted classes."""
+      """Returns the mean cross-entropy to the predicted classes, and None."""
       return -batch.mean(log_probabilities(logits).max(-1)), None
 
     gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)
@@ -74,11 +86,23 @@ class Eata(SelectiveTent):
     return {**state, 'fisher': fisher, 'batches': batches}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs before the step, and the state, unchanged if no image is selected."""
+    """Takes one step, and returns the outputs before it and the state after it.
+
+    The state is unchanged if no image is selected.
+
+    Args:
+      predict: function (adapted weights, images) -> outputs, from `bound`.
+      trained: {path: weight} before adaptation.
+      state: the state before the step.
+      batch: the images.
+    """
     mean, has_mean = state['mean'], state['mean'].any()  # p̄, 0 before the first selected image
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-      """Returns the loss of the entropies H, and (number of selected images, their mean p [C])."""
+      """Returns the weighted mean entropy of the selected images.
+
+      The second result is their number and their mean probabilities [C].
+      """
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
       cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)

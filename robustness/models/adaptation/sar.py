@@ -16,19 +16,20 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 @dataclasses.dataclass(frozen=True)
 class Sar(SelectiveTent):
-  """Minimises the mean entropy of reliable images near the weights w, at w + ρ g / ‖g‖.
+  """SAR: sharpness-aware minimisation of the entropy of reliable images.
 
-  Here g is the gradient at w of the mean entropy of the images with an entropy below E₀ at w, and
-  E₀ is `margin` · ln C for C classes. An image is reliable if its entropy is below E₀ at w and at
-  w + ρ g / ‖g‖. The mean entropies of reliable images at w + ρ g / ‖g‖ have a moving average with
-  decay .9. After each batch that leaves this average below `recovery`, the weights return to the
-  trained ones. As in the authors' code the average is not reset, so that the weights may return
-  after several batches in a row.
+  Let w be the weights, and g the gradient at w of the mean entropy of images with an entropy below
+  E₀. E₀ is `margin` · ln C for C classes. The loss is the mean entropy of reliable images at w + ρ
+  g / ‖g‖. An image is reliable if its entropy is below E₀ both at w and at w + ρ g / ‖g‖.
+
+  The weights return to the trained ones after each batch in which a moving average of the loss,
+  with decay .9, is below `recovery`. As in the authors' code the average is not reset then, so that
+  the weights may return after several batches in a row.
 
   Attributes:
     radius: ρ.
     recovery: the average in nats below which the weights return to the trained ones; 0 for never.
-    fixed_layers: paths of layers, as 'block11' or 'norm', in which no parameters adapt.
+    fixed_layers: paths of layers with parameters that do not adapt, such as 'block11' or 'norm'.
 
   Reference:
     Niu et al. (2023), Towards Stable Test-Time Adaptation in Dynamic Wild World, equations 2 to 4.
@@ -41,35 +42,56 @@ class Sar(SelectiveTent):
   fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')
 
   def is_learnt(self, path: tuple[str, ...], layers: adaptation.Layers) -> bool:
-    """See `Tent.is_learnt`; the layers of `fixed_layers`, and those inside, do not adapt."""
+    """Returns whether the parameters of the layer at `path` adapt.
+
+    They do in normalisation layers outside of `fixed_layers`.
+
+    Args:
+      path: names of the modules down to the layer.
+      layers: {path: class} of the network's layers.
+    """
     # of 'stage4/block0/bn1': 'stage4', 'stage4/block0' and the path itself
     starts = {'/'.join(path[: count + 1]) for count in range(len(path))}
     return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
 
   def begin(self, variables: PyTree, layers: adaptation.Layers, num_classes: int) -> PyTree:
-    """Returns the state of `Tent` with the moving average, which is ∞ before the first value."""
+    """Returns the initial state of `Tent` with a moving average, which is ∞ at first."""
     return {**super().begin(variables, layers, num_classes), 'average': jnp.inf * jnp.ones(())}
 
   def step(
     self, predict: Predict, trained: PyTree, state: PyTree, batch: adaptation.ImageBatch
   ) -> adaptation.Result:
-    """Returns the outputs before the step, and the state after it.
+    """Takes one step, and returns the outputs before it and the state after it.
 
-    The state's `average` is the moving average of the mean entropy of reliable images. If it is
-    below `recovery` after the step, the predictions have collapsed: weights and optimizer return to
-    the initial ones, and the average stays.
+    If the moving average of the loss is below `recovery` after the step, the predictions have
+    collapsed. Weights and optimizer then return to the initial ones, and the average stays.
+
+    Args:
+      predict: function (adapted weights, images) -> outputs, from `bound`.
+      trained: {path: weight} before adaptation.
+      state: the state before the step.
+      batch: the images.
     """
 
     def gradient(
       weights: PyTree, rows: jax.Array
     ) -> tuple[PyTree, adaptation.Outputs, tuple[jax.Array, jax.Array]]:
-      """Returns the gradient of the mean entropy of the reliable images among `rows`, bool [B].
+      """Returns the gradient of the mean entropy of reliable images.
 
-      It also returns the outputs at `weights`, and (bool [B] of reliable rows, the mean entropy).
+      Args:
+        weights: the weights at which it is computed.
+        rows: bool [B], the images that may be reliable.
+
+      Returns:
+        The gradient; the outputs of the network; and the reliable images, bool [B], with their mean
+        entropy.
       """
 
       def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Returns the mean entropy of the reliable rows, and (bool [B] of these, the same mean)."""
+        """Returns the mean entropy of reliable images, for `jax.grad` with further values.
+
+        The further values are the reliable images, bool [B], and the same mean.
+        """
         entropies = adaptation.entropy(adaptation.log_probabilities(logits))
         reliable = rows & (entropies < self.max_entropy(logits))
         mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)

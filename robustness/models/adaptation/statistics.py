@@ -10,7 +10,7 @@ from robustness.models.adaptation import Adaptation, Apply, ImageBatch, Result
 
 @dataclasses.dataclass(frozen=True)
 class Statistics(Adaptation):
-  """Normalises with a mixture of the test batch's and the training's mean and variance.
+  """Replaces the statistics of batch normalisation by a mixture with the test batch's.
 
   No weights change. The variance of the test batch is unbiased, as in the authors' code.
   """

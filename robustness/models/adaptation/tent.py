@@ -39,20 +39,21 @@ NORMALISATIONS = (nn.BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm, nn.
 
 @dataclasses.dataclass(frozen=True)
 class Tent(Adaptation):
-  """Minimises the mean entropy of the predictions, −Σ_c p_c log p_c, by a step after each batch.
+  """TENT: minimises the entropy of the predictions, by steps after each batch.
 
-  Here p_c is the predicted probability of class c. A step changes the scale and bias of
-  normalisation layers. The predictions of a batch are from before its last step.
+  The loss is the mean entropy −Σ_c p_c log p_c, with the predicted probability p_c of class c. A
+  step changes the scale and bias of normalisation layers. The predictions of a batch are from
+  before its last step.
 
   Attributes:
     optimizer: 'adam', or 'sgd' with a momentum of .9.
-    nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's; the
+    nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's. The
       code of EATA and SAR has plain momentum.
     learning_rate: the learning rate of each step.
     steps: number of steps on each batch.
-    protocol: 'per_shift' returns to the trained weights at the start of every view, or, for stored
-      corrupted images, of every corruption and severity; 'continual' continues with the weights
-      from the previous view; 'episodic' returns to the trained weights before every batch.
+    protocol: 'per_shift' returns to the trained weights when the perturbation changes, such as the
+      corruption or severity. 'continual' keeps the weights. 'episodic' returns to the trained
+      weights before every batch.
 
   Reference:
     Wang et al. (2021), Tent: Fully Test-Time Adaptation by Entropy Minimization, section 3.
@@ -79,7 +80,7 @@ class Tent(Adaptation):
 
   @property
   def is_continual(self) -> bool:
-    """Whether the weights are kept from view to view."""
+    """Whether the weights are kept when the perturbation of the images changes."""
     return self.protocol == 'continual'
 
   @property
@@ -95,13 +96,27 @@ class Tent(Adaptation):
     return optax.adam(self.learning_rate)
 
   def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
-    """Returns whether the parameters of the layer at `path` adapt; `layers` is {path: class}."""
+    """Returns whether the parameters of the layer at `path` adapt.
+
+    They do in normalisation layers.
+
+    Args:
+      path: names of the modules down to the layer.
+      layers: {path: class} of the network's layers.
+    """
     return issubclass(layers.get(path, object), NORMALISATIONS)
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """See `Adaptation.begin`; returns {'weights': {path: parameter}, 'optimizer': its state}.
+    """Returns the initial weights and optimizer state.
 
-    The weights are the parameters that adapt, see `is_learnt`.
+    Args:
+      variables: the trained variables of the network.
+      layers: {path: class} of the network's layers.
+      num_classes: number of logits.
+
+    Returns:
+      {'weights': {path: parameter}, 'optimizer': its state}. The weights are the parameters that
+        adapt, see `is_learnt`.
 
     Raises:
       SettingError: no parameter adapts.
@@ -123,9 +138,15 @@ class Tent(Adaptation):
     return {'weights': weights, 'optimizer': self._optimizer.init(weights)}
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Takes `self.steps` steps on a batch, and returns outputs with the state after the last step.
+    """Takes `self.steps` steps on a batch, and returns outputs and the state after the last step.
 
     The outputs are computed with the weights before the last step.
+
+    Args:
+      apply: function (variables, images) -> (logits, outputs of layers).
+      variables: the trained variables of the network.
+      state: the state from `begin` or the previous batch.
+      batch: the images.
     """
     predict, trained = self.bound(apply, variables, state, batch)
     for number in range(1, self.steps):
@@ -136,30 +157,38 @@ class Tent(Adaptation):
   def bound(
     self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch
   ) -> tuple[Predict, PyTree]:
-    """Returns the function `predict` of a batch's images, and {path: weight before adaptation}.
+    """Returns the network as a function of its adapted weights, and their trained values.
 
-    `predict(weights, images)` returns the network's outputs with `weights`, {path: array}, in place
-    of trained ones. Its batch normalisation uses `batch.mask`. The second result has the paths of
-    the weights that adapt, in state['weights'], with their values in the trained `variables`.
+    Args:
+      apply: function (variables, images) -> (logits, outputs of layers).
+      variables: the trained variables of the network.
+      state: the state, with the paths of the adapted weights in `state['weights']`.
+      batch: the batch; its mask selects the images for statistics of batch normalisation.
+
+    Returns:
+      A function (adapted weights {path: array}, images) -> outputs, and {path: trained weight}.
     """
     flat = traverse_util.flatten_dict(variables)
 
     def predict(weights: PyTree, images: jax.Array) -> Outputs:
-      """Returns the outputs with `weights`, {path: array}, in place of the trained ones."""
+      """Applies the network with `weights`, {path: array}, in place of trained weights."""
       changed = traverse_util.unflatten_dict({**flat, **weights})
       return self.normalised(apply, changed, images, batch.mask)
 
     return predict, {path: flat[path] for path in state['weights']}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs with the current weights, and the state after one optimizer step.
+    """Takes one optimizer step, and returns the outputs before it and the state after it.
 
-    `predict` is the function (adapted weights, images) -> outputs, `trained` has {path: weight}
-    before adaptation; both are from `bound`.
+    Args:
+      predict: function (adapted weights, images) -> outputs, from `bound`.
+      trained: {path: weight} before adaptation.
+      state: the state before the step.
+      batch: the images.
     """
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
-      """Returns the mean entropy of the predictions."""
+      """Returns the mean entropy of the predictions, and None."""
       return batch.mean(entropy(log_probabilities(logits))), None
 
     gradient, outputs, _ = self.gradient(predict, state['weights'], batch, loss)
@@ -168,13 +197,20 @@ class Tent(Adaptation):
   def gradient(
     self, predict: Predict, weights: PyTree, batch: ImageBatch, loss: Loss
   ) -> tuple[PyTree, Outputs, Any]:
-    """Returns the gradient of a loss by the weights, the outputs, and the loss's second result.
+    """Returns the gradient of a loss with respect to the adapted weights.
 
-    `loss` takes the logits of the batch and returns (number, further values).
+    Args:
+      predict: function (adapted weights, images) -> outputs, from `bound`.
+      weights: {path: array}, the adapted weights.
+      batch: the images.
+      loss: called with the logits; returns the loss and further values.
+
+    Returns:
+      The gradient {path: array}, the outputs of the network, and the further values.
     """
 
     def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
-      """Returns the loss, and the outputs with the loss's second result."""
+      """Returns the loss, and a pair of the network's outputs and the loss's further values."""
       logits, layers = predict(weights, batch.images)
       number, further_values = loss(logits)
       return number, ((logits, layers), further_values)
@@ -183,7 +219,7 @@ class Tent(Adaptation):
     return gradient, outputs, further_values
 
   def updated(self, state: PyTree, gradient: PyTree) -> dict[str, PyTree]:
-    """Returns the state after a step of the optimizer with this gradient of the loss."""
+    """Returns the state after an optimizer step, given the gradient of the loss."""
     updates, optimizer = self._optimizer.update(gradient, state['optimizer'], state['weights'])
     weights = optax.apply_updates(state['weights'], updates)
     return {**state, 'weights': weights, 'optimizer': optimizer}
@@ -191,9 +227,10 @@ class Tent(Adaptation):
 
 @dataclasses.dataclass(frozen=True)
 class SelectiveTent(Tent):
-  """Base class of methods that learn only from images with predictions of entropy below E₀.
+  """Base class of methods that learn only from images with confident predictions.
 
-  The defaults are from the authors' code of EATA and SAR for ResNet-50 on ImageNet.
+  The entropy of a prediction must be below E₀. The defaults are from the authors' code of EATA and
+  SAR for ResNet-50 on ImageNet.
 
   Attributes:
     margin: E₀ divided by ln C, for C classes.
@@ -211,8 +248,11 @@ class SelectiveTent(Tent):
 
   @abc.abstractmethod
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs with the current weights, and the state after one step.
+    """Takes one step, and returns the outputs before it and the state after it.
 
-    `predict` is the function (adapted weights, images) -> outputs, `trained` has {path: weight}
-    before adaptation; both are from `bound`.
+    Args:
+      predict: function (adapted weights, images) -> outputs, from `bound`.
+      trained: {path: weight} before adaptation.
+      state: the state before the step.
+      batch: the images.
     """
