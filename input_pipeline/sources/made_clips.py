@@ -32,12 +32,12 @@ _SEED = 0xC119
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-  """How N digits move.
+  """Motion of N digits in N video clips.
 
   Attributes:
-    middle: [N, 4], angle in radians (counter-clockwise), scale, and shift down and to the right
-      in pixels, at the clip's middle.
-    change: [N, 4], the change of these four numbers per frame.
+    middle: [N, 4], pose in the middle of the clip: angle in radians (counter-clockwise), scale, and
+      shift down and to the right in pixels.
+    change: [N, 4], change of the pose per frame.
     contrast: [N], factor of the digit's brightness.
     fps: [N], frames per second.
   """
@@ -49,16 +49,19 @@ class Motion:
 
 
 class MadeClips(Source):
-  """Made video clips: MNIST digits that turn, grow, drift and flicker, with neighbor sets."""
+  """Data source 'made_clips': rendered video clips of moving MNIST digits.
+
+  Digits turn, grow, drift and flicker. Test clips are neighbor sets, an anchor frame with similar
+  frames.
+  """
 
   splits = ('train', 'test')
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the frames, uint8 [28, 28, 1].
 
-    In the split 'test' the frames of a clip are a neighbor set: one frame is the anchor. Columns
-    are `group_id`, the number of the clip; `offset`, the frame's number minus the anchor's; `fps`
-    and `path`. A subset takes whole clips.
+    For the split 'test', columns are `group_id`, the index of the clip; `offset`, the frame number
+    minus the anchor's frame number; `fps` and `path`. A random subset consists of whole clips.
     """
     digits, labels = read_split(settings.split)
     is_test = settings.split == 'test'
@@ -93,18 +96,18 @@ class MadeClips(Source):
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
-  """Draws the motions of `count` digits.
+  """Chooses random motions of `count` digits.
 
-  In a clip of `LENGTH` frames at 27.5 frames per second, the mean of `FPS`, a digit turns by up to
-  40°, changes its scale by up to .25, and drifts by up to 8 pixels in each direction. Clips at
-  other rates show the same speed per second.
+  In a clip of `LENGTH` frames at the mean frame rate, 27.5 frames per second, a digit turns by up
+  to 40°, changes its scale by up to .25, and drifts by up to 8 pixels in each direction. The speed
+  per second does not depend on the frame rate.
   """
   fps = generator.choice(FPS, count)
   # the part of the change over a clip at the mean rate that happens in one frame, [count]
   change_per_frame = (np.mean(FPS) / fps) / LENGTH
 
   def uniform(largest: float, *shape: int) -> np.ndarray:
-    """Returns random numbers, uniform on [-largest, largest], of shape [count digits, *shape]."""
+    """Returns uniform random numbers in [-largest, largest], of shape [count, *shape]."""
     return generator.uniform(-largest, largest, (count, *shape))
 
   # the pose in the middle of the clip, and its change over the clip; radians, factors and pixels
@@ -117,14 +120,14 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
 
 
 def frames_around_anchors(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Lists the frames around one anchor in each clip: up to `K` before and `K` after it.
+  """Lists the frames around an anchor frame in each clip, up to `K` before and `K` after.
 
   Args:
-    anchors: number of the anchor in each clip, int [clips], in 0..LENGTH − 1.
+    anchors: int [clips], position of the anchor in each clip, from 0 to LENGTH − 1.
 
   Returns:
-    The number of the clip of each of F frames, and the frame's number in the clip minus the
-    anchor's, int32 [F] each. Frames are ordered by clip and time.
+    For each of F frames, ordered by clip and time, the index of its clip, int32 [F], and its
+    position minus the anchor's position, int32 [F].
   """
   offsets = np.arange(-K, K + 1)
   frames = anchors[:, None] + offsets[None, :]
@@ -133,13 +136,13 @@ def frames_around_anchors(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarray) -> np.ndarray:
-  """Returns rendered frames of clips, uint8 [F, 28, 28, 1].
+  """Renders frames of moving digits, uint8 [F, 28, 28, 1].
 
   Args:
-    digits: levels of the digits, uint8 [N, 28, 28, 1].
-    motion: the motion of each digit.
-    clip: int [F], the index of the digit in each frame.
-    time: [F], the time of each frame since the clip's middle, in frames; negative before it.
+    digits: images of N digits, uint8 [N, 28, 28, 1].
+    motion: motion of each digit.
+    clip: int [F], index of the digit in each frame.
+    time: [F], time of each frame, in frames since the middle of the clip.
   """
   poses = motion.middle[clip] + motion.change[clip] * time[:, None]  # [F, 4]
   phase = 2 * np.pi * _FLICKER_RATE * time / motion.fps[clip]

@@ -74,15 +74,13 @@ positions in the split [N]; and facts for results."""
 
 @dataclasses.dataclass(frozen=True)
 class NaturalShifts(Source):
-  """Test sets for ImageNet's classes: ImageNet-V2, -A, -R, -Sketch, ReaL and ObjectNet.
-
-  They are read from the folders that their authors released, or from TFDS.
+  """Data source 'natural_shifts': ImageNet-V2, -A, -R, -Sketch, ReaL labels, or ObjectNet.
 
   Attributes:
-    dataset: the set, such as 'imagenet_r'.
-    path: folder of the release; '' reads the set from TFDS.
+    dataset: name of the test set, such as 'imagenet_r'.
+    path: folder of the released files; '' reads the test set from TFDS.
     real_labels: path of real.json, the released labels of 'imagenet_real'.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
     allow_missing: whether classes and images may be missing.
   """
 
@@ -95,11 +93,10 @@ class NaturalShifts(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, ordered by class (imagenet_real: by number), then path.
+    """Returns the images, ordered by class and path ('imagenet_real': by image number).
 
     Raises:
-      InputError: files are damaged, or their number is not the published one and `allow_missing` is
-        False.
+      InputError: files are damaged, or classes or images are missing and `allow_missing` is False.
     """
     self.choose('dataset', PUBLISHED)
     # TFDS does not have ObjectNet, nor images for a released file of labels
@@ -136,9 +133,12 @@ class NaturalShifts(Source):
     )
 
   def _check_count(self, name: str, expected: int, count: int) -> None:
-    """Raises InputError if a number differs from the published one, unless `allow_missing` is set.
+    """Raises InputError if a count differs from the published one, unless `allow_missing` is set.
 
-    `name` says what is counted, 'classes' or 'images'.
+    Args:
+      name: what is counted, 'classes' or 'images'.
+      expected: the published count.
+      count: the actual count.
     """
     if count != expected and not self.allow_missing:
       raise InputError(
@@ -147,7 +147,7 @@ class NaturalShifts(Source):
       )
 
   def _from_tfds(self, split: str) -> Images:
-    """Returns the images of a split of the TFDS set that holds `self.dataset`."""
+    """Returns the images of a split of the test set in TFDS."""
     from input_pipeline import tfds_sets
 
     read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
@@ -162,7 +162,11 @@ class NaturalShifts(Source):
     return store.images(classes, title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
-    """Returns a split of a TFDS set, the labels and positions of all examples, and no facts."""
+    """Reads the labels of a split of the test set in TFDS.
+
+    Returns:
+      The split, the labels of all images in ImageNet's order, their positions in the split, and {}.
+    """
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -174,11 +178,16 @@ class NaturalShifts(Source):
     return examples, labels, np.arange(examples.num_examples), {}
 
   def _labels_of_real(self, split: str) -> Labelled:
-    """Returns a split of TFDS's imagenet2012_real, and labels, positions and facts, as `Labelled`.
+    """Reads the ReaL labels of a split of TFDS's imagenet2012_real.
 
-    An image may have several labels or none; images without a label are left out, and the facts are
-    {'images_without_label': their number}. Labels are [N, L], padded with −1. The split 'test', the
-    default of the settings, stands for 'validation', the only one of the set.
+    An image may have several labels or none. Images without a label are left out.
+
+    Args:
+      split: name of the split; 'test', the default setting, reads the only split 'validation'.
+
+    Returns:
+      The split, the labels of N images in ImageNet's order, [N, L], padded with −1, their positions
+      in the split, and {'images_without_label': number of images left out}.
     """
     from input_pipeline import tfds_sets
 
@@ -203,12 +212,17 @@ class NaturalShifts(Source):
     return examples, labels, positions, {'images_without_label': len(label_lists) - len(positions)}
 
   def _labels_of_real_set(self, root: Path, left_out: Counter[str]) -> Listed:
-    """Returns paths, labels and facts of ImageNet's validation images with the labels of ReaL.
+    """Lists the validation images of ImageNet in a folder, with their ReaL labels from real.json.
 
-    real.json has a list of labels for image 1, 2, …; the list may be empty. Images are sorted by
-    number, and images without a label are left out; the facts are {'images_without_label': their
-    number}. Labels are int32 [N, L] padded with −1. `left_out` counts the files that are not read,
-    by reason.
+    An image may have several labels or none. Images without a label are left out.
+
+    Args:
+      root: folder of the images.
+      left_out: counter of files that are not read, by reason, which is updated.
+
+    Returns:
+      Paths of N images, sorted by number, their labels in ImageNet's order, int32 [N, L], padded
+      with −1, and {'images_without_label': number of images left out}.
     """
     file = expanded(self.real_labels)
     if not file.is_file():
@@ -247,14 +261,13 @@ class NaturalShifts(Source):
 
 
 def _numbered_classes(labels: np.ndarray) -> tuple[list[str], np.ndarray]:
-  """Returns the WordNet identifiers of the classes that occur, and labels that number these.
+  """Renumbers labels so that they count only the classes that occur.
 
   Args:
     labels: labels in ImageNet's order, [N], or [N, L] padded with −1, such as [20, 3, 20].
 
   Returns:
-    The identifiers, in ImageNet's order; and the labels as positions among them, int32, such as
-    [1, 0, 1].
+    The WordNet identifiers of the classes, and the new labels, int32, such as [1, 0, 1].
   """
   classes = np.unique(labels[labels >= 0])
   positions = np.where(labels >= 0, np.searchsorted(classes, labels), -1)
@@ -262,10 +275,15 @@ def _numbered_classes(labels: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
-  """Returns the paths and labels of the images root/<class>/<image>, and no facts, as `Listed`.
+  """Lists the images root/<class>/<image> with their labels.
 
-  Class folders are named by WordNet identifiers, or all by numbers of ImageNet's classes.
-  `left_out` counts the files that are not read, by reason.
+  Args:
+    root: folder of class folders, which are named by WordNet identifiers or by ImageNet's class
+      numbers.
+    left_out: counter of files that are not read, by reason, which is updated.
+
+  Returns:
+    Paths of N images, their labels in ImageNet's order, [N], and {}.
   """
   image_files.count_outside_classes(root, left_out)
   folders = image_files.folders_in(root)
@@ -289,7 +307,12 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
 
 
 def _check_wnids(names: Collection[str], title: str) -> None:
-  """Raises InputError if class names of the data `title` are no WordNet identifiers of ImageNet."""
+  """Raises InputError unless all class names are WordNet identifiers of ImageNet's classes.
+
+  Args:
+    names: the class names.
+    title: name of the data set in the message.
+  """
   unknown = [name for name in names if name not in WNIDS]
   if unknown:
     raise InputError(
@@ -300,12 +323,18 @@ def _check_wnids(names: Collection[str], title: str) -> None:
 
 
 def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
-  """Returns the paths, labels and facts of ObjectNet's images, root/images/<object>/<image>.
+  """Lists the images of ObjectNet, root/images/<object>/<image>, with ImageNet labels.
 
-  Only objects that are classes of ImageNet are read; tables in root/mappings state the classes of
-  an object, one or more. Labels are int32 [N, L] padded with −1. The facts are {'objects': number
-  of objects that are read, 'objects_left_out': number of other objects}. `left_out` counts the
-  files that are not read, by reason.
+  Only objects that belong to one or more classes of ImageNet are read. The tables in root/mappings
+  assign objects to classes.
+
+  Args:
+    root: folder of the released data set.
+    left_out: counter of files that are not read, by reason, which is updated.
+
+  Returns:
+    Paths of N images, their labels in ImageNet's order, int32 [N, L], padded with −1, and the
+    counts {'objects': objects that are read, 'objects_left_out': other objects}.
   """
   mappings = root / 'mappings'
   for folder in (mappings, root / 'images'):
@@ -340,26 +369,28 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
 
 
 def _size_without_frame(size: Size, path: object) -> Size:
-  """Returns height and width of a picture of ObjectNet without its frame.
+  """Returns (height, width) of an ObjectNet image without its border.
 
-  `size` is height and width with the frame. `path` names the picture in messages.
+  Args:
+    size: (height, width) with the border, which is `FRAME` pixels wide.
+    path: path of the image, for messages.
   """
   require(min(size) > 2 * FRAME, f'the size of {path}', size, f'above twice its frame of {FRAME}')
   return size[0] - 2 * FRAME, size[1] - 2 * FRAME
 
 
 def _without_frame(path: bytes) -> np.ndarray:
-  """Returns a picture of ObjectNet without its frame of two pixels, uint8 [H, W, 3]."""
+  """Reads an ObjectNet image, uint8 [H, W, 3], and cuts off its border of two pixels."""
   image = image_files.read_file(path, channels=3)
   _size_without_frame(image.shape[:2], path.decode())  # raises an error if the frame is all
   return image[FRAME:-FRAME, FRAME:-FRAME]
 
 
 def _label_of(synonyms: str) -> int:
-  """Returns the label of an ImageNet class from `synonyms`, its names, such as 'quill, quill pen'.
+  """Returns the ImageNet label of a class with a list of names, such as 'quill, quill pen'.
 
   Raises:
-    InputError: no name is the name of a class.
+    InputError: no name belongs to a class of ImageNet.
   """
   # ImageNet has the classes 'maillot' and 'maillot, tank suit'. The name 'maillot' alone would find
   # the first class for both.
@@ -374,7 +405,7 @@ def _label_of(synonyms: str) -> int:
 
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
-  """Returns lists of ImageNet's labels as an array [N, L], padded with -1."""
+  """Converts lists of ImageNet labels to an array [N, L], padded with -1."""
   for row in labels:
     is_valid = 0 <= min(row) <= max(row) < len(WNIDS)
     require(is_valid, 'the labels of an image', row, 'classes of ImageNet, 0..999')

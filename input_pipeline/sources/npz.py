@@ -31,10 +31,10 @@ _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
 @dataclasses.dataclass(frozen=True)
 class Npz(Source):
-  """Arrays in a `.npz` file, read whole.
+  """Data source 'npz': images and labels in an `.npz` file, which is read completely.
 
   Attributes:
-    path: the file; for the source 'npy', the folder of `.npy` files.
+    path: the file. (For the data source 'npy', a folder of `.npy` files.)
   """
 
   path: str = ''
@@ -54,7 +54,7 @@ class Npz(Source):
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether two splits are read from the same array of images."""
+    """Returns whether a split and a split of another source are read from the same array."""
     if self != other:
       return False
     if split == split_of_other:
@@ -64,25 +64,29 @@ class Npz(Source):
     return len(names) == 1  # both splits have the same array
 
   def arrays(self) -> Mapping[str, np.ndarray]:
-    """Returns {name: array} of the file, which is read whole; pickled objects are refused."""
+    """Reads all arrays from the file, `{name: array}`; refuses pickled objects."""
     if not self.path or not expanded(self.path).is_file():
       raise self.refused('path', 'which is no file', 'Give a .npz file.')
     return read_npz(expanded(self.path), 'Give a file that numpy.savez wrote.')
 
 
 class Npy(Npz):
-  """Arrays in a folder of `.npy` files; only the images of a batch are read."""
+  """Data source 'npy': images and labels in a folder of `.npy` files, which are memory-mapped."""
 
   name = 'npy'
 
   def arrays(self) -> Mapping[str, np.ndarray]:
-    """Returns {name: array} of the folder's files, mapped into memory."""
+    """Memory-maps all arrays in the folder, `{name: array}`."""
     folder = self.folder('give the one that holds images.npy and labels.npy.')
     return {file.stem: read_npy(file) for file in sorted(folder.glob('[!.]*.npy'))}
 
 
 def read_npy(path: Path) -> np.ndarray:
-  """Maps a `.npy` file into memory; raises InputError if it is damaged or holds pickled objects."""
+  """Memory-maps an `.npy` file.
+
+  Raises:
+    InputError: the file is damaged or contains pickled objects.
+  """
   if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
     raise InputError(f'{path} is no regular file: give a copy of the array.')
   try:
@@ -98,15 +102,13 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def _find(arrays: Mapping[str, np.ndarray], names: tuple[str, ...], split: str, path: str) -> str:
-  """Returns the name of the array of a split, such as 'images_train'.
+  """Returns the name of the array for a split, such as 'images_train'.
 
-  For the splits '' and 'test', an array without a split in its name, such as 'images', is taken
-  too.
+  For the splits '' and 'test', names without a split, such as 'images', are valid too.
 
   Args:
     arrays: {name: array}.
-    names: possible names without a split, such as 'images' and 'x'; the first with an array is
-      used.
+    names: names without a split to try in order, such as 'images' and 'x'.
     split: the split.
     path: the file or folder, for messages.
 
@@ -129,7 +131,11 @@ def _find(arrays: Mapping[str, np.ndarray], names: tuple[str, ...], split: str, 
 
 
 def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
-  """Returns images as uint8 or float32 [N, H, W, C]; raises InputError for other arrays."""
+  """Validates images and returns them as uint8 or float32 [N, H, W, C].
+
+  Raises:
+    InputError: the shape, type or range is not valid.
+  """
   if images.ndim == 3:
     images = images[..., None]
   if images.ndim != 4 or images.shape[-1] not in (1, 3):
@@ -151,10 +157,12 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
 
 
 def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarray:
-  """Returns labels as int32: [N], or [N, L] if images have up to L labels; [N, 1] becomes [N].
+  """Validates labels and returns them as int32 [N], or [N, L] for up to L labels per image.
+
+  Labels of shape [N, 1] become [N].
 
   Raises:
-    InputError: labels are no integers, or not one per image.
+    InputError: labels are not integers, or their number is not `num_images`.
   """
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
@@ -167,10 +175,14 @@ def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarr
 def _class_names(
   arrays: Mapping[str, np.ndarray], labels: np.ndarray, title: str
 ) -> tuple[str, ...]:
-  """Returns the stored class names in label order, or '0', '1', ... if none are stored.
+  """Returns the class names in label order, from the array 'class_names' if there is one.
 
-  `arrays` is {name: array}, with the names in 'class_names'. `labels` are the labels of N images,
-  [N] or [N, L]; each label must have a name.
+  Otherwise the names are '0', '1', ...
+
+  Args:
+    arrays: {name: array}.
+    labels: labels of N images, [N] or [N, L].
+    title: name of the data set in messages.
 
   Raises:
     InputError: a label has no name.

@@ -49,15 +49,18 @@ AT_ONCE = 256
 
 
 class Parquet(shards.Shards):
-  """Parquet files with a column of encoded images."""
+  """Data source 'parquet': Parquet files with a column of encoded images, as on Hugging Face."""
 
   name = 'parquet'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split; columns other than the images are read into memory at once.
+    """Returns the images of the split, which are read on demand if they are large.
+
+    Labels and further columns are read into memory immediately.
 
     Raises:
-      InputError: files are damaged or of different data sets, or the labels or images are missing.
+      InputError: files are damaged or belong to different data sets, or labels or images are
+        missing.
     """
     left_out = Counter[str]()
     files = self.shards('.parquet', settings.split, left_out)
@@ -97,12 +100,12 @@ class Parquet(shards.Shards):
 
 @dataclasses.dataclass(frozen=True)
 class ParquetStore(StreamedStore):
-  """The images in a column of Parquet files, read by row group.
+  """Encoded images in a column of Parquet files, read one row group (block of rows) at a time.
 
   Attributes:
     files: paths of the files, in order.
-    column: name of the column of encoded images.
-    labels: labels of all rows, int32 [N].
+    column: name of the column with encoded images.
+    labels: labels of all N rows, int32 [N].
   """
 
   files: tuple[str, ...]
@@ -111,7 +114,7 @@ class ParquetStore(StreamedStore):
 
   @functools.cached_property
   def _row_groups(self) -> list[tuple[Path, int, Any]]:
-    """For every row group of all files, its file, its number in the file, and its metadata."""
+    """The row groups (blocks of rows) of all files: file, index in the file, and metadata."""
     groups = []
     for file in map(Path, self.files):
       metadata = _opened(file).metadata
@@ -120,17 +123,20 @@ class ParquetStore(StreamedStore):
 
   @functools.cached_property
   def _starts(self) -> np.ndarray:
-    """The index of each row group's first row, then the number of rows, int64 [groups + 1]."""
+    """The first row of each row group, and finally the number of rows, int64 [groups + 1]."""
     counts = [metadata.num_rows for _, _, metadata in self._row_groups]
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
   @property
   def stored_bytes(self) -> int:
-    """Size of all row groups in bytes, uncompressed."""
+    """Uncompressed size of all row groups in bytes."""
     return sum(metadata.total_byte_size for _, _, metadata in self._row_groups)
 
   def read_group(self, group: int) -> list[bytes]:
-    """Returns the encoded images of row group `group`, counted over all files.
+    """Reads the encoded images of a row group (block of rows).
+
+    Args:
+      group: index of the row group, counted over all files.
 
     Raises:
       InputError: a row has no image bytes, the file is damaged, or the images are too large.
@@ -161,13 +167,13 @@ class ParquetStore(StreamedStore):
     return images
 
   def all(self) -> np.ndarray:
-    """Returns the encoded images of all rows: bytes, in an array of objects [N]."""
+    """Reads the encoded images of all N rows, as an object array [N] of bytes."""
     groups = map(self.read_group, range(len(self._row_groups)))
     return np.array([*itertools.chain.from_iterable(groups)], object)
 
   @functools.cached_property
   def _group(self) -> Callable[[int], list[bytes]]:
-    """The method `read_group`, which keeps the images of the last `WINDOW` groups in memory."""
+    """The method `read_group`, with a cache of the last `WINDOW` row groups."""
     return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:
@@ -176,24 +182,33 @@ class ParquetStore(StreamedStore):
     return self._group(group)[index - int(self._starts[group])]
 
   def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
-    """Returns the encoded image and the label of a row."""
+    """Returns the encoded image and the label of row `index`."""
     return self._encoded(index), self.labels[index]
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices`, which are ascending and distinct, in this order."""
+    """Returns the encoded images and labels of some rows, as a data set.
+
+    Args:
+      indices: int64 [n], distinct and ascending.
+    """
     return self._read(lambda: iter([np.asarray(indices, np.int64)]))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
+    """Returns encoded images and labels in shuffled epochs, without end.
 
-    Parquet files are read by row group. In each epoch the row groups are permuted and divided into
-    windows of `WINDOW` groups, and the rows of each window are permuted.
+    Because files are read by row group (block of rows), the row groups are shuffled in each epoch,
+    and rows are shuffled within windows of `WINDOW` row groups.
+
+    Args:
+      indices: indices of the rows in an epoch.
+      seed: seed of the order.
+      start: how many elements of the sequence to skip.
     """
     indices = np.asarray(indices, np.int64)
     first_epoch, offset = divmod(start, len(indices))
 
     def windows() -> Iterator[np.ndarray]:
-      """Yields the shuffled indices of one window after another, from element `start` on."""
+      """Yields arrays of shuffled row indices, a window at a time, from element `start` on."""
       num_to_skip = offset  # indices of the first epoch that come before `start`
       for epoch in itertools.count(first_epoch):
         for window in self._epoch(indices, seed, epoch):
@@ -204,7 +219,7 @@ class ParquetStore(StreamedStore):
     return self._read(windows)
 
   def _epoch(self, indices: np.ndarray, seed: int, epoch: int) -> Iterator[np.ndarray]:
-    """Yields the indices of an epoch, one shuffled window after another."""
+    """Yields the row indices of an epoch, a shuffled window at a time."""
     rng = np.random.default_rng((seed, epoch))
     groups = np.searchsorted(self._starts, indices, side='right') - 1  # the row group of each index
     order = rng.permutation(np.unique(groups))
@@ -212,9 +227,10 @@ class ParquetStore(StreamedStore):
       yield rng.permutation(indices[np.isin(groups, order[begin : begin + WINDOW])])
 
   def _read(self, windows: Callable[[], Iterator[np.ndarray]]) -> tf.data.Dataset:
-    """Returns the elements at the indices that `windows` yields, one element after the other.
+    """Returns the encoded images and labels of rows in a given order, as a data set.
 
-    `windows` is a function that returns an iterator of arrays of indices, int64 [w].
+    Args:
+      windows: called without arguments; yields arrays of row indices, int64 [w].
     """
     import tensorflow as tf
 
@@ -232,7 +248,7 @@ class ParquetStore(StreamedStore):
 
 @contextlib.contextmanager
 def _naming(file: Path) -> Iterator[None]:
-  """A context that converts errors of reading a damaged file to InputError, naming the file."""
+  """A context manager that turns errors of reading `file` into InputErrors that name the file."""
   import pyarrow as pa
 
   try:
@@ -244,7 +260,7 @@ def _naming(file: Path) -> Iterator[None]:
 
 
 def _opened(file: Path) -> pq.ParquetFile:
-  """Returns a Parquet file that is open for reading; raises InputError if it is damaged."""
+  """Opens a Parquet file; raises InputError if it is damaged."""
   import pyarrow.parquet as pq
 
   with _naming(file):
@@ -252,19 +268,21 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:
-  """Returns the name of the column of encoded images in a file with a schema.
+  """Returns the name of the column with encoded images.
 
-  It is the column of bytes called 'image' or 'img', or else the only column of bytes. `file` names
-  the file in messages.
+  This is the column 'image' or 'img' if it holds bytes, otherwise the only column of bytes.
+
+  Args:
+    schema: schema of the file.
+    file: path of the file, for messages.
 
   Raises:
-    InputError: no column holds bytes, 'image' and 'img' both do, or several columns of other names
-      do.
+    InputError: no column or several columns qualify.
   """
   import pyarrow as pa
 
   def holds_bytes(dtype: pa.DataType) -> bool:
-    """Returns whether values are bytes, or structs with a field `bytes`, as of Hugging Face."""
+    """Returns whether a type is bytes, or a struct with a field `bytes` as on Hugging Face."""
     if pa.types.is_struct(dtype):
       return bool(dtype.get_field_index('bytes') >= 0)  # −1 without such a field
     return bool(pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype))
@@ -280,7 +298,13 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
 
 
 def _class_names(schema: pa.Schema, column: str, file: Path) -> Sequence[str]:
-  """Returns the class names of a column in the metadata that Hugging Face stores; () if none."""
+  """Returns the class names of a label column, from Hugging Face's metadata; () if none.
+
+  Args:
+    schema: schema of the file.
+    column: name of the column with labels.
+    file: path of the file, for messages.
+  """
   content = (schema.metadata or {}).get(b'huggingface') or b'{}'
   form = {'info?': {'features?': {f'{column}?': {'names?': [str]}}}}
   metadata = json_files.parse(content, f"the metadata 'huggingface' of {file}", form)

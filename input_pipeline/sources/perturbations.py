@@ -57,19 +57,20 @@ def of_sequences(
   shape: tuple[int, ...] = (),
   **fields: Any,
 ) -> Images:
-  """Returns the frames of all sequences as images, ordered by perturbation, image and frame.
+  """Describes the frames of perturbation sequences (CIFAR-10-P, ImageNet-P) as `Images`.
 
-  A sequence shows one image under one perturbation that changes from frame to frame.
+  A sequence shows one image under a perturbation that grows from frame to frame. Frames are ordered
+  by perturbation, image and position.
 
   Args:
-    frames: {perturbation: number of frames of its sequences}, in the order of the rows.
-    labels: label of each of the n images, [n].
-    fetch: function of the perturbation, the number of the image and the number of the frame. It
+    frames: {perturbation: number of frames of each sequence}, in order.
+    labels: labels of the n images, [n].
+    fetch: called with the perturbation, the index of the image and the position of the frame;
       returns the frame, uint8 of `shape`, or bytes that the field `read` decodes.
-    path: folder of the release.
-    title: names the images in messages.
+    path: folder of the released files.
+    title: name of the data set in messages.
     shape: shape of a frame; () if `fetch` returns bytes.
-    **fields: the other fields of `Images`, such as `class_names`; `where` may be left out.
+    **fields: further fields of `Images`, such as `class_names`; `where` is optional.
   """
   for name, length in frames.items():
     if length < 2:
@@ -89,7 +90,7 @@ def of_sequences(
   name_of_number = {PERTURBATIONS[name]: name for name in names}
 
   def locate(index: int) -> tuple[str, int, int]:
-    """Returns the perturbation, the number of the image and the number of the frame of a row."""
+    """Returns the perturbation, the index of the image and the position of a frame."""
     name = name_of_number[int(columns['perturbation'][index])]
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
@@ -113,13 +114,13 @@ def of_sequences(
 
 @dataclasses.dataclass(frozen=True)
 class Cifar10P(Source):
-  """CIFAR-10-P as it was released: one .npy file of image sequences for each perturbation.
+  """Data source 'cifar10_p': CIFAR-10-P, with a sequence of frames per image and perturbation.
 
   Attributes:
-    path: the folder of these files.
-    label_dataset: the TFDS name of the test set with the labels, 'cifar10'; '' where the folder has
-      labels.npy.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    path: folder with an .npy file for each perturbation.
+    label_dataset: 'cifar10' reads the labels from this TFDS data set; '' reads them from labels.npy
+      in the folder.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
 
   name = 'cifar10_p'
@@ -167,9 +168,11 @@ class Cifar10P(Source):
     )
 
   def _labels(self, folder: Path, label_file: Path | None) -> np.ndarray:
-    """Returns the labels in `label_file`, or in the TFDS set `label_dataset` if it is None.
+    """Reads the labels of the images from a file or from TFDS.
 
-    `folder` is the folder of the release, for messages.
+    Args:
+      folder: folder of the released files, for messages.
+      label_file: path of labels.npy; None reads the TFDS data set `label_dataset`.
     """
     key, dataset = self.key('label_dataset'), self.label_dataset
     name = dataset.partition(':')[0].partition('/')[0]  # without config and version
@@ -188,10 +191,12 @@ class Cifar10P(Source):
 
 @dataclasses.dataclass(frozen=True)
 class ImagenetP(Source):
-  """ImageNet-P as it was released: <perturbation>/<class>/<image>.mp4.
+  """Data source 'imagenet_p': ImageNet-P, with a video per image and perturbation.
+
+  The files are <perturbation>/<class>/<image>.mp4.
 
   Attributes:
-    path: the folder of the perturbations.
+    path: folder with a folder for each perturbation.
   """
 
   name = 'imagenet_p'
@@ -200,10 +205,10 @@ class ImagenetP(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the frames, uint8 RGB.
+    """Returns the frames, uint8 in RGB.
 
-    All videos of a perturbation must have the same number of frames as its first one; others raise
-    InputError when they are read.
+    All videos of a perturbation must have the same number of frames. This is checked when a video
+    is read.
     """
     layout = '<perturbation>/<class>/<image>.mp4.'
     root = self.folder(f'give the folder of ImageNet-P: {layout}')
@@ -219,7 +224,7 @@ class ImagenetP(Source):
     height, width = next(iter(first_videos.values())).shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
-      """Returns the argument of `_read_frame` for a frame of an image under perturbation `name`."""
+      """Returns path, position and number of frames of a video frame, encoded for `_read_frame`."""
       return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
 
     return of_sequences(
@@ -237,7 +242,7 @@ class ImagenetP(Source):
 
 @functools.lru_cache(maxsize=KEPT)
 def read_video(path: str) -> np.ndarray:
-  """Returns all frames of a video file, uint8 [frames, H, W, 3]."""
+  """Decodes all frames of a video file, uint8 [frames, H, W, 3]."""
   file = Path(path)
   with clips.opened(file) as container:
     frames = [frame.to_ndarray(format='rgb24') for _, frame in clips.frames(file, container)]
@@ -247,10 +252,11 @@ def read_video(path: str) -> np.ndarray:
 
 
 def _read_frame(stored: bytes) -> np.ndarray:
-  """Returns a frame of a video, uint8 [H, W, 3].
+  """Decodes one frame of a video, uint8 [H, W, 3].
 
-  `stored` is the path of the video, the number of the frame, and the number of frames that the
-  video must have, separated by zero bytes.
+  Args:
+    stored: path of the video, position of the frame and required number of frames, separated by
+      zero bytes.
   """
   path, frame, count = stored.decode().split('\0')
   with _DECODING:  # one thread at a time; the others then find the video in the cache

@@ -49,14 +49,15 @@ Read = Callable[[int], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class CutoutFile:
-  """A file of an object with an alpha channel.
+  """An image file of a cut-out object with an alpha channel.
 
   Attributes:
     path: path of the file.
     class_name: name of its folder.
-    label: position of the class in ImageNet's order.
-    class_index: position of the class among the class folders, `foreground_class` of SI-Score.
-    instance: position of the file in its folder, `foreground_instance` of SI-Score.
+    label: class index in ImageNet's order.
+    class_index: position of the class folder among all class folders, `foreground_class` in
+      SI-Score.
+    instance: position of the file in its folder, `foreground_instance` in SI-Score.
   """
 
   path: Path
@@ -69,12 +70,12 @@ class CutoutFile:
 def find_cutouts(
   folder: str, key: str = 'config.data.scenes.foregrounds', left_out: Counter[str] | None = None
 ) -> tuple[CutoutFile, ...]:
-  """Returns the cutouts <class>/<object>.png of a folder of class folders, by class and file name.
+  """Lists the cut-out objects in class folders, <class>/<object>.png, by class and file name.
 
   Args:
-    folder: the folder; the names of class folders are listed in `robustness.scenes.classes`.
+    folder: folder of the class folders, which are named as in `robustness.scenes.classes`.
     key: the setting with the folder, for messages.
-    left_out: counter to which the files that are not read are added, by reason.
+    left_out: counter of files that are not read, by reason, which is updated.
   """
   root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', key)
   if not image_files.folders_in(root):
@@ -99,12 +100,12 @@ def find_cutouts(
 def find_backgrounds(
   folder: str, key: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
 ) -> tuple[Path, ...]:
-  """Returns the image files of a folder of backgrounds, sorted by name.
+  """Lists the background images in a folder, sorted by name.
 
   Args:
-    folder: the folder; its subfolders are not read.
+    folder: the folder; its subfolders are not searched.
     key: the setting with the folder, for messages.
-    left_out: counter to which the files that are not read are added, by reason.
+    left_out: counter of files that are not read, by reason, which is updated.
   """
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', key)
   files = image_files.images_in(root, deep=False, left_out=left_out)
@@ -115,11 +116,11 @@ def find_backgrounds(
 
 
 def check_cutout(path: Path) -> Size:
-  """Returns height and width of a cutout from its header, without decoding it.
+  """Returns (height, width) of a cut-out object from the header of its file.
 
   Raises:
-    InputError: the cutout has no alpha channel, or its longer side is more than `MAX_ASPECT` times
-      the shorter one.
+    InputError: the file has no alpha channel, or its longer side is more than `MAX_ASPECT` times
+      its shorter side.
   """
   with image_files.opened(str(path)) as image:
     mode, size = image.mode, (image.height, image.width)
@@ -139,11 +140,11 @@ def check_cutout(path: Path) -> Size:
 
 
 def read_cutout(path: Path) -> np.ndarray:
-  """Returns a cutout, uint8 [h, w, 4], RGBA with colours that are not multiplied by alpha.
+  """Reads a cut-out object, uint8 [h, w, 4], as RGBA with straight (not premultiplied) alpha.
 
   Raises:
-    InputError: the cutout has no alpha channel, its longer side is more than `MAX_ASPECT` times
-      the shorter one, or all pixels are transparent.
+    InputError: the file has no alpha channel, its longer side is more than `MAX_ASPECT` times its
+      shorter side, or all pixels are transparent.
   """
   check_cutout(path)
   with image_files.opened(str(path)) as image:
@@ -154,10 +155,12 @@ def read_cutout(path: Path) -> np.ndarray:
 
 
 def read_background(path: Path, side: int) -> np.ndarray:
-  """Returns a background, uint8 [side, side, 3].
+  """Reads a background as a square, uint8 [side, side, 3].
 
-  The picture is cropped to a square, from its top left corner and as large as possible. The square
-  is resized by Pillow's BILINEAR filter.
+  The largest square at the top left of the image is resized by Pillow's BILINEAR filter.
+
+  Raises:
+    InputError: the background is too small, see `check_background`.
   """
   check_background(path, side)
   picture = Image.fromarray(image_files.read_image(str(path), channels=3))
@@ -170,7 +173,11 @@ def read_background(path: Path, side: int) -> np.ndarray:
 def check_background(path: Path, side: int) -> None:
   """Raises InputError if a background must be enlarged more than `MAX_ENLARGEMENT` times.
 
-  `side` is the side of the canvas in pixels. Only the header of the file is read.
+  Only the header of the file is read.
+
+  Args:
+    path: path of the file.
+    side: side of the scene in pixels.
   """
   height, width = image_files.read_size(str(path))
   if min(height, width) * MAX_ENLARGEMENT < side:
@@ -183,10 +190,12 @@ def check_background(path: Path, side: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class SceneParts(Source, abc.ABC):
-  """Base class of sources of cut-out objects and backgrounds, which the study composes to scenes.
+  """Base class of data sources with cut-out objects and backgrounds, to compose into scenes.
+
+  The study `si_score` composes them on the device.
 
   Attributes:
-    canvas: side of the scenes, pixels; 0 takes the side in the study's settings, else 512.
+    canvas: side of the scenes in pixels; 0 uses the side in the study's settings, or 512.
   """
 
   resized_on_device = True
@@ -195,12 +204,16 @@ class SceneParts(Source, abc.ABC):
   canvas: int = setting(0, COUNT, is_count)
 
   def for_study(self, study: Facts) -> Self:
-    """Returns the source with the side of the canvas that the study sets, if `canvas` is 0."""
+    """Returns the source with the size of scenes that a study sets, unless `canvas` is set.
+
+    Args:
+      study: description of the study as JSON values.
+    """
     return dataclasses.replace(self, canvas=self.canvas or study.get('canvas', 0))
 
   @property
   def side(self) -> int:
-    """The side of the canvas in pixels."""
+    """The side of the scenes in pixels."""
     return self.canvas or CANVAS
 
   def pairs(
@@ -214,18 +227,18 @@ class SceneParts(Source, abc.ABC):
     object_names: Sequence[str],
     background_names: Sequence[str],
   ) -> Images:
-    """Returns a row for every object with each of its two random backgrounds, ordered by object.
+    """Describes all pairs of an object with one of its two random backgrounds as `Images`.
 
-    The image of a row is the background, and its column `foreground` the cutout of the object. The
-    study composes scenes from both when it shows the row.
+    The image is the background, and the column `foreground` the cut-out object. A study composes
+    them into scenes.
 
     Args:
-      title: title of the data, see `Images`.
-      description: plain values that describe the data, see `Images`.
-      labels: label of each object's class in ImageNet's order, 0..999.
-      sizes: height and width of each object's cutout, pixels.
-      cutout: function of the number of an object that returns its cutout, uint8 [h, w, 4].
-      background: function of the number of a background that returns it, uint8 [S, S, 3].
+      title: name of the data set in messages.
+      description: JSON values that identify the data in results.json.
+      labels: class of each object in ImageNet's order, 0 to 999.
+      sizes: (height, width) of each object in pixels.
+      cutout: called with the index of an object; returns it, uint8 [h, w, 4].
+      background: called with the index of a background; returns it, uint8 [S, S, 3].
       object_names: names of all objects, for messages.
       background_names: names of all backgrounds, for messages.
     """
@@ -244,9 +257,10 @@ class SceneParts(Source, abc.ABC):
     }
 
     def read_pair(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-      """Returns background, padded cutout and the number of pixels of the cutout's mask.
+      """Reads the background, the padded object, and the number of pixels of the object.
 
-      `pair` has the number of the object and the number of the background, int [2].
+      Args:
+        pair: int [2], indices of the object and the background.
       """
       object_number, background_number = pair.tolist()
       pixels = cutout(object_number)
@@ -255,7 +269,7 @@ class SceneParts(Source, abc.ABC):
       return background(background_number), padded, np.int32(num_mask_pixels(pixels[..., 3]))
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
-      """Returns the columns of a row that `read_pair` returns."""
+      """Reads the columns of a pair of object and background in TensorFlow, by `read_pair`."""
       import tensorflow as tf
 
       dtypes = (tf.uint8, tf.uint8, tf.int32)
@@ -267,7 +281,7 @@ class SceneParts(Source, abc.ABC):
       }
 
     def describe(index: int) -> str:
-      """Returns the names of the object and the background of a row."""
+      """Returns the names of the object and background of the pair `index`, for messages."""
       name, ground = object_names[objects[index]], background_names[backgrounds[index]]
       return f'{name} on {ground} (example {index})'
 
@@ -293,21 +307,21 @@ class SceneParts(Source, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Scenes(SceneParts):
-  """Objects and backgrounds in two folders, from which scenes are composed.
+  """Data source 'scenes': cut-out objects and backgrounds in two folders.
 
   Attributes:
-    foregrounds: the folder of cut-out objects, <class>/<object>.png with transparent pixels.
-    backgrounds: the folder of backgrounds.
+    foregrounds: folder of cut-out objects, <class>/<object>.png with transparent pixels.
+    backgrounds: folder of background images.
   """
 
   foregrounds: str = ''
   backgrounds: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns a row for each cutout on each of two backgrounds, which are chosen at random.
+    """Returns each object with each of two random backgrounds.
 
-    The headers of all files are checked, and up to `MAX_DECODED` files are decoded, so that bad
-    files are reported before anything is computed.
+    All headers are checked, and up to `MAX_DECODED` files are decoded, so that bad files are
+    reported before anything is computed.
     """
     side = self.side
     left_out = Counter[str]()
