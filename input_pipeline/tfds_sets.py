@@ -41,10 +41,10 @@ OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
-  """Returns the corruption and severity of a prepared data set, None if it states none.
+  """Returns the corruption and severity of a prepared TFDS data set; None if it has none.
 
-  Data sets of this project's builders state both in their metadata, other data sets in the name of
-  the config, such as 'fog_3'.
+  They are read from the metadata that this project's builders write, or from the name of the
+  config, such as 'fog_3'.
   """
   metadata = builder.info.metadata or {}
   if 'corruption_number' in metadata:
@@ -54,9 +54,11 @@ def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
 
 
 def prepared_configs(dataset: str, data_dir: str) -> list[str]:
-  """Returns the names of a data set's prepared configs, sorted.
+  """Returns the sorted names of a TFDS data set's configs that are prepared.
 
-  `data_dir` is the folder of TFDS's data; '' is TFDS's default.
+  Args:
+    dataset: TFDS name of the data set.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
   folder = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
   infos = folder.glob('*/*/dataset_info.json')  # <config>/<version>/dataset_info.json
@@ -68,7 +70,7 @@ def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.D
 
   Args:
     name: TFDS name, such as 'cifar10' or 'cifar10_corrupted/fog_3'.
-    data_dir: folder of TFDS's data; '' is TFDS's default.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
     key: the setting with the name, for messages.
   """
   builder = find_builder(name, data_dir, key)
@@ -82,7 +84,7 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
 
   Args:
     name: TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*'.
-    data_dir: folder in which TFDS stores data sets; '' is TFDS's default.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
     key: the setting with the name, for messages.
 
   Raises:
@@ -108,10 +110,11 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
 
 
 def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
-  """Returns the builder of the prepared data set in a folder; nothing is downloaded.
+  """Returns the builder of the prepared data set in a folder, without downloading anything.
 
   Raises:
-    InputError: its metadata are damaged, or name a feature that is no class of TFDS.
+    InputError: the metadata of the data set are damaged, or contain a feature class from outside
+      TFDS.
   """
   check_stored_features(folder / 'features.json')
   try:
@@ -124,9 +127,9 @@ def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
 
 
 def check_stored_features(file: pathlib.Path) -> None:
-  """Raises InputError if features.json names a feature class that is not part of TFDS.
+  """Raises InputError if features.json contains a feature class from outside TFDS.
 
-  TFDS imports the module that the file names for a feature, and importing can run any code.
+  TFDS would import the module of such a class, which could run any code.
   """
   # dicts and lists that are yet to be searched for names of classes
   unsearched = [json_files.read(file, advice='Fetch or prepare the data set again.')]
@@ -150,13 +153,13 @@ def _first_line(error: Exception) -> str:
 
 
 def register_own(name: str) -> None:
-  """Registers this project's builders with TFDS if `name`, a TFDS name, is of one of them."""
+  """Registers this project's builders with TFDS, if `name` is the TFDS name of one of them."""
   if name.partition('/')[0] in OWN:
     importlib.import_module(BUILDERS)
 
 
 def download(builder: tfds.core.DatasetBuilder) -> None:
-  """Downloads and prepares a data set unless it is prepared already.
+  """Downloads and prepares a data set, unless it is prepared already.
 
   Raises:
     InputError: preparing fails; the message says how to prepare it elsewhere.
@@ -178,10 +181,12 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
 def check_features(
   builder: tfds.core.DatasetBuilder,
 ) -> tuple[tfds.features.Image, tuple[str, ...]]:
-  """Returns the image feature (shape and type of images) and the class names of a TFDS data set.
+  """Validates the features of a TFDS data set; returns its image feature and class names.
+
+  The image feature has shape and type of the images.
 
   Raises:
-    InputError: `image` or `label` is missing, images are not of 8 or 16 bits, or labels are not
+    InputError: `image` or `label` is missing, images do not have 8 or 16 bits, or labels are not
       class indices.
   """
   features = builder.info.features
@@ -202,7 +207,7 @@ def check_features(
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """A split, or a slice of one, of a prepared data set; images are read but not decoded.
+  """A split of a prepared TFDS data set, possibly with slices, read without decoding images.
 
   Attributes:
     builder: builder of the data set.
@@ -216,18 +221,17 @@ class Split:
 
   @functools.cached_property
   def num_examples(self) -> int:
-    """Number of examples in the split, which may be a slice such as 'train[:10]'."""
+    """The number of images in the split, counting only its slices."""
     return sum(last - first for _, first, last in self.slices)
 
   @functools.cached_property
   def slices(self) -> list[tuple[str, int, int]]:
-    """The slices of stored splits that make up the split, in order: (stored split, first, end).
+    """The stored ranges that make up the split, as `(stored split, first, end)` in order.
 
-    For 'train[:10]+test' of a set with 5 test examples they are ('train', 0, 10) and
-    ('test', 0, 5).
+    For instance, 'train[:10]+test' with 5 test images is [('train', 0, 10), ('test', 0, 5)].
 
     Raises:
-      InputError: there is no such split, it is empty, or two of its slices share examples.
+      InputError: there is no such split, it is empty, or two of its ranges overlap.
     """
     splits, data_set = self.builder.info.splits, self.builder.info.full_name
     valid = sorted(splits)
@@ -259,16 +263,19 @@ class Split:
     return slices
 
   def in_memory(self) -> MemoryStore:
-    """Returns all encoded images and labels of the split in memory."""
+    """Reads all encoded images and labels of the split into memory."""
     with _reading(self):
       batches = [*self._read(0, self.num_examples).batch(1024).as_numpy_iterator()]
     stored = np.concatenate([batch['stored'] for batch in batches])
     return MemoryStore(stored, np.concatenate([batch['label'] for batch in batches]))
 
   def elements(self, positions: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at ascending positions in the split; `Store` describes an element.
+    """Returns the encoded images and labels at some positions in the split, as a data set.
 
     Files before the first and after the last position are not opened.
+
+    Args:
+      positions: ascending positions in the split.
     """
     first, last = int(positions[0]), int(positions[-1])
     span = self._read(first, last + 1)
@@ -279,36 +286,41 @@ class Split:
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns the named numeric features of all examples, {name: [num_examples, ...]}, in order."""
+    """Reads numeric features of all images in order, as `{name: [num_examples, ...]}`."""
     decoding = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
     with _reading(self):
       batches = [*self._as_dataset(self.name, decoding).batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
   def lists(self, name: str) -> list[np.ndarray]:
-    """Returns a feature that is a list of numbers, one list for each example, in order."""
+    """Reads a feature that is a list of numbers, as one array for each image, in order."""
     data = self._as_dataset(self.name, tfds.decode.PartialDecoding({name: True}))
     with _reading(self):
       return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
-    """Returns the label and the digest of the image's bytes of every example; cached."""
+    """Returns the label and the digest of the encoded image of every example, from a cache."""
     return _scan_labels(str(self.builder.data_path), self.name)
 
   def _as_dataset(
     self, split: object, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
   ) -> tf.data.Dataset:
-    """Returns the examples of a split (name or `ReadInstruction`), in the order of the files."""
+    """Returns the examples of a split in the order of the files.
+
+    Args:
+      split: name of a split, or a `ReadInstruction`.
+      decoders: which features to read or decode, as for `DatasetBuilder.as_dataset`.
+    """
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
       split=split, decoders=decoders, shuffle_files=False, read_config=in_file_order
     )
 
   def _read(self, begin: int, end: int) -> tf.data.Dataset:
-    """Returns the elements at positions [begin, end) of the split; the positions are their ids.
+    """Returns the encoded images and labels at positions [begin, end) of the split, as a data set.
 
-    The split may be a sum of slices, such as 'train[:10]+test'. Of each slice only the examples at
-    these positions are read from TFDS's files.
+    The `example_id` of an image is its position in the split. Only the needed parts of the files
+    are read.
     """
     instructions = []
     start = 0  # position of the slice's first example in the split
@@ -327,12 +339,12 @@ class Split:
 
 
 def share_examples(builder: tfds.core.DatasetBuilder, split: str, other_split: str) -> bool:
-  """Returns whether two splits of a data set, which may be slices, have an example in common."""
+  """Returns whether two splits of a data set, also with slices, have an example in common."""
   return _overlap(Split(builder, split).slices + Split(builder, other_split).slices)
 
 
 def _overlap(slices: Sequence[tuple[str, int, int]]) -> bool:
-  """Returns whether any two slices, (stored split, first, last + 1) each, have a common example."""
+  """Returns whether any two ranges, each `(stored split, first, end)`, overlap."""
   return any(
     name == next_name and next_first < last
     for (name, _, last), (next_name, next_first, _) in itertools.pairwise(sorted(slices))
@@ -341,9 +353,14 @@ def _overlap(slices: Sequence[tuple[str, int, int]]) -> bool:
 
 @functools.lru_cache
 def _scan_labels(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
-  """Returns the label, int32 [n], and the digest of the encoded image of every example; cached.
+  """Reads the label and computes the digest of the encoded image of every example; cached.
 
-  `folder` holds the prepared data set, and `split_name` is one of its splits or a slice.
+  Args:
+    folder: folder of the prepared data set.
+    split_name: name of the split, also with slices.
+
+  Returns:
+    The labels, int32 [n], and n digests.
   """
   split = Split(builder_in(pathlib.Path(folder)), split_name)
   name = split.builder.info.full_name
@@ -357,11 +374,15 @@ def _scan_labels(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes,
 
 
 def _decode_channels(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
-  """Returns the pixels of one encoded image, `stored`, as [H, W, channels].
+  """Decodes an encoded image to [H, W, channels].
 
-  The data set's feature `image` defines their type and decodes images other than JPEG. JPEG is
-  decoded by the exact inverse transform, as by Pillow and the other sources. TFDS decodes it by a
-  faster transform, which changes two thirds of all values, mostly by one level.
+  JPEG is decoded with the accurate inverse DCT, like Pillow and the other data sources. TFDS would
+  use a faster one, which changes two thirds of all values, mostly by one level.
+
+  Args:
+    image: TFDS feature of the images, which has their type and decodes other formats.
+    stored: the encoded image.
+    channels: number of channels; further channels, such as alpha, are dropped.
   """
   return tf.cond(
     tf.io.is_jpeg(stored),
@@ -374,7 +395,7 @@ def _decode_channels(image: tfds.features.Image, stored: tf.Tensor, channels: in
 
 @contextlib.contextmanager
 def _reading(split: Split) -> Iterator[None]:
-  """A context that converts errors of reading damaged files to InputError, naming the data set."""
+  """A context manager that turns errors of damaged files into InputErrors about the data set."""
   try:
     yield
   except tf.errors.OpError as error:
@@ -387,13 +408,13 @@ def _reading(split: Split) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class SplitsStore(StreamedStore):
-  """Examples of one or more splits, one split after the other.
+  """Encoded images and labels of several TFDS splits, joined in order.
 
   Attributes:
-    splits: the splits that are read.
-    selected: for each split the indices of the examples that are read, int64, ascending; () reads
-      all.
-    labels: labels of all selected examples [N], which replace the stored ones; None keeps these.
+    splits: the splits.
+    selected: for each split, the ascending positions of the images to read, int64; () reads all.
+    labels: labels [N] of all N images that are read, which replace the stored labels; None keeps
+      the stored labels.
   """
 
   splits: Sequence[Split]
@@ -402,25 +423,33 @@ class SplitsStore(StreamedStore):
 
   @functools.cached_property
   def _positions(self) -> Sequence[np.ndarray]:
-    """For each split the positions in it of the examples that are read, int64, ascending."""
+    """For each split, the ascending positions of the images to read, int64."""
     return self.selected or [np.arange(split.num_examples) for split in self.splits]
 
   @functools.cached_property
   def _starts(self) -> np.ndarray:
-    """The index of each split's first example, then the number of examples, int64 [splits + 1]."""
+    """The index of each split's first image, then the number of images, int64 [splits + 1]."""
     return np.concatenate([[0], np.cumsum([len(positions) for positions in self._positions])])
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices`, which are ascending and distinct, in this order."""
+    """Returns the encoded images and labels at some indices, as a data set.
+
+    Args:
+      indices: int64 [n], distinct and ascending.
+    """
     by_split = self._elements_by_split(np.asarray(indices, np.int64))
     return functools.reduce(tf.data.Dataset.concatenate, by_split)
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
+    """Returns encoded images and labels in shuffled epochs, without end.
 
-    Each split is shuffled in a separate buffer. Which split each next example comes from is drawn
-    at random, by (seed, epoch). In the first epoch the examples before `start` are read and
-    skipped, but not decoded.
+    Each split is shuffled in a separate buffer, and every image comes from a randomly chosen split.
+    Skipped images are read but not decoded.
+
+    Args:
+      indices: indices of the images in an epoch.
+      seed: seed of the order, together with the number of the epoch.
+      start: how many elements of the sequence to skip.
     """
     indices = np.asarray(indices, np.int64)
     counts = [len(part) for part in self._by_split(indices) if len(part)]  # examples of each split
@@ -429,12 +458,12 @@ class SplitsStore(StreamedStore):
     first_epoch, offset = divmod(start, len(indices))
 
     def split_order(epoch: np.int64) -> np.ndarray:
-      """Returns the number of the split that each example of an epoch is taken from, int64 [n]."""
+      """Returns, for each image of an epoch, the number of the split it comes from, int64 [n]."""
       split_numbers = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
       return np.random.default_rng((seed, int(epoch))).permutation(split_numbers)
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
-      """Returns the elements of an epoch: shuffled splits, mixed in the drawn order."""
+      """Returns the encoded images and labels of one epoch, from all splits in random order."""
       shuffled_splits = [
         elements.shuffle(
           SHUFFLE_BUFFER, seed=seed_of_epoch_0 + epoch, reshuffle_each_iteration=False
@@ -451,11 +480,11 @@ class SplitsStore(StreamedStore):
     return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).skip(offset)
 
   def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
-    """Returns the images, with one channel or three; an alpha channel is dropped.
+    """Describes the images as `Images`, with one channel or three; alpha is dropped.
 
     Args:
       class_names: names of the classes in label order.
-      title: names the images in messages.
+      title: name of the data set in messages.
       description: JSON values that identify the images in results.json.
     """
     image = self.splits[0].builder.info.features['image']
@@ -475,27 +504,34 @@ class SplitsStore(StreamedStore):
     )
 
   def describe(self, index: int) -> str:
-    """Returns the data set, split and position in the split of an example, for messages."""
+    """Returns the data set, split and position of image `index`, for messages."""
     number = int(np.searchsorted(self._starts, index, side='right')) - 1
     split = self.splits[number]
     position = int(self._positions[number][index - self._starts[number]])
     return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {position}'
 
   def _by_split(self, indices: np.ndarray) -> list[np.ndarray]:
-    """Divides ascending indices over all splits into one array, int64 [n], for each split."""
+    """Divides ascending indices of images into one array per split, int64 [n] each."""
     return np.split(indices, np.searchsorted(indices, self._starts[1:-1]))
 
   def _elements_by_split(self, indices: np.ndarray) -> list[tf.data.Dataset]:
-    """Returns the elements at `indices`, a data set for each split that has one or more of them."""
+    """Returns the encoded images and labels at `indices`, as a data set per split.
+
+    Splits without any of the images are left out.
+    """
     parts = enumerate(self._by_split(indices))
     return [self._elements_of_split(number, part) for number, part in parts if len(part)]
 
   def _elements_of_split(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices` of the store, all of split number `number`.
+    """Returns the encoded images and labels at some indices, all from one split.
 
-    A split numbers its elements by their positions in it. Here their ids become indices of the
-    store: if the store reads the positions 2, 5 and 6 of the split and has 10 examples of earlier
-    splits, the element at position 5 gets the id 11. It also gets the store's label, if set.
+    A split numbers images by position, which is replaced by the index among all splits. For
+    instance, if positions 2, 5 and 6 are read and earlier splits have 10 images, position 5 becomes
+    index 11. Labels are replaced by `self.labels` if these are set.
+
+    Args:
+      number: number of the split.
+      indices: ascending indices of the images.
     """
     first, end = self._starts[number : number + 2]
     positions = self._positions[number]
@@ -506,7 +542,7 @@ class SplitsStore(StreamedStore):
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renumbered(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      """Returns an element of the split as an element of the store, with another id and label."""
+      """Replaces an image's position in the split by its index, and its label if needed."""
       position = element['example_id']
       rank = tf.searchsorted(read_positions, [position], out_type=tf.int64)[0]
       label = {} if labels is None else {'label': tf.gather(labels, rank)}

@@ -60,15 +60,17 @@ IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pc
 
 @dataclasses.dataclass(frozen=True)
 class SiScore(Source):
-  """Stored scenes of SI-Score with their factors: the released sets, or sets made here.
+  """Data source 'si_score': scenes of SI-Score with area, position and angle of the object.
+
+  The scenes are a released set, or made by the builder `si_score_scenes`.
 
   Attributes:
-    path: a folder of scenes, <class>/<image id>.jpg.
-    dataset: the TFDS name of a set that is read instead, such as 'siscore/location'.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
-    metadata: path of metadata.csv, the table of the scenes' factors; '' takes the one in the folder
-      or next to it. A TFDS set that holds the factors needs none.
-    allow_missing: whether scenes that metadata.csv names may be missing.
+    path: folder of scenes, <class>/<image id>.jpg.
+    dataset: TFDS name of a data set to read instead of `path`, such as 'siscore/location'.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
+    metadata: path of metadata.csv, with area, position and angle of each scene; '' uses the file in
+      the folder of scenes or next to it. Not needed if the TFDS data set contains these values.
+    allow_missing: whether scenes in metadata.csv may be missing.
   """
 
   resized_on_device = True
@@ -81,9 +83,10 @@ class SiScore(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the scenes with the columns `COLUMNS`; labels are ImageNet's class indices.
+    """Returns the scenes with ImageNet labels and the columns `COLUMNS`.
 
-    A random subset draws pairs of object and background, and takes all scenes of these pairs.
+    A random subset (`config.data.num_images`) consists of random pairs of object and background,
+    with all scenes of each pair.
     """
     if self.dataset:
       images, factors, metadata, num_missing = self._from_tfds(settings)
@@ -109,12 +112,15 @@ class SiScore(Source):
     )
 
   def _from_tfds(self, settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Opens the TFDS set `dataset`.
+    """Opens the TFDS data set `self.dataset`.
 
     Returns:
-      The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
-      factors, '' if they are stored in the set; and the number of scenes in metadata.csv that are
-      not in the set.
+      A tuple of
+
+      * the images;
+      * the columns `COLUMNS`, {name: values};
+      * the path of the metadata.csv that was read, or '';
+      * the number of scenes in metadata.csv that the data set lacks.
     """
     from input_pipeline import tfds_sets
 
@@ -141,11 +147,15 @@ class SiScore(Source):
     return images, columns, self.metadata, num_missing
 
   def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Opens a released folder; its scenes are sorted by the numbers in their names.
+    """Opens the folder `self.path`, with scenes sorted by the numbers in their file names.
 
     Returns:
-      The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
-      factors; and the number of scenes in metadata.csv that are not in the folder.
+      A tuple of
+
+      * the images;
+      * the columns `COLUMNS`, {name: values};
+      * the path of the metadata.csv that was read;
+      * the number of scenes in metadata.csv that the folder lacks.
     """
     tfds_set = f'{self.key("dataset")}=siscore/FACTOR'
     advice = f'give a folder of scenes, <class>/<image id>.jpg, or {tfds_set}.'
@@ -184,9 +194,11 @@ class SiScore(Source):
 
 
 def _find_scenes(root: Path, left_out: Counter[str]) -> dict[int, tuple[Path, int]]:
-  """Returns {number of a scene: its file and label} of the files root/<class>/<number>.jpg.
+  """Lists the files root/<class>/<image id>.jpg as `{image id: (path, ImageNet label)}`.
 
-  Labels are class indices of ImageNet. `left_out` counts the files that are not read, by reason.
+  Args:
+    root: folder of class folders.
+    left_out: counter of files that are not read, by reason, which is updated.
   """
   folders = image_files.folders_in(root)
   if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
@@ -203,10 +215,15 @@ def _find_scenes(root: Path, left_out: Counter[str]) -> dict[int, tuple[Path, in
 
 
 def _number_rows(*columns: np.ndarray) -> np.ndarray:
-  """Numbers the rows of a table with columns [N]: equal rows have the same number, int [N].
+  """Numbers the distinct rows of a table in sorted order; equal rows have the same number.
 
-  Numbers begin with 0 in the order of the sorted rows; columns [7, 2, 7] and [1, 1, 1] have
-  [1, 0, 1].
+  For instance, the columns [7, 2, 7] and [1, 1, 1] result in [1, 0, 1].
+
+  Args:
+    *columns: columns of the table, [N] each.
+
+  Returns:
+    int [N], the number of each row.
   """
   _, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
   return numbers.ravel()
@@ -215,20 +232,20 @@ def _number_rows(*columns: np.ndarray) -> np.ndarray:
 def _match_metadata(
   path: str, image_ids: np.ndarray, labels: np.ndarray, allow_missing: bool, folders: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns `COLUMNS` of images from metadata.csv.
+  """Reads the columns `COLUMNS` of N images from metadata.csv.
 
-  The table may belong to another set of images with the same numbers. Therefore its classes, which
-  are numbers, are compared with the labels and folders of the images.
+  The class numbers in metadata.csv are compared with the images, because image ids alone would also
+  match the table of another data set.
 
   Args:
     path: path of metadata.csv.
-    image_ids: numbers of the images, int [N].
-    labels: their labels, int [N].
-    allow_missing: whether metadata.csv may contain scenes that are not among the images.
-    folders: the class folder of each image; () without folders.
+    image_ids: int [N], ids of the images.
+    labels: int [N], labels of the images.
+    allow_missing: whether metadata.csv may contain further scenes.
+    folders: name of each image's class folder; () if images are not in folders.
 
   Returns:
-    The columns, [N] each, and the number of scenes in metadata.csv that are not among the images.
+    The columns, {name: values [N]}, and the number of further scenes in metadata.csv.
 
   Raises:
     InputError: the classes in metadata.csv do not match the labels or the folders.
@@ -259,9 +276,10 @@ def _match_metadata(
 
 
 def read_metadata(path: str | Path) -> pd.DataFrame:
-  """Returns the columns `IN_FILE` of metadata.csv in ascending order of image_id.
+  """Reads and validates metadata.csv, sorted by image id.
 
-  Columns in `WHOLE` are int64, all other columns float64.
+  Returns:
+    A table with the columns `IN_FILE`: int64 for columns in `WHOLE`, float64 for all others.
   """
   table = read_table(Path(path))
   missing = [name for name in IN_FILE if name not in table]
@@ -298,20 +316,20 @@ def read_metadata(path: str | Path) -> pd.DataFrame:
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
 ) -> tuple[pd.DataFrame, int]:
-  """Returns the columns of metadata.csv for N images, and the number of other images it lists.
+  """Reads the rows of metadata.csv that belong to N images.
 
   Args:
     path: path of metadata.csv.
-    image_ids: distinct numbers of the images, int [N].
-    allow_missing: whether metadata.csv may name images that are not in `image_ids`.
+    image_ids: int [N], distinct ids of the images.
+    allow_missing: whether metadata.csv may contain further images.
 
   Returns:
-    The columns of `read_metadata`, [N] each, in the order of `image_ids`; and the number of images
-    in metadata.csv that are not in `image_ids`.
+    A table with N rows in the order of `image_ids`, see `read_metadata`, and the number of further
+    images in metadata.csv.
 
   Raises:
-    InputError: metadata.csv does not name one of the images, or names an image that is not in
-      `image_ids` although `allow_missing` is False.
+    InputError: an image is missing in metadata.csv, or metadata.csv contains further images and
+      `allow_missing` is False.
   """
   table = read_metadata(path).set_index('image_id', drop=False)
   unknown = image_ids[~np.isin(image_ids, table.index)]
@@ -330,13 +348,15 @@ def join_metadata(
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
-  """Returns the text of metadata.csv, from {name in `IN_FILE`: values of N scenes, [N]}.
+  """Returns the content of metadata.csv for N scenes.
 
-  `pct_inside_image` is rounded to 4 digits, other fractions to 7.
+  Args:
+    columns: {name: values [N]} for the names `IN_FILE`. `pct_inside_image` is rounded to 4 digits,
+      other fractions to 7.
   """
 
   def rounded(name: str) -> list[int | float]:
-    """Returns the values of a column as they are written."""
+    """Returns the values of a column, rounded as they are written."""
     if name in WHOLE:
       return [int(value) for value in columns[name]]
     digits = 4 if name == 'pct_inside_image' else 7
@@ -346,7 +366,7 @@ def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-  """Returns a table as CSV text with lines that end in LF, as the released generator's do."""
+  """Formats a table as CSV with LF line endings, like the released files."""
   out = io.StringIO()
   csv.writer(out, lineterminator='\n').writerows([header, *rows])
   return out.getvalue()

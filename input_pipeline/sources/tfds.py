@@ -43,11 +43,11 @@ COMPARED = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Tfds(Source):
-  """Any data set of TensorFlow Datasets (TFDS) with the features `image` and `label`.
+  """Data source 'tfds': any TensorFlow Datasets (TFDS) data set with `image` and `label`.
 
   Attributes:
-    dataset: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    dataset: TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
 
   moved_keys = {'name': 'dataset'}
@@ -56,7 +56,7 @@ class Tfds(Source):
   data_dir: str = ''
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether two splits, which may be slices, have an example in common."""
+    """Returns whether a split and a split of another source, also with slices, share an image."""
     from input_pipeline import tfds_sets
 
     if self != other:
@@ -65,7 +65,7 @@ class Tfds(Source):
     return tfds_sets.share_examples(builder, split, split_of_other)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split, which is downloaded and prepared if necessary."""
+    """Returns the images of the split; the data set is downloaded and prepared if necessary."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -87,13 +87,13 @@ class Tfds(Source):
 
 @dataclasses.dataclass(frozen=True)
 class TfdsCorrupted(Source):
-  """Configs of a corrupted TFDS set, read as one set with several corruptions and severities.
+  """Data source 'tfds_corrupted': TFDS configs with one corruption and severity each, joined.
 
-  Each config holds the same images under one corruption at one severity.
+  All configs must hold the same images in the same order.
 
   Attributes:
     pattern: pattern of the names of configs, such as 'corrupted/cifar10_*'.
-    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
 
   name = 'tfds_corrupted'
@@ -106,7 +106,8 @@ class TfdsCorrupted(Source):
     """Returns the images of all TFDS configs that match the pattern, by corruption and severity.
 
     Raises:
-      InputError: the configs differ in images or classes, or one states no corruption and severity.
+      InputError: configs have different images or classes, or a config has no corruption and
+        severity.
     """
     from input_pipeline.tfds_sets import SplitsStore
 
@@ -128,9 +129,12 @@ class TfdsCorrupted(Source):
     return of_parts([*parts], first.num_examples, title, description, **fields)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
-    """Returns {part: split} for the TFDS configs that match the pattern, ordered by part.
+    """Opens the matching TFDS configs, as `{corruption and severity: split}` in sorted order.
 
-    A part is a corruption and a severity; the config 'cifar10_corrupted/fog_3' holds one.
+    For instance, 'cifar10_corrupted/fog_3' has fog at severity 3.
+
+    Args:
+      split: name of the split.
     """
     from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
@@ -154,7 +158,7 @@ class TfdsCorrupted(Source):
   def _names(self) -> list[str]:
     """Returns the names <data set>/<config> of the prepared configs that match the pattern.
 
-    A pattern without '*' is itself the name of a config, which may have to be prepared.
+    A pattern without '*' is returned unchanged, because it names one config, prepared or not.
     """
     from input_pipeline.tfds_sets import prepared_configs
 
@@ -174,7 +178,7 @@ class TfdsCorrupted(Source):
 
 
 def _same_classes(splits: list[Split]) -> tuple[str, ...]:
-  """Returns the class names that all splits have.
+  """Returns the class names of several splits, which must be equal.
 
   Raises:
     InputError: the splits differ in classes, or in number or shape of images.
@@ -197,13 +201,11 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
 
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
-  """Returns the labels of the n images that all splits hold, int64 [n].
-
-  Each split has the same images under another corruption or severity.
+  """Returns the labels, int64 [n], of splits with the same n images under different corruptions.
 
   Raises:
-    InputError: splits differ in one of the first 1000 labels (`COMPARED`), or in what their
-      metadata state of how they were made: the settings, and the digest of the clean images.
+    InputError: splits differ in the first `COMPARED` labels, in the settings with which they were
+      made, or in the digest of the clean images.
   """
   first, *later_splits = splits
   labels = first.numbers(['label'])['label']
@@ -226,10 +228,11 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
 
 
 def _made_of(split: Split) -> Facts:
-  """Returns how a corrupted set was made, from its metadata: settings, and digest of its base data.
+  """Returns settings and digest of the clean images, from the metadata of a corrupted data set.
 
-  Corruption and severity, in which sets may differ, are left out. Only this project's builders
-  write such metadata; for other sets the digest is None and there are no settings.
+  Corruption and severity are left out, because they may differ between compared data sets. The
+  builders of this project write such metadata. For other data sets the result is `{'base_sha256':
+  None}`.
   """
   noted = split.builder.info.metadata or {}
   settings, inputs = noted.get('settings', {}), noted.get('inputs_sha256', {})

@@ -45,14 +45,17 @@ _SUBSET = 0xA2C4
 
 @dataclasses.dataclass(frozen=True)
 class VideoNeighbors(Source):
-  """Video frames in neighbor sets: a reviewed frame, the anchor, and similar frames around it.
+  """Data source 'video_neighbors': video frames in sets of similar frames.
+
+  A neighbor set is an anchor, a frame that humans have reviewed, with similar frames around it in
+  the video.
 
   Attributes:
-    metadata: the folder of the tables that list the sets; '' is `frames`.
-    frames: the folder of the images.
-    label_space: the classes if the tables have no class index: 'imagenet_vid', 'youtube_bb', or ''
-      for 'imagenet_vid'.
-    allow_missing: whether images of frames may be missing; sets without their anchor are left out.
+    metadata: folder of the files that list the sets; '' is `frames`.
+    frames: folder of the images.
+    label_space: classes of the labels if there is no class index: 'imagenet_vid', 'youtube_bb', or
+      '' for 'imagenet_vid'.
+    allow_missing: whether images may be missing. Sets without their anchor are left out.
   """
 
   moved_keys = {'path': 'frames', 'name': 'label_space'}
@@ -63,7 +66,7 @@ class VideoNeighbors(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the distinct frames of the sets, uint8 RGB."""
+    """Returns the distinct frames of the neighbor sets, uint8 in RGB."""
     metadata_folder = find_metadata(self.metadata or self.frames, settings.split)
     frames = load(metadata_folder, self.frames, self.label_space, self.allow_missing)
     missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
@@ -90,25 +93,30 @@ class VideoNeighbors(Source):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborFrames:
-  """The N distinct frames of neighbor sets that exist as files, sorted by path.
+  """The N distinct frames of neighbor sets for which image files exist, sorted by path.
 
-  A neighbor set is a frame of a video, the anchor, and similar frames around it.
+  A neighbor set is an anchor frame with similar frames around it in the video. A frame may be in
+  several sets, at most M.
 
   Attributes:
     paths: paths relative to the folder of frames.
-    labels: int32 [N], or [N, L] padded with −1; a frame without labels has the labels of the
+    labels: int32 [N], or [N, L] padded with −1. A frame without labels has the labels of the
       anchors of its sets.
     class_names: class names in label order.
-    columns: further columns of the rows. `path` is the path. `group_id`, int32 [N, M], has the sets
-      to which a frame belongs, as indices of their anchors in the metadata, padded with −1.
-      `offset`, int32 [N, M], is the frame's number minus the anchor's in each of these sets, 0 for
-      the anchor itself and for padding. `anchor`, int32 [N], is 1 if the frame is an anchor.
-      `frame_type`, int32 [N], is an index in `metadata.FRAME_TYPES`, −1 if unknown. `fps`, float32
-      [N], is the video's frames per second, NaN if unknown.
+    columns: further columns, {name: array}.
+
+      * `path`: path of the frame.
+      * `group_id`, int32 [N, M]: indices, in the metadata, of the sets that contain the frame,
+        padded with −1.
+      * `offset`, int32 [N, M]: frame number minus the anchor's frame number in each of these sets;
+        0 for anchors and padding.
+      * `anchor`, int32 [N]: 1 if the frame is an anchor.
+      * `frame_type`, int32 [N]: index in `metadata.FRAME_TYPES`, −1 if unknown.
+      * `fps`, float32 [N]: frames per second of the video, NaN if unknown.
     num_anchors: number of sets.
-    missing: paths in the metadata without a file; these frames are left out.
-    missing_anchors: number of anchors among the missing frames; their sets are left out.
-    title: name and counts of the sets, see `NeighborSets.title`.
+    missing: paths of frames that are left out because they have no file.
+    missing_anchors: number of anchors in `missing`; their sets are left out.
+    title: title of the sets, see `NeighborSets.title`.
     digest: SHA-256 of the sets, see `NeighborSets.digest`.
   """
 
@@ -123,10 +131,14 @@ class NeighborFrames:
   digest: str
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
-    """Returns the ascending indices of all frames of `num_anchors` random sets; 0 takes all sets.
+    """Returns indices of all frames in randomly chosen neighbor sets, ascending.
 
-    Sets that share frames are taken together, so there may be slightly more sets. For one seed, a
-    smaller choice is part of a larger one.
+    Sets that share frames are chosen together, so there may be slightly more than `num_anchors`
+    sets. With the same seed, smaller choices are contained in larger ones.
+
+    Args:
+      num_anchors: number of sets to choose; 0 chooses all.
+      seed: seed of the random choice.
 
     Raises:
       InputError: there are fewer sets than `num_anchors`.
@@ -149,14 +161,14 @@ class NeighborFrames:
 
 
 def find_metadata(path: str, split: str) -> Path:
-  """Returns the folder of a split's neighbor sets: `path/split` if it holds sets, else `path`.
+  """Returns the folder that lists a split's neighbor sets: `path/split` if it does, else `path`.
 
-  A folder holds sets if pmsets.json or the tables of YTBB-Robust are in it or in its subfolder
-  metadata. `path` may also hold no sets; to read them then raises an error.
+  Sets are listed in pmsets.json or in the files of YTBB-Robust, in the folder or its subfolder
+  metadata. Reading raises an error if `path` has neither.
 
   Raises:
-    InputError: `path` does not exist, or holds no sets but looks like another published data set;
-      or the split is neither '' nor 'test' and has no folder.
+    InputError: `path` does not exist or holds another published data set, or there is no folder for
+      a split other than '' and 'test'.
   """
   advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
   root = existing_folder(path, advice, f'{KEY}.metadata')
@@ -177,14 +189,14 @@ def load(
   """Reads neighbor sets and returns their frames that exist as files.
 
   Args:
-    metadata: folder that holds the neighbor sets.
-    frames: folder to which the paths are relative.
-    space: name of the label space of metadata without class names: 'imagenet_vid', 'youtube_bb', or
-      '' for 'imagenet_vid'.
-    allow_missing: whether files may be missing; a set is then left out if its anchor is missing.
+    metadata: folder that lists the neighbor sets.
+    frames: folder from which paths of frames are relative.
+    space: classes of the labels if there are no class names: 'imagenet_vid', 'youtube_bb', or ''
+      for 'imagenet_vid'.
+    allow_missing: whether files may be missing. Sets without their anchor are left out.
 
   Raises:
-    InputError: files are missing although `allow_missing` is False, or no anchor has a file.
+    InputError: files are missing and `allow_missing` is False, or no anchor has a file.
   """
   sets = read_sets(metadata)
   logging.info('%s', sets.title)
@@ -197,12 +209,16 @@ def load(
 
 
 def frames_folder(path: str, first: str = '') -> Path:
-  """Returns the folder to which the paths of frames are relative.
+  """Returns the folder from which paths of frames are relative: `path`, or path/ytbb_videos.
 
-  It is path/ytbb_videos, as in the release of YTBB-Robust, if this folder exists, else `path`.
+  YTBB-Robust has the folder ytbb_videos; it is used if it exists.
+
+  Args:
+    path: folder from the config.
+    first: path of a frame, as an example in the message.
 
   Raises:
-    InputError: `path` does not exist; the message names the `first` frame as an example.
+    InputError: `path` does not exist.
   """
   advice = f'give the folder that holds {first!r} and the other frames.'
   root = existing_folder(path, advice, f'{KEY}.frames')
@@ -210,9 +226,14 @@ def frames_folder(path: str, first: str = '') -> Path:
 
 
 def _is_file(root: Path, path: str) -> bool:
-  """Returns whether a frame exists at `path` below `root`, the folder of frames.
+  """Returns whether the file of a frame exists.
 
-  Raises InputError if the path is absolute or has '..'.
+  Args:
+    root: folder of the frames.
+    path: path of the frame relative to `root`.
+
+  Raises:
+    InputError: `path` is absolute or contains '..'.
   """
   if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
     raise InputError(
@@ -222,12 +243,12 @@ def _is_file(root: Path, path: str) -> bool:
 
 
 def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
-  """Returns the error for missing frames, with advice where the frames may be.
+  """Returns an error for missing frames, with advice on where to find them.
 
   Args:
     missing: paths of the missing frames.
     sets: the neighbor sets.
-    root: the folder of frames.
+    root: folder of the frames.
   """
   missing_anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
@@ -246,12 +267,12 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
 
 
 def class_names(sets: NeighborSets, space: str = '') -> tuple[str, ...]:
-  """Returns the class names of neighbor sets in label order.
+  """Returns the class names of neighbor sets, in label order.
 
   Args:
-    sets: the neighbor sets. If their names are the classes of a known label space, such as
-      ImageNet-Vid's, in any spelling, the names are returned as that label space spells them.
-    space: name of the label space of sets that state no class names; '' for 'imagenet_vid'.
+    sets: the neighbor sets. If their classes are a known label space, such as ImageNet-Vid, its
+      spelling is used.
+    space: label space of sets without class names; '' for 'imagenet_vid'.
   """
   if not sets.class_names:
     names = label_space.get(space or SPACES[0]).class_names
@@ -265,13 +286,13 @@ def class_names(sets: NeighborSets, space: str = '') -> tuple[str, ...]:
 def _present_frames(
   sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
 ) -> NeighborFrames:
-  """Returns the frames that exist as files, of the sets with an anchor that exists.
+  """Selects the frames with files, in neighbor sets with an anchor that has a file.
 
   Args:
-    sets: the F frames that the metadata list, and their sets.
+    sets: neighbor sets with F frames.
     names: names of the classes.
-    present: whether the file of a frame exists, bool [F].
-    missing: paths of the frames that do not exist.
+    present: bool [F], whether the file of each frame exists.
+    missing: paths of the frames without a file.
   """
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]  # whether a set remains, bool [sets]
@@ -284,10 +305,16 @@ def _present_frames(
   members_first = np.argsort(~is_member, axis=1, kind='stable')
 
   def remaining(values: np.ndarray, padding: int) -> np.ndarray:
-    """Returns `values` without the entries of sets in which a frame does not remain.
+    """Removes the entries of sets that are left out, and shifts the others to the front.
 
-    `values` has an entry for each set of each frame, [F, M]. The result has the frames in `rows`,
-    padded at the end, [rows, max_sets]: [3, 7, 9] without the second set is [3, 9, padding].
+    For instance, [3, 7, 9] without the second set becomes [3, 9, padding].
+
+    Args:
+      values: [F, M], a value for each set of each frame.
+      padding: value of unused entries.
+
+    Returns:
+      [N, max_sets], for the N frames in `rows`.
     """
     masked = np.where(is_member, values, padding)
     return np.take_along_axis(masked, members_first, axis=1)[rows, :max_sets]

@@ -54,11 +54,11 @@ _ANY_JSON = (dict, list, str, bool, int, float, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class _Member:
-  """The position of a file in a shard.
+  """The position of a file inside a tar file.
 
   Attributes:
     shard: the tar file.
-    offset: first byte of the content.
+    offset: position of the first byte of the content.
     size: number of bytes of the content.
   """
 
@@ -80,7 +80,7 @@ class _Member:
 
 
 class WebDataset(shards.Shards):
-  """Tar files in which the files of a sample share a name, such as cat.jpg and cat.cls."""
+  """Data source 'webdataset': tar files of samples, such as cat.jpg with the label file cat.cls."""
 
   name = 'webdataset'
 
@@ -88,7 +88,7 @@ class WebDataset(shards.Shards):
     """Returns the images of all samples in the tar files (shards) of a split.
 
     Raises:
-      InputError: a shard is damaged or missing, or a sample has no label.
+      InputError: a tar file is damaged or missing, or a sample has no label.
     """
     left_out = Counter[str]()  # files that are not read, by reason
     if files := self._expand():  # `path` is a pattern such as x-{000..009}.tar
@@ -120,10 +120,13 @@ class WebDataset(shards.Shards):
     )
 
   def _expand(self) -> list[Path]:
-    """Returns the shards x-000.tar to x-009.tar if `path` is x-{000..009}.tar; [] if it has no {}.
+    """Expands a path such as x-{000..009}.tar to the paths x-000.tar to x-009.tar.
+
+    Returns:
+      The paths; [] if `path` has no braces.
 
     Raises:
-      InputError: a shard is missing.
+      InputError: a file is missing.
     """
     match = re.fullmatch(r'(.*)\{(\d+)\.\.(\d+)\}(.*)', self.path)
     if not match:
@@ -141,7 +144,7 @@ class WebDataset(shards.Shards):
 
 
 def _lines(file: Path) -> list[str]:
-  """Returns the lines of a text file in UTF-8."""
+  """Reads the lines of a text file in UTF-8."""
   try:
     return read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').rstrip().splitlines()
   except UnicodeDecodeError as error:
@@ -151,19 +154,18 @@ def _lines(file: Path) -> list[str]:
 def _samples(
   shard: Path, left_out: Counter[str], shard_of_key: dict[str, Path]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields (key, {field: member}) of the samples in a shard that have one image, in order.
+  """Yields the samples with an image in a tar file, such as `('a/cat', {'jpg': ..., 'cls': ...})`.
 
-  A member is a file in the archive, such as a/cat.jpg with the key 'a/cat' and the field 'jpg'.
-  Consecutive members with the same key are a sample.
+  Consecutive files with the same key belong to one sample: a/cat.jpg and a/cat.cls have the key
+  'a/cat' and the fields 'jpg' and 'cls'.
 
   Args:
     shard: the tar file.
-    left_out: counts members that are not read, by reason.
-    shard_of_key: {key: shard} of the samples read so far, to which this shard's are added.
+    left_out: counter of files that are not read, by reason, which is updated.
+    shard_of_key: {key: tar file} of earlier samples, which is updated.
 
   Raises:
-    InputError: the shard is truncated or no tar file, a key or field is repeated, or a sample has
-      several images.
+    InputError: the tar file is damaged, a key or field is repeated, or a sample has several images.
   """
   for key, members in itertools.groupby(_members(shard, left_out), operator.itemgetter(0)):
     if key in shard_of_key:
@@ -180,13 +182,16 @@ def _samples(
 
 
 def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _Member]]:
-  """Yields (key, field, member) of the plain files in a shard, in order.
+  """Yields `(key, field, position)` for each regular file in a tar file, in order.
 
-  The file a/cat.jpg has the key 'a/cat' and the field 'jpg'. `left_out` counts hidden and special
-  files, by reason.
+  For instance, a/cat.jpg has the key 'a/cat' and the field 'jpg'.
+
+  Args:
+    shard: the tar file.
+    left_out: counter of hidden and special files, by reason, which is updated.
 
   Raises:
-    InputError: the shard is truncated or no tar file.
+    InputError: the tar file is damaged.
   """
   try:
     with tarfile.open(shard, 'r:') as archive:
@@ -217,21 +222,23 @@ def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _M
 def _with_images(
   shard: Path, key: str, fields: dict[str, _Member], left_out: Counter[str]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields the samples with one image, (key, {field: member}), among members with one key.
+  """Divides files with a common key into samples and yields each sample with one image.
 
-  Usually these members are one sample: cat.jpg and cat.cls have the key 'cat', which ends at the
-  first dot, and the fields 'jpg' and 'cls'. If no field is an image, keys end at the last dot
-  instead, and there may be several: v1.cat.jpg and v1.cat.cls, with the key 'v1', are the sample
-  'v1.cat', and v1.dog.jpg is the sample 'v1.dog'.
+  Usually the files are one sample: cat.jpg and cat.cls have the key 'cat', which ends at the first
+  dot. If no file then has an image suffix, keys end at the last dot instead, as in v1.cat.jpg and
+  v1.dog.jpg.
 
   Args:
-    shard: path of the shard, for messages.
-    key: path of the members up to the first dot.
-    fields: {name of a member after the first dot: the member}.
-    left_out: counts samples without an image, and members that are not read, by reason.
+    shard: path of the tar file, for messages.
+    key: path of the files up to the first dot.
+    fields: {rest of the name: position of the file in the tar file}.
+    left_out: counter of samples without an image and of files that are not read, which is updated.
+
+  Yields:
+    The key of a sample and {field: position}.
 
   Raises:
-    InputError: a sample has several images, or a label or metadata and no image.
+    InputError: a sample has several images, or has a label or metadata but no image.
   """
   samples = {key: fields}
   if fields.keys().isdisjoint(IMAGE_FIELDS):
@@ -261,18 +268,18 @@ def _with_images(
 def _sample_columns(
   key: str, fields: Mapping[str, _Member], names: Sequence[str]
 ) -> dict[str, Any]:
-  """Returns the columns of a sample: the entries of its `json`, with the number in `cls` as label.
+  """Reads the columns of a sample from its fields 'json' and 'cls'.
 
-  For json {"label": 3, "lens": "wide"} and cls "3" it returns {'label': 3, 'lens': 'wide'}. A
-  missing field, or json that is no object, adds nothing.
+  For the json {"label": 3, "lens": "wide"} and the cls "3", the result is {'label': 3, 'lens':
+  'wide'}. A field that is missing, or json that is not an object, adds nothing.
 
   Args:
     key: key of the sample.
-    fields: {field: member}.
+    fields: {field: position of the file in the tar file}.
     names: class names in `classnames.txt`; () if there is no such file.
 
   Raises:
-    InputError: `cls` is no number, or names another class than the label in `json`.
+    InputError: `cls` is not a number, or contradicts the label in `json`.
   """
   columns: dict[str, Any] = {}
   if METADATA in fields:
@@ -295,10 +302,13 @@ def _sample_columns(
 
 
 def _contradicts(label: object, number: int, names: Sequence[str]) -> bool:
-  """Returns whether the `label` in a sample's json names another class than the `number` in `cls`.
+  """Returns whether the label in a sample's json contradicts the class number in its cls file.
 
-  The label may be a number, digits, or one of `names`, the class names in label order. Any other
-  value, such as a caption or None, contradicts nothing.
+  Args:
+    label: an integer, a text of digits, or a class name. Other values, such as a caption or None,
+      contradict nothing.
+    number: the class number.
+    names: class names in label order.
   """
   if isinstance(label, str):
     name = composed_unicode(label)
