@@ -93,7 +93,8 @@ def pair(
   if not has_equal_digests and differing <= SELECTION_KEYS:
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
-      'common, but not the same images: the files were changed between the runs. Run one again.'
+      'common, but not the same images: files were changed between the runs, or arrays are others '
+      'or in another order. Run one again on the same images in the same order.'
     )
   has_unshared = num_shared < max(len(first_ids), len(second_ids))
   if has_unshared and not common:

@@ -223,7 +223,7 @@ def test_images_of_no_known_class_are_right_for_nobody(workdirs, tmp_path):
 def test_changed_files_are_refused(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST}, digests=range(COUNT))
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, digests=range(1, COUNT + 1))
-  refused('the files were changed between the runs', compare, tmp_path, 'ab')
+  refused('files were changed between the runs, or arrays', compare, tmp_path, 'ab')
 
 
 def correct(seed):
