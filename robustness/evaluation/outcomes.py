@@ -5,7 +5,8 @@ A row is a stored image, and a view is one way of showing it, such as fog at sev
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,20 @@ class Recorded:
     Stored images with the same number are versions of one original, such as its corruptions.
     """
     return versions(self.evaluations[0].records)
+
+  def require_equal_columns(self, names: Iterable[str]) -> None:
+    """Raises InputError if a column of the data has other values for another classifier.
+
+    Compared runs may have the same images with other columns, such as other sets of video frames.
+    """
+    first, *others = self.evaluations
+    for name, other in itertools.product(names, others):
+      values = first.records.column(name)
+      if not np.array_equal(values, other.records.column(name), equal_nan=values.dtype.kind == 'f'):
+        raise InputError(
+          f'the column {name!r} has other values for {other.label} than for {first.label}: measure '
+          'both on the same rows.'
+        )
 
   def require_distinct(self) -> None:
     """Raises InputError if some stored images are versions of the same image, such as its

@@ -233,13 +233,14 @@ class AccuracyByFactor(Study):
     accuracy from the least strength, and the failure point: the least strength at which a picture
     is misclassified.
     """
-    records = evaluations[0].records
+    records, recorded = evaluations[0].records, Recorded(evaluations)
     classes = records.identity.get('classes', ())
+    stated = {*self.factors, self.clusters, self.strength} - {CLASS, *MEASURED, ''}
+    recorded.require_equal_columns(sorted(stated))
     levels = {  # {factor: level of each image, [N]}
       name: self._levels(name, records.column('label' if name == CLASS else name), classes)
       for name in self.factors
     }
-    recorded = Recorded(evaluations)
     right, wrong = (recorded.outcomes(quantity) for quantity in (OVERALL, ERROR_RATIO))
     if self.clusters:
       clusters = self.by_row(records, image_shape).units

@@ -71,6 +71,7 @@ class BackgroundGap(Study):
     The gap is the accuracy on 'mixed_same' minus the accuracy on 'mixed_rand'. Published values are
     added.
     """
+    recorded.require_equal_columns((VARIANT,))
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     # The two variants of the gap are first, in the order in which it subtracts them.
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]

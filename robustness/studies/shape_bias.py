@@ -22,7 +22,7 @@ from robustness.estimates.means import means, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
-from robustness.evaluation.outcomes import ONE_VIEW
+from robustness.evaluation.outcomes import ONE_VIEW, Recorded
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
 from robustness.models import label_space
 
@@ -96,6 +96,7 @@ class ShapeBias(Study):
     An answer is decided if it is the class of the shape or of the texture. Only images with
     conflicting classes count. There are values over all images and by class of shape.
     """
+    Recorded(evaluations).require_equal_columns((TEXTURE,))
     # {label: whether each image is answered by its shape, and whether by its texture, bool [N, 2]}.
     answered = dict[str, np.ndarray]()
     for evaluation in evaluations:

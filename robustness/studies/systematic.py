@@ -378,6 +378,7 @@ class Systematic(Study):
       ρ over them, another reading of the paper.
     """
     recorded.require_distinct()
+    recorded.require_equal_columns((COLUMN, *((ENVIRONMENT,) if self.source == STORED else ())))
     evaluations = recorded.evaluations
     self.choose('baseline', ('', *(evaluation.label for evaluation in evaluations)))
     by_environment = {e.label: self._shares(e) for e in evaluations}

@@ -36,7 +36,7 @@ from robustness.estimates.table import assemble
 from robustness.estimates.tradeoff import linear_fit
 from robustness.evaluation import study
 from robustness.evaluation.failures import class_name
-from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
+from robustness.evaluation.outcomes import ONE_VIEW, Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
@@ -385,7 +385,12 @@ class VideoPmK(study.ScoresPredictions):
     )
 
   def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
-    """Returns {classifier: its predictions for all frames}."""
+    """Returns {classifier: its predictions for all frames}.
+
+    Raises:
+      InputError: classifiers of compared runs have other neighbor sets.
+    """
+    Recorded(evaluations).require_equal_columns((columns.GROUP, columns.OFFSET))
     return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
   def _with_reachable_k(self, sets: NeighborSets) -> Self:

@@ -198,6 +198,13 @@ def test_images_without_a_strength_have_no_level_and_no_failure_point(absent, tm
   point = estimate(estimates, 'one', 'failure_point')
   assert (point.value, point.n) == (pytest.approx((2 * 0 + 10 * 5) / 12), 12)
   assert {*select(estimates, 'accuracy', level=...).level} == {*range(5)}
+  copied, other = (
+    made(tmp_path / name, {'rank': rank, **columns, 'level': levels}, 16, 1, label=name)
+    for name, levels in (('copy', strength), ('other', strength[::-1]))
+  )
+  assert study.reduce([evaluation, copied], (8, 8, 3)).estimates
+  message = "'level' has other values for other than for one"  # in two workdirs that are compared
+  refused(message, study.reduce, [evaluation, other], (8, 8, 3))
 
 
 def test_drops_and_failure_points_are_counts_by_hand():

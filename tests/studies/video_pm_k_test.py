@@ -215,6 +215,18 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
 
 
 @pytest.mark.slow
+def test_classifiers_of_compared_runs_with_other_sets_are_refused(tmp_path):
+  study, rows, network = VideoPmK(k=2), made_rows(made_sets()), tiny_classifier(0, 'net')
+  columns = {**rows.columns, 'offset': -rows.columns['offset']}
+  of_rows = {'first': rows, 'second': dataclasses.replace(rows, columns=columns)}
+  first, second = (
+    Evaluation(label, answered(tmp_path / label, study, network, of_label, 16))
+    for label, of_label in of_rows.items()
+  )
+  refused("'offset' has other values for second than", study.reduce, [first, second], SHAPE)
+  assert study.reduce([first], SHAPE).estimates
+
+
 def test_figures_show_the_table_and_the_failures(evaluations):
   study, rows = VideoPmK(k=3, failures=2), made_rows(made_sets())
   findings = study.reduce(evaluations[:2], SHAPE)
