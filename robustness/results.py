@@ -106,18 +106,22 @@ _QUANTITY: json_files.Form = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """A table of plain values.
+  """A table of text, numbers, booleans and None.
 
   Attributes:
     columns: names of the columns.
-    rows: lists with a value for each column.
+    rows: a list of values for each row, one per column.
   """
 
   columns: Sequence[str]
   rows: Sequence[Sequence[Any]]
 
   def __post_init__(self) -> None:
-    """Raises InputError if a row has another number of cells than there are columns."""
+    """Checks that each row has a cell for each column.
+
+    Raises:
+      InputError: a row has another number of cells.
+    """
     for index, row in enumerate(self.rows):
       if len(row) != len(self.columns):
         raise InputError(
@@ -128,11 +132,13 @@ class Table:
 
 @dataclasses.dataclass
 class Findings:
-  """The estimates, tables and arrays that a study computes; `Results` adds descriptions.
+  """The estimates, further tables and arrays that a study computes.
+
+  `Results` adds the quantities, classifiers and settings.
 
   Attributes:
-    tables: by name, tables that are no estimates.
-    arrays: by name, arrays for figures.
+    tables: {name: table} of further tables.
+    arrays: {name: array} for figures.
     estimates: tables of estimates, which are joined to the table of results.
   """
 
@@ -142,7 +148,7 @@ class Findings:
 
 
 class Value(NamedTuple):
-  """The value of an estimate and the ends of its interval, which are NaN if it has none."""
+  """The value of an estimate and the ends of its interval; the ends are NaN without an interval."""
 
   value: float
   low: float
@@ -151,7 +157,7 @@ class Value(NamedTuple):
   def __repr__(self) -> str:
     """Returns 'Value(value=…, low=…, high=…)' with the decimals that tables show.
 
-    An estimate without an interval has six digits.
+    Without an interval the value has six significant digits.
     """
     width = self.high - self.low
     form = f'.{decimals(width)}f' if width > 1e-12 else '.6g'
@@ -159,7 +165,7 @@ class Value(NamedTuple):
 
 
 class Presenter(Protocol):
-  """The protocol of objects that show results as figures, a report or tables.
+  """The interface of objects that show results as figures, a report or tables.
 
   `robustness.present.publish.Presentation` implements it.
   """
@@ -177,30 +183,36 @@ class Presenter(Protocol):
     """Returns the headlines as lines of text, as a run prints them."""
 
   def html(self, results: Results, /) -> str:
-    """Returns title, headlines and main figure as HTML for a notebook."""
+    """Returns the title, the headlines (main quantities) and the main figure as HTML.
+
+    Notebooks display it.
+    """
 
 
 @dataclasses.dataclass(repr=False)
 class Results:
-  """Everything that a study reports. Shares are fractions, never percent.
+  """All results of a run: estimates, further tables, arrays, and a description of the run.
+
+  Quantities between 0 and 1, such as errors, are fractions and never percent.
 
   Attributes:
     study: name of the study.
-    classifiers: plain values that describe each classifier, with its `label`; empty for a study
+    classifiers: a dictionary of facts about each classifier, with its `label`; empty for a study
       without classifiers.
-    data: plain values that describe the images.
-    settings: plain values of the study's settings.
-    tables: by name, tables that are no estimates, such as 'which numbers these are' (how the images
+    data: a dictionary of facts about the images.
+    settings: a dictionary of the study's settings.
+    tables: {name: table} besides the estimates, such as 'which numbers these are' (how the images
       were made and shown).
-    arrays: by name, images and other arrays of numbers, booleans or strings for figures.
-    table: the estimates, a row each; see `robustness.estimates.table`.
-    quantities: the quantities of the table; for a battery, those that any task declares.
-    tasks: for a battery, the quantities of each task by its name; empty for a single study.
-    environment: plain values of the code: its commit and the versions of packages.
+    arrays: {name: array} of images and other data for figures.
+    table: the estimates, one per row; see `robustness.estimates.table`.
+    quantities: the quantities of the table. For a battery (several studies), the quantities of all
+      tasks.
+    tasks: for a battery, {task: its quantities}; empty for a single study.
+    environment: a dictionary of facts about the code: its commit and the versions of packages.
     findings: the sentences of the report; empty before it is written.
     presentation: the object that draws the figures and writes the report; None for `Results.read`.
-    studies: function that returns {task: FinishedStudy of `robustness.workdirs.finished_workdir`},
-      each task's study with its records; None without records.
+    studies: function that returns {task: FinishedStudy}, each task's study with its records, see
+      `robustness.workdirs.finished_workdir`; None without records.
   """
 
   study: str
@@ -243,8 +255,9 @@ class Results:
 
     Args:
       quantity: a name in the column `quantity` of `table`.
-      classifier: its label; '' takes the first classifier.
-      **facets: {facet: value}; all other facets of the estimate are missing.
+      classifier: label of the classifier; '' for the first one.
+      **facets: values in the grouping columns, such as band='low'. The estimate must have no value
+        in all other grouping columns.
 
     Raises:
       InputError: the table has no such estimate, or several.
@@ -269,16 +282,17 @@ class Results:
     )
 
   def figures(self) -> Mapping[str, tuple[Figure, str]]:
-    """Returns {name: (figure, caption)}, the main figure first; a notebook shows the figures."""
+    """Returns {name: (figure, caption)}, the main figure first. A notebook displays the figures."""
     return self.presented_by.displayed_figures(self)
 
   def figure(self, name: str = '') -> Figure:
-    """Returns the Matplotlib figure `name`, such as 'error', or the first that begins with it.
+    """Returns the Matplotlib figure with a name.
 
-    '' returns the main figure.
+    Args:
+      name: the name, such as 'error', or its beginning; '' for the main figure.
 
     Raises:
-      InputError: no figure has the name, or begins with it.
+      InputError: no figure has a name that begins with `name`.
     """
     figures = self.figures()
     titles = [title for title in figures if title.startswith(name)]
@@ -294,16 +308,22 @@ class Results:
     return file
 
   def to_latex(self) -> str:
-    """Returns the headlines as a LaTeX table, as `robustness table` does."""
+    """Returns the headlines (main quantities) as a LaTeX table, as `robustness table` does."""
     return self.presented_by.latex(self)
 
   def _repr_html_(self) -> str:
-    """Returns title, headlines and main figure as HTML for a notebook."""
+    """Returns the title, the headlines (main quantities) and the main figure as HTML.
+
+    Notebooks display it.
+    """
     return self.presented_by.html(self)
 
   @functools.cached_property
   def by_task(self) -> dict[str, Results]:
-    """{task: results with its estimates} of a battery; {`SINGLE`: these results} of one study."""
+    """The results of each task, as {task: results}.
+
+    A run of one study has {`SINGLE`: these results}.
+    """
     if not self.tasks:
       return {SINGLE: self}
     return {
@@ -331,7 +351,10 @@ class Results:
 
   @property
   def over_seeds(self) -> Results:
-    """The results without the estimates of single seeds; unchanged if the run has one seed."""
+    """The results without the estimates of single seeds, so with means over seeds only.
+
+    A run with one seed is unchanged.
+    """
     if SEED not in self.table.columns:
       return self
     return dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
@@ -343,9 +366,9 @@ class Results:
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """{label of a classifier: prefix of the names of its arrays}.
+    """The prefix of the names of each classifier's arrays, as {label: prefix}.
 
-    The prefix is '<label>/', or '' if there is only one classifier.
+    A prefix is '<label>/', or '' if there is only one classifier.
     """
     labels = self.classifier_labels
     return {label: f'{label}/' if len(labels) > 1 else '' for label in labels}
@@ -354,15 +377,17 @@ class Results:
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that reports show by default.
 
-    It is () for a battery: its report shows the quantities of each task separately.
+    It is () for a battery, which shows the quantities of each task separately.
     """
     return () if self.tasks else self.quantities
 
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
-    """Yields (quantity, names of facets, rows of the table) for reports.
+    """Yields the estimates of each quantity, grouped by the columns in which they have values.
 
-    There is an entry for each presented quantity and each set of facets, such as ('severity',),
-    that some of its estimates have.
+    An example of such grouping columns is ('corruption', 'severity').
+
+    Yields:
+      (quantity, names of the columns, rows of the table).
     """
     for quantity in self.presented:
       estimates_of_quantity = self.table[self.table['quantity'] == quantity.name]
@@ -379,19 +404,22 @@ class Results:
   def classifier_labels(self) -> list[str]:
     """The labels of the classifiers.
 
-    `labels` also has labels of estimates that are not of a single classifier.
+    The property `labels` may have more: labels of estimates that belong to no single classifier.
     """
     return [classifier['label'] for classifier in self.classifiers]
 
   @property
   def labels(self) -> list[str]:
-    """All labels in the column `classifier` of the table, in the config's order, baseline first."""
+    """All labels in the column `classifier` of the table, in the order of the config.
+
+    The first is the baseline.
+    """
     return labels_of({SINGLE: self})
 
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, `results.csv` and then `results.json` to a folder, each atomically.
 
-    Equal results have equal bytes; NaN is `null` in the JSON.
+    Equal results have equal bytes. NaN is `null` in the JSON.
 
     Raises:
       InputError: a value has no JSON form or is infinite, or an array holds objects.
@@ -419,19 +447,20 @@ class Results:
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
   def _facet_words(self, declared: Sequence[Quantity]) -> list[dict[str, Any]]:
-    """Returns the words, unit etc. (`Facet`) of each facet of the table, for `results.json`.
+    """Returns the description (`Facet`) of each grouping column of the table, for `results.json`.
 
-    They are stored so that reading results needs no study. `declared` are the quantities of a task.
-    All of them describe facets alike, so that the first is asked; without quantities the list is
-    empty.
+    With these, `Results.read` needs no study. The result is [] without quantities.
+
+    Args:
+      declared: the quantities of a task, which describe the columns in the same way.
     """
     names = estimates.facets_of(self.table) if declared else []
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
   def with_facets(self, facets: tuple[Facet, ...]) -> Results:
-    """Returns the results with the descriptions `facets` for quantities that lack them.
+    """Adds descriptions of grouping columns to quantities without such descriptions.
 
-    Files of earlier versions do not describe facets.
+    Files of earlier versions lack them.
     """
     return dataclasses.replace(
       self,
@@ -440,10 +469,10 @@ class Results:
 
   @classmethod
   def read(cls, directory: str | os.PathLike[str]) -> Results:
-    """Returns the results that `write` wrote to a folder.
+    """Reads the results that `write` wrote to a folder.
 
     Raises:
-      InputError: a file is missing, truncated, or lacks what results have.
+      InputError: a file is missing or truncated, or lacks a required entry.
     """
     path = expanded(directory) / JSON_NAME
     if not path.is_file():
@@ -486,21 +515,22 @@ def _read_quantities(
 
   Args:
     entries: the fields of each quantity.
-    facet_entries: the fields of each facet; all quantities have the same facets.
+    facet_entries: the fields of each grouping column (`Facet`), the same for all quantities.
   """
   facets = tuple(Facet(**entry) for entry in facet_entries)
   return tuple(dataclasses.replace(_quantity(entry), facets=facets) for entry in entries)
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
-  """Raises InputError if a name cannot name a folder or file, or if two classifiers have one label.
-
-  Folders and figures are named after tasks and classifiers.
+  """Checks the names in `results.json`, since folders and figures are named after them.
 
   Args:
     path: path of `results.json`.
     document: its content.
     quantities: {task: entries of its quantities}, from `document`.
+
+  Raises:
+    InputError: a name cannot be the name of a file, or two classifiers have the same label.
   """
   labels = [entry['label'] for entry in document['classifiers']]
   names = {
@@ -519,10 +549,15 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
 
 
 def _check_table(path: pathlib.Path, results: Results) -> None:
-  """Raises InputError if the table of estimates in `path` contradicts the quantities.
+  """Checks that the table of estimates agrees with the quantities.
 
-  It does if it is empty although there are quantities, or if a value is outside the range of its
-  quantity.
+  Args:
+    path: path of the table, for messages.
+    results: the results.
+
+  Raises:
+    InputError: the table is empty although there are quantities, or a value is outside the range of
+      its quantity.
   """
   table = results.table
   if results.quantities and table.empty:
@@ -540,9 +575,18 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
 def _check_values(
   path: pathlib.Path, name: str, values: pd.Series, ranges: Sequence[tuple[float, float]]
 ) -> None:
-  """Raises InputError if a value of the quantity `name` is below or above all ranges (low, high).
+  """Checks that the values of a quantity are in its range, up to rounding.
 
-  Rounding errors are allowed: 1e-9 of the largest finite end, or of 1.
+  Args:
+    path: path of the table, for messages.
+    name: name of the quantity.
+    values: the values.
+    ranges: (low, high) of each declaration of the quantity. A value must be between the lowest and
+      the highest end.
+
+  Raises:
+    InputError: a value is outside by more than 1e-9 times the largest finite end, or times 1 if
+      that is smaller.
   """
   low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
   slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
@@ -566,16 +610,18 @@ def labels_of(tasks: Mapping[str, Results]) -> list[str]:
 
 
 def summary_name(value: object) -> str:
-  """Returns the name in `config.battery.summary`, one of `SUMMARIES`; '' for an unknown name.
+  """Returns the kind of report on all tasks of a battery, one of `SUMMARIES`.
 
-  `value` is this key in a workdir: the name, or in workdirs of earlier versions a section with it.
+  Args:
+    value: the key `config.battery.summary` of a workdir: the name, or in earlier versions a section
+      with the name. Unknown names become ''.
   """
   name = value.get('name', '') if isinstance(value, Mapping) else value
   return name if isinstance(name, str) and name in SUMMARIES else ''
 
 
 def read(workdir: str | os.PathLike[str]) -> Results:
-  """Returns the results of a finished workdir; `read(WORKDIR).table` is its table of estimates.
+  """Reads the results of a finished workdir; `read(WORKDIR).table` is the table of estimates.
 
   Raises:
     InputError: a file is missing or damaged, see `Results.read`.
@@ -584,7 +630,15 @@ def read(workdir: str | os.PathLike[str]) -> Results:
 
 
 def _as_json(value: Any, key: str) -> Any:
-  """Returns a value converted to JSON's types; `key` is its name in errors."""
+  """Converts a value to JSON's types.
+
+  Args:
+    value: the value, possibly nested, with NumPy values and paths.
+    key: name of the value in error messages.
+
+  Raises:
+    InputError: JSON cannot hold the value.
+  """
   if isinstance(value, (np.generic, np.ndarray)):
     value = value.tolist()
   if isinstance(value, Mapping):
@@ -605,9 +659,9 @@ def _as_json(value: Any, key: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """Returns the bytes of an uncompressed .npz file with the arrays; equal arrays have equal bytes.
+  """Returns the bytes of an uncompressed .npz file.
 
-  The arrays are sorted by name, and NumPy writes no time.
+  Equal arrays have equal bytes, since arrays are sorted by name and no time is stored.
   """
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():
@@ -628,9 +682,9 @@ def _quantity(entry: Mapping[str, Any]) -> Quantity:
 
 
 def _quantities_as_json(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
-  """Returns quantities as plain values for `results.json`.
+  """Converts quantities to dictionaries for `results.json`.
 
-  Functions are left out, and so are ends of the range that are not declared.
+  Functions and undeclared ranges are left out.
   """
   # The fields of a quantity that hold functions are excluded from comparison.
   fields = [field.name for field in dataclasses.fields(Quantity) if field.compare]

@@ -121,7 +121,7 @@ def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
 
   Returns:
     [B, N, heads, d]. The rotated pair i is always at channels (i, i + d ÷ 2). With 'pairs' this
-    permutes the channels of queries and keys alike, which does not change attention scores.
+    permutes the channels of queries and keys equally, which does not change attention scores.
   """
   x = at_least_float32(x)
   first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)

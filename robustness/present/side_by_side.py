@@ -31,14 +31,16 @@ ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
 
 
 class Entry(NamedTuple):
-  """An estimate as text for one cell.
+  """An estimate, formatted as a cell of a table, with the labels of its row and column.
 
   Attributes:
-    labels: {'classifier': …, 'quantity': …, 'task': …, facet: …} of the estimate as text.
+    labels: {name: text}, such as {'classifier': 'net', 'quantity': 'top-1 error (%)', 'corruption':
+      'fog'}.
     quantity: the quantity that is estimated.
     value: the estimate; NaN if it is undefined.
-    text: the estimate as text, with its interval if the table has intervals.
-    numbers: {facet: value} for the facets with numbers; rows of the table are sorted by them.
+    text: text of the cell, with an interval if the table has intervals.
+    numbers: {name: value} of labels that are numbers, such as {'severity': 3}. Rows are sorted by
+      them.
     counts: [number of observations], or [] if it is unknown.
   """
 
@@ -50,7 +52,11 @@ class Entry(NamedTuple):
   counts: Sequence[int]
 
   def key(self, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the labels called `names`, such as ('net', 'fog'), which identify a row or column."""
+    """Returns the labels of a row or column, such as ('net', 'fog').
+
+    Args:
+      names: names of the labels, such as ('classifier', 'corruption').
+    """
     return tuple(self.labels[name] for name in names)
 
 
@@ -62,26 +68,29 @@ def arrange(
   intervals: bool = False,
   short_columns: Sequence[str] = (),
 ) -> tuple[Table, frozenset[Cell]]:
-  """Returns a table of estimates for a paper, and the cells with the best classifier's value.
+  """Arranges estimates in a table for a paper, and finds the cells to print in bold.
 
-  The best classifier is searched for each quantity and condition. Cells with the same text as the
-  best one count as best too. There is no best cell if the quantity has no better direction or all
-  cells have the same text. The names of quantities have the number of observations n if quantities
-  differ in it.
+  Bold is the best classifier for each quantity and condition, with all cells of the same text.
+  Nothing is bold if no direction is better or all cells are equal. Names of quantities have the
+  number of observations n if it differs between them.
 
   Args:
     tasks: {task: its results}; a single study has the key `SINGLE`.
-    quantities: names of quantities; () selects the headlines.
-    rows: what varies along the rows: 'classifier', 'quantity', 'task' or facets. By default rows
-      are classifiers and columns quantities.
-    columns: what varies along the columns. If `rows` or `columns` name facets, estimates by exactly
-      these facets are shown, else values over all conditions, or highest or lowest values.
+    quantities: names of quantities; () for the main ones (headlines).
+    rows: names of what varies along the rows: 'classifier', 'quantity', 'task', or columns of the
+      table of results such as 'corruption'. By default rows are classifiers and columns quantities.
+    columns: names of what varies along the columns. With a name such as 'corruption' in `rows` or
+      `columns`, estimates by exactly these columns are shown. Otherwise values over all conditions
+      are shown, or highest or lowest values.
     intervals: whether intervals follow values.
     short_columns: columns with short titles in place of `quantities`: 'clean', names of tasks (for
       their first headline), or names of quantities.
 
+  Returns:
+    (table, positions of the best cells).
+
   Raises:
-    InputError: the results lack a quantity or facet, or estimates by these facets.
+    InputError: the results lack a quantity, a column, or estimates by these columns.
   """
   dimensions = [*rows, *columns]
   facets, by_task = _facets(dimensions), TASK in dimensions
@@ -111,12 +120,15 @@ def arrange(
 def _fill_table(
   entries: Sequence[Entry], rows: Sequence[str], columns: Sequence[str]
 ) -> tuple[Table, frozenset[Cell]]:
-  """Returns the table of entries, and its cells (row, column) with the best classifier's value.
+  """Fills a table with formatted estimates and finds the cells of the best classifiers.
 
   Args:
     entries: the estimates.
-    rows, columns: names of the labels that vary along each, such as 'classifier'. If neither has
-      'quantity', all entries are of one quantity, which is named in the corner of the table.
+    rows, columns: names of the labels that vary along each, such as 'classifier'. If 'quantity' is
+      in neither, all entries are of one quantity, which the corner of the table names.
+
+  Returns:
+    (table, positions of the best cells).
   """
   row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
   texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
@@ -136,7 +148,11 @@ def _fill_table(
 
 
 def _facets(dimensions: Sequence[str]) -> list[str]:
-  """Returns the dimensions that are facets: not 'classifier', 'quantity' or 'task'."""
+  """Returns the names that are grouping columns such as 'corruption'.
+
+  Args:
+    dimensions: names of what varies in a table. 'classifier', 'quantity' and 'task' are left out.
+  """
   return [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
 
 
@@ -146,15 +162,15 @@ def named_selections(
   dimensions: Sequence[str] = (),
   short_columns: Sequence[str] = (),
 ) -> list[tuple[str, Selection]]:
-  """Returns the estimates that a table shows, as (name of the quantity, selection of rows).
+  """Returns the estimates that a table shows, as (name of the quantity, selection).
 
   Args:
-    tasks: results by task.
-    quantities: names of quantities; () selects the headlines. Not used with `short_columns`.
-    dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task' or facets. The
-      names have no task if this is 'task'.
+    tasks: {task: its results}.
+    quantities: names of quantities; () for the main ones (headlines). Ignored with `short_columns`.
+    dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task', or columns such
+      as 'corruption'. Names of quantities begin with the task unless 'task' is here.
     short_columns: columns with short titles: 'clean', names of tasks (for their first headline), or
-      names of quantities; () selects by `quantities` and `dimensions`.
+      names of quantities. () selects by `quantities` and `dimensions`.
   """
   if short_columns:
     return [column for name in short_columns for column in _short_column(tasks, name)]
@@ -167,9 +183,9 @@ def named_selections(
 
 
 def _with_counts(entries: list[Entry]) -> list[Entry]:
-  """Returns the entries, with quantities called, for example, 'top-1 error (%), n = 100'.
+  """Adds the number of observations to names of quantities, such as 'top-1 error (%), n = 100'.
 
-  If all quantities have the same number of observations n, their names stay without it.
+  Nothing is added if all quantities have the same number.
   """
   counts = collections.defaultdict[str, list[int]](list)
   for entry in entries:
@@ -187,10 +203,16 @@ def _with_counts(entries: list[Entry]) -> list[Entry]:
 def _check_names(
   tasks: Mapping[str, Results], quantities: Sequence[str], dimensions: Sequence[str]
 ) -> None:
-  """Raises InputError for a quantity or dimension that the results lack or that is repeated.
+  """Checks the names in a request for a table.
 
-  A dimension is what varies along rows or columns of a table: 'classifier', 'quantity', 'task', or
-  a facet such as 'corruption'.
+  Args:
+    tasks: {task: its results}.
+    quantities: names of quantities.
+    dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task', or columns such
+      as 'corruption'.
+
+  Raises:
+    InputError: the results lack a name, or a name of `dimensions` is repeated.
   """
   declared = {quantity.name for results in tasks.values() for quantity in results.quantities}
   estimated = declared & {name for results in tasks.values() for name in results.table['quantity']}
@@ -213,16 +235,16 @@ def _check_names(
 def _selections(
   task: str, results: Results, quantities: Sequence[str], facets: Sequence[str]
 ) -> list[Selection]:
-  """Returns the estimates of one task that a table shows, a `Selection` of rows for each column.
+  """Selects the estimates of one task that a table shows.
 
   Args:
     task: name of the task.
     results: its results.
-    quantities: names of quantities; () selects the headlines. Without `facets`, 'accuracy' is the
-      accuracy on clean images. It falls back to the quantity of this name, often a mean over views,
-      only if this is a headline of the study.
-    facets: the facets that estimates are by; () selects values over all conditions, or the highest
-      or lowest values of a quantity that has none.
+    quantities: names of quantities; () for the main ones (headlines). Without `facets`, 'accuracy'
+      is the accuracy on clean images. If this was not measured, it is the quantity 'accuracy',
+      often a mean over views, if that is a headline.
+    facets: grouping columns of the estimates, such as ('corruption',). () selects values over all
+      conditions, or else highest or lowest values.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]  # [] for the headlines
@@ -249,22 +271,28 @@ def _selections(
 
 
 def _measured_quantities(results: Results, names: Sequence[str]) -> list[Quantity]:
-  """Returns the named quantities that the results have estimates of, in the order of `names`."""
+  """Returns the quantities with these names that have estimates, in the order of `names`."""
   measured = {*results.table['quantity']}
   declared = {q.name: q for q in results.quantities if q.name in measured}
   return [declared[name] for name in names if name in declared]
 
 
 def _short_column(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Selection]]:
-  """Yields (short title, selection of rows) for a name in `--show`, several if it has several
-  values.
+  """Selects the estimates for a name in `--show`, such as 'clean' or 'mCE'.
 
-  The name of a task stands for its first headline; 'clean' and 'accuracy' stand for the accuracy on
-  clean images, or if that was not measured the error; any other name is of a quantity, which is
-  taken from the first task that has it. Errors under an attack are shown as accuracies.
+  The name of a task stands for its first headline. 'clean' and 'accuracy' stand for the accuracy on
+  clean images, or else the error. Other names are of quantities in the first task that measured
+  them. Errors under an attack are shown as accuracies.
+
+  Args:
+    tasks: {task: its results}.
+    name: the name.
+
+  Yields:
+    (short title, selection); several if the quantity has several values.
 
   Raises:
-    InputError: `name` is neither a task, a measured quantity nor `clean`.
+    InputError: `name` is neither a task, a measured quantity nor 'clean'.
   """
   # {'mce': 'mCE'}, because users may write names in lower case
   quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
@@ -293,13 +321,16 @@ def _short_column(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str
 def _first_measured(
   tasks: Mapping[str, Results], names: Sequence[str], over_all: bool
 ) -> list[Selection]:
-  """Returns the values of one quantity in the first task that measured one; [] if no task did.
+  """Selects the values of one quantity in the first task that measured it.
 
   Args:
-    tasks: results by task.
-    names: names of quantities, the preferred one first.
-    over_all: whether only values over all conditions count, and not those in one condition, such as
-      one view.
+    tasks: {task: its results}.
+    names: names of acceptable quantities, the preferred one first.
+    over_all: whether only values over all conditions count. Values in one condition, such as fog,
+      are then ignored.
+
+  Returns:
+    The selections, or [] if no task measured any of the quantities.
   """
   for task, results in tasks.items():
     for quantity in _measured_quantities(results, names):
@@ -314,11 +345,11 @@ def _first_measured(
 def notes_of(selections: Sequence[tuple[str, Selection]]) -> list[str]:
   """Returns notes on the estimates in a table, such as 'error, net: under fog; few images'.
 
-  A note names the quantity and the classifier. The condition, such as 'under fog', is stated for a
-  highest or lowest value over conditions; the note of the row follows, if it has one.
+  A note names the quantity, the classifier, the condition of a highest or lowest value, and the
+  estimate's own note.
 
   Args:
-    selections: (name of the quantity, its estimates), as `named_selections` returns them.
+    selections: (name of the quantity, its estimates), from `named_selections`.
   """
   notes = []
   for name, selection in selections:
@@ -332,16 +363,15 @@ def notes_of(selections: Sequence[tuple[str, Selection]]) -> list[str]:
 def _entries(
   name: str, selection: Selection, facets: Sequence[str], intervals: bool, by_task: bool
 ) -> Iterator[Entry]:
-  """Yields the cells of a table for one quantity: each classifier's value, in every condition.
+  """Formats the estimates of one quantity as the cells of a table.
 
-  Differences between classifiers are left out. Of a quantity that is reported by its highest or
-  lowest values, each classifier has this value alone.
+  Differences between classifiers are left out. If the quantity is reported by its highest or lowest
+  values, each classifier has only this value.
 
   Args:
-    name: the name of the quantity in the table. The unit follows, and an arrow that points to the
-      better direction.
-    selection: the rows of one quantity in the table of results, such as the mCE of all classifiers.
-    facets: facets that label the entries.
+    name: name of the quantity, to which the unit and an arrow (↑ if higher is better) are added.
+    selection: the estimates of the quantity.
+    facets: grouping columns that label the entries, such as ('corruption',).
     intervals: whether intervals follow values.
     by_task: whether the task labels the entries.
   """
@@ -369,7 +399,7 @@ def _entries(
 
 
 def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:
-  """Returns {value of a facet: its text in a table}, a different text for each value.
+  """Returns different texts for the values of a grouping column, as {value: text}.
 
   Values with the same short text, such as close radii ε, are written in full.
   """
@@ -379,10 +409,14 @@ def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:
 
 
 def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:
-  """Returns the labels of the rows, or columns, of a table in their order: [('net', 'fog'), …].
+  """Returns the labels of all rows, or columns, of a table in order: [('net', 'fog'), …].
 
-  Each has a label for each of `names`, such as ('classifier', 'corruption'). They are sorted by the
-  first label, then by the next. Labels of numbers ascend; others keep the order of the entries.
+  They are sorted by the first label, then by the next. Numbers ascend; other labels keep the order
+  of the entries.
+
+  Args:
+    entries: the estimates.
+    names: names of the labels, such as ('classifier', 'corruption').
   """
   ordered_labels = []  # for each of `names`
   for name in names:
@@ -393,12 +427,12 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
 
 
 def _best_cells(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
-  """Returns the cells of the best classifiers: all that show the same value as the best one.
+  """Returns the positions of the best classifier and of all others with the same text.
 
-  The result is [] if the quantity has no better direction or all cells show the same value.
+  The result is [] if no direction of the quantity is better or all texts are the same.
 
   Args:
-    entries: (cell, entry) of one quantity and condition for each classifier.
+    entries: (position of the cell, entry) of one quantity and condition for each classifier.
   """
   better = entries[0][1].quantity.better
   defined = [(cell, entry) for cell, entry in entries if not math.isnan(entry.value)]

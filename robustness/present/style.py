@@ -98,7 +98,7 @@ _R = TypeVar('_R')
 
 
 def in_style(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-  """Returns a drawing function that runs in this package's style.
+  """Makes a drawing function run in this package's style.
 
   Matplotlib's settings are restored after each call.
   """
@@ -117,9 +117,7 @@ def in_style(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @functools.cache
 def _fonts() -> list[str]:
-  """Returns the names of the installed fonts that text is drawn in, in the order in which they are
-  searched for a character.
-  """
+  """Returns the names of installed fonts for figures, the preferred one first."""
   installed = {pathlib.Path(path).name: path for path in font_manager.findSystemFonts()}
   fonts = [_FONT]
   for file, name in _FURTHER_FONTS.items():
@@ -141,7 +139,10 @@ _noted: set[str] = set()
 
 
 def _note_missing(figure: Figure) -> None:
-  """Logs the characters that no font has and a figure shows as boxes; each is logged only once."""
+  """Logs characters that a figure shows as boxes because no font has them.
+
+  Each character is logged only once.
+  """
   texts = ''.join(text.get_text() for text in figure.findobj(Text))
   missing = {c for c in texts if not c.isascii() and not _is_drawn(c)} - _noted
   if missing:
@@ -154,9 +155,9 @@ def _note_missing(figure: Figure) -> None:
 
 @in_style
 def legend_above(figure: Figure) -> None:
-  """Puts one legend of all labelled artists above the axes, and makes the figure higher by it.
+  """Puts one legend for all plots above a figure, and makes the figure higher if needed.
 
-  Matplotlib omits every label that begins with an underscore, as labels of classifiers may. This
+  Labels of classifiers may begin with an underscore. Matplotlib would omit such labels; this
   function omits only labels that Matplotlib generates.
   """
   entries: dict[str, Any] = {}  # {label: artist}; the first artist of a label counts
@@ -185,7 +186,7 @@ def legend_above(figure: Figure) -> None:
 def colour(index: int) -> str:
   """Returns the colour of curve number `index`, counted from 0.
 
-  Colours repeat after the last one; curves of equal colour differ in their `marker`.
+  Colours repeat after the last one. Curves of equal colour differ in their `marker`.
   """
   return COLOURS[index % len(COLOURS)]
 
@@ -235,7 +236,9 @@ def log_scale(axes: Axes) -> None:
 def diagonal(axes: Axes, label: str = '') -> None:
   """Draws the line y = x without changing the limits of the axes.
 
-  `label` is its text in the legend; '' for none.
+  Args:
+    axes: the plot.
+    label: text in the legend; '' for none.
   """
   x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
   begin, end = max(x_limits[0], y_limits[0]), min(x_limits[1], y_limits[1])
@@ -262,13 +265,13 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
 def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> None:
   """Writes a figure as PNG and in `VECTOR_FORMATS`, with images and heatmaps as pixels.
 
-  Each file is written atomically, and equal figures have equal bytes. The layout is computed once,
-  so that all formats look the same.
+  Each file is written atomically, and equal figures have equal bytes. All formats have the same
+  layout.
 
   Args:
     figure: the figure.
     path: path of the PNG file; other formats differ in the suffix.
-    pdf: whether a PDF is written too; one is written also if the folder has an earlier one.
+    pdf: whether to write a PDF too. An existing PDF is always rewritten.
   """
   png = pathlib.Path(path)
   needs_pdf = pdf or png.with_suffix('.pdf').is_file()
@@ -279,16 +282,22 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
 
 @in_style
 def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
-  """Returns (PNG of a figure, {'width': pixels}), as IPython's `_repr_png_` returns them.
+  """Returns a figure as PNG for a notebook, in the format of IPython's `_repr_png_`.
 
-  The width is that at which a notebook shows the image.
+  Returns:
+    (bytes of the PNG, {'width': displayed width in pixels}).
   """
   _lay_out(figure)
   return _file(figure, 'png'), {'width': round(PIXELS_PER_INCH * figure.get_figwidth())}
 
 
 def _file(figure: Figure, kind: str) -> bytes:
-  """Returns the bytes of a figure's file; `kind` is its format, 'png', 'svg' or 'pdf'."""
+  """Returns the bytes of a figure's file.
+
+  Args:
+    figure: the figure.
+    kind: format of the file, 'png', 'svg' or 'pdf'.
+  """
   buffer = io.BytesIO()
   figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
   return buffer.getvalue()
@@ -314,9 +323,10 @@ def _lay_out(figure: Figure) -> None:
 
 
 def wrapped(text: str, letters: int) -> str:
-  """Returns text in lines of at most `letters`, broken at spaces and after _, / and -.
+  """Breaks a text into lines of at most `letters`, at spaces and after _, / and -.
 
-  'pm-k' stays whole. A word that is longer than a line is cut.
+  'pm-k' stays whole, because only one letter follows its hyphen. A word that is longer than a line
+  is cut.
   """
   lines, letters = [''], max(letters, 1)
   for piece in re.split(r'(?<=\s)|(?<=[_/-])(?=\w\w)', text):  # 'a b_c' → 'a ', 'b_', 'c'
@@ -335,10 +345,10 @@ def longest_line(texts: Sequence[str]) -> int:
 
 
 def tick_size(labels: Sequence[str], spacing: float) -> float:
-  """Returns the font size in points at which labels one below another do not overlap, at most 7.
+  """Returns the font size at which labels of an axis do not overlap, at most 7 points.
 
   Args:
-    labels: the labels, of one or more lines each, in order.
+    labels: the labels from top to bottom, of one or more lines each.
     spacing: inches from one label to the next.
   """
   numbers_of_lines = [label.count('\n') + 1 for label in labels]
@@ -356,14 +366,14 @@ def percent(fraction: float) -> str:
 def panels(
   count: int, columns: int, size: Sequence[float], layout: Any = 'constrained', **share: Any
 ) -> tuple[Figure, list[Axes]]:
-  """Returns a figure and the axes of its plots, in lines of at most `columns`.
+  """Returns a figure and the axes of its plots, at most `columns` side by side.
 
-  Plots share both axes unless `share` has sharex or sharey; only the lowest plot of each column has
+  Plots share both axes unless `share` has sharex or sharey. Only the lowest plot of each column has
   tick labels.
 
   Args:
     count: number of plots.
-    columns: most plots side by side.
+    columns: largest number of plots side by side.
     size: width and height of the figure in inches.
     layout: Matplotlib's layout engine.
     **share: further arguments of `Figure.subplots`.

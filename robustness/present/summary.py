@@ -33,13 +33,14 @@ MAX_WORST_TASKS = 3
 def present_run(
   summary: str, studies: Mapping[str, Presented], has_seeds: bool = False
 ) -> Presentation:
-  """Returns title, papers, figures and findings of the report on a run, or on one of its seeds.
+  """Returns the title, papers, figures and findings of a report on a run.
 
   Args:
-    summary: what the report of a battery shows: 'fourier_table' the tables of Yin et al. (2019), ''
-      the profile and the headlines of all tasks, under a title of the classifiers and the data.
-    studies: {task: study}; {SINGLE: study} for a run of one study, which decides the report.
-    has_seeds: whether the report is on several seeds, with means over them and their variation.
+    summary: for a battery (several studies), 'fourier_table' for the tables of Yin et al. (2019),
+      or '' for the profile and the headlines of all tasks.
+    studies: {task: study}. A run of one study has {SINGLE: study}, and the study decides the
+      report.
+    has_seeds: whether the report is on several seeds, with their means and variation.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
   if SINGLE in studies:
@@ -60,26 +61,28 @@ def present_run(
 
 # Functions of this module and not lambdas, because results are pickled with them.
 def _draw_fourier_table(results: Results) -> Mapping[str, charts.Picture]:
-  """Returns the figures of the tables of Yin et al. (2019), by file name."""
+  """Draws the tables of Yin et al. (2019) as {file name: (figure, caption)}."""
   return fourier_table.draw(results.by_task)
 
 
 def _draw_battery(results: Results) -> Mapping[str, charts.Picture]:
-  """Returns the figures of the profile and the headlines of all tasks, by file name."""
+  """Draws the profile and the headlines of all tasks as {file name: (figure, caption)}."""
   return {**profile.draw(results.by_task), **headlines.draw(results.by_task)}
 
 
 def _find_in_tasks(results: Results) -> list[Finding]:
-  """Returns the sentences on a battery: where each classifier errs most, and on each task."""
+  """Returns the findings of a battery (several studies), see `battery_findings`."""
   return battery_findings(results.by_task)
 
 
 def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
-  """Returns a sentence on the tasks in which each classifier errs most, then the findings of each
-  task.
+  """Returns findings on each classifier's largest errors among tasks, then findings on each task.
 
-  Findings about single classes come last. The intervals of the first findings hold for the errors
-  of all tasks together.
+  Intervals of the first findings hold for the errors of all tasks together. Findings about single
+  classes come last.
+
+  Args:
+    tasks: {task: its results}.
   """
   selections, joint = headline_selections(tasks), []
   for label in labels_of(tasks):
@@ -100,7 +103,7 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
 
 
 def _error_clause(selection: Selection, row: pd.Series) -> str:
-  """Returns an error with its name, 'fog: top-1 error, 31 %'; an accuracy is stated as an error."""
+  """Words an error with its name: 'fog: top-1 error, 31 %'. Accuracies are converted to errors."""
   name = selection.name
   if selection.quantity.better == 'higher':
     # the words end the name; the task before them may be called 'accuracy' too
@@ -112,17 +115,24 @@ def _error_clause(selection: Selection, row: pd.Series) -> str:
 def _draw_seeds_and_means(
   presentation: Presentation, results: Results
 ) -> Mapping[str, charts.Picture]:
-  """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
+  """Draws a figure with the values of all seeds, then the figures of their means.
 
-  `presentation` draws the means of each quantity over the seeds like the results of one run.
+  Args:
+    presentation: draws the means over seeds like the results of one run.
+    results: the results of all seeds.
+
+  Returns:
+    {file name: (figure, caption)}.
   """
   return {**draw_seeds(results), **presentation.figures(results.over_seeds)}
 
 
 def _find_in_means(presentation: Presentation, results: Results) -> list[Finding]:
-  """Returns the findings on means over the seeds, and one on the share that varies most by seed.
+  """Returns the findings on means over seeds, and one on the value that varies most between seeds.
 
-  `presentation` makes the findings on the means as if they were the results of one run.
+  Args:
+    presentation: words the means over seeds like the results of one run.
+    results: the results of all seeds.
   """
   means = results.over_seeds
   return [*_without_intervals(means), *presentation.findings(means), *most_changed(results)]
@@ -130,10 +140,12 @@ def _find_in_means(presentation: Presentation, results: Results) -> list[Finding
 
 @style.in_style
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {'seeds': (figure, caption)}: the headlines of each seed, and their means over seeds.
+  """Draws the headline (main) quantities of each seed with their means over seeds.
 
-  The figure has a plot for each unit, with a line for each headline and classifier. The result is
-  {} if there are no headlines.
+  The figure has a plot for each unit, with a line for each headline and classifier.
+
+  Returns:
+    {'seeds': (figure, caption)}, or {} without headlines.
   """
   means_by_unit: dict[str, list[HeadlineMean]] = {}
   for selection in headline_selections(results.over_seeds.by_task):
@@ -169,7 +181,7 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
 def _draw_headlines(
   axes: Axes, results: Results, means: list[HeadlineMean], is_labelled: bool
 ) -> None:
-  """Draws each mean over seeds with its interval, and in the same line the value of each seed.
+  """Draws each mean over seeds with its interval, and the value of each seed in the same line.
 
   Args:
     axes: the plot.
@@ -199,14 +211,18 @@ def _draw_headlines(
 
 
 def _line_name(mean: HeadlineMean) -> str:
-  """Returns a headline and its classifier: 'top-1 error, natural'."""
+  """Names a headline with its classifier: 'top-1 error, natural'."""
   selection, row = mean
   return style.wrapped(f'{selection.name}, {row.classifier}', 60)
 
 
 def _without_intervals(means: Results) -> list[Finding]:
-  """Returns a finding that means over fewer than `FEWEST_SEEDS` seeds have no intervals; [] if any
-  mean is over more seeds.
+  """Returns a finding that there are too few seeds for intervals.
+
+  The result is [] if any mean is over at least `FEWEST_SEEDS` seeds.
+
+  Args:
+    means: results with means over seeds.
   """
   rows = means.table[means.table.method == OVER_SEEDS]
   if rows.empty or (rows.n >= FEWEST_SEEDS).any():
@@ -219,9 +235,9 @@ def _without_intervals(means: Results) -> list[Finding]:
 
 
 def most_changed(results: Results) -> list[Finding]:
-  """Returns a finding about the share with the widest interval over seeds; [] if there is none.
+  """Returns a finding on the fraction that varies most between seeds; [] if there is none.
 
-  Only shares with a value in every seed are considered.
+  It has the widest interval over seeds among quantities in [0, 1] with a value in every seed.
   """
   num_seeds = results.table[SEED].nunique()
   max_width, finding = -math.inf, list[Finding]()  # of the tasks so far

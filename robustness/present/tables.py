@@ -51,7 +51,7 @@ class Titled(NamedTuple):
   """A table of estimates with its title.
 
   Attributes:
-    title: the quantity with its unit, and the facets.
+    title: the quantity with its unit, and the grouping columns.
     table: the table; its cells are text.
     name: name of the table, and of the figure of the same rows.
   """
@@ -62,9 +62,9 @@ class Titled(NamedTuple):
 
 
 def tables(results: Results) -> Iterator[Titled]:
-  """Yields a table with intervals for each quantity and set of facets.
+  """Yields a table for each quantity and set of grouping columns, such as corruption and severity.
 
-  Tables of more than `MOST_ROWS` rows are left out.
+  Cells have intervals. Tables of more than `MOST_ROWS` rows are left out.
   """
   for quantity, facets, rows in results.by_facets():
     # A row of the table is a condition, with a value and at most one difference of a classifier.
@@ -79,9 +79,13 @@ def tables(results: Results) -> Iterator[Titled]:
 
 
 def left_out(results: Results, names: Container[str]) -> list[str]:
-  """Returns a line for each set of rows that has no table: 'top-1 error by frequency: 1,200 rows'.
+  """Returns a line for each set of estimates without a table.
 
-  `names` are the names of the tables that exist.
+  An example is 'top-1 error by frequency: 1,200 rows'.
+
+  Args:
+    results: the results.
+    names: names of the existing tables.
   """
   return [
     f'{quantity.words} by {joined_words(quantity, facets)}: {len(rows):,} rows'
@@ -93,7 +97,12 @@ def left_out(results: Results, names: Container[str]) -> list[str]:
 def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
   """Returns a table with a row per condition, and a column per classifier and per difference.
 
-  Facets that are numbers ascend; names keep the order in which they first occur.
+  Numbers of conditions ascend; their names keep the order in which they first occur.
+
+  Args:
+    rows: rows of the table of results.
+    quantity: their quantity.
+    facets: the grouping columns that make up a condition, such as ('corruption', 'severity').
   """
   # {values of the facets, () without facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
@@ -119,9 +128,9 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
 
 
 def _estimate_text(quantity: Quantity, row: Any) -> str:
-  """Returns an estimate with its interval as text, or the reason why it is undefined (NaN).
+  """Formats an estimate with its interval, or the reason why it is undefined (NaN).
 
-  A degenerate estimate has this word behind it.
+  The word 'degenerate' follows a degenerate estimate.
   """
   reason = row.note.partition(';')[0]  # or another note
   if math.isnan(row.value) and reason:
@@ -131,23 +140,25 @@ def _estimate_text(quantity: Quantity, row: Any) -> str:
 
 
 def in_order(keys: Iterable[_Key], ordered_values: Sequence[Sequence[Any]]) -> list[_Key]:
-  """Returns keys, such as ('fog', 3), sorted by their first value, then by the next.
+  """Sorts keys such as ('fog', 3) by their first value, then by the next.
 
-  `ordered_values` has the order of the first values, then of the next ones, such as [['fog',
-  'snow'], [1, 3, 5]].
+  Args:
+    keys: the keys.
+    ordered_values: order of the first values, then of the next ones, such as [['fog', 'snow'],
+      [1, 3, 5]].
   """
 
   def positions_of(key: _Key) -> list[int]:
-    """Returns the position of each value of a key in its order."""
+    """Returns the position of each value of a key in `ordered_values`."""
     return [values.index(value) for values, value in zip(ordered_values, key, strict=True)]
 
   return sorted(keys, key=positions_of)
 
 
 def _facet_text(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet as the text of a table cell.
+  """Formats a value of a grouping column as the cell of a table.
 
-  Attacks and their radii ε are written as in papers, such as 'PGD' and '8/255'; other numbers have
+  Attacks and their radii ε are written as in papers, such as 'PGD' and '8/255'. Other numbers have
   four significant digits.
   """
   if facet.name in ('attack', 'epsilon'):
@@ -156,8 +167,11 @@ def _facet_text(facet: Facet, value: Any) -> str:
 
 
 def cell_text(value: Any, missing: str = '') -> str:
-  """Returns a cell as text: a number with four significant digits, or `missing` for None and
-  NaN.
+  """Formats a cell of a table: floats have four significant digits.
+
+  Args:
+    value: the content of the cell.
+    missing: text for None and NaN.
   """
   if value is None or value != value:  # NaN
     return missing
@@ -169,7 +183,7 @@ Cell = tuple[int, int]
 
 
 def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table as CSV. `bold` is ignored; other formats have bold cells."""
+  """Returns a table as CSV. `bold` is ignored, since CSV has no bold cells."""
   del bold
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
@@ -179,32 +193,38 @@ def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
 
 
 def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table in GitHub's Markdown, with the cells `bold` in bold."""
+  """Returns a table in GitHub's Markdown.
+
+  Args:
+    table: the table.
+    bold: positions of the cells to print in bold.
+  """
   head, *rows = _mark_cells(table, bold, _markdown_cell, '**{}**')
   lines = [head, ['---'] * len(table.columns), *rows]
   return ''.join(f'| {" | ".join(cells)} |\n' for cells in lines)
 
 
 def markdown_text(text: str) -> str:
-  """Returns a text in which nothing is taken for Markdown or HTML, such as tags, links and
-  emphasis.
-  """
+  """Escapes characters in a text that have a meaning in Markdown or HTML, such as '*' and '<'."""
   return _markdown_cell(html.escape(text, quote=False))
 
 
 def _markdown_cell(text: str) -> str:
-  """Returns a text with the characters escaped that Markdown would interpret."""
+  """Escapes characters in a text that have a meaning in a Markdown table."""
   return escaped(text).translate(_MARKDOWN).replace('](', ']\\(')  # which would begin a link
 
 
 def _latex_text(text: str) -> str:
-  """Returns a text with the characters escaped that LaTeX would interpret."""
+  """Escapes characters in a text that have a meaning in LaTeX."""
   return escaped(text).translate(_LATEX)
 
 
 def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table as a LaTeX `tabular` with rules of the package booktabs; `bold` cells are
-  bold.
+  """Returns a table as a LaTeX `tabular`, with rules of the package booktabs.
+
+  Args:
+    table: the table.
+    bold: positions of the cells to print in bold.
   """
   marked_rows = _mark_cells(table, bold, _latex_text, '\\textbf{{{}}}')
   head, *rows = [f'{" & ".join(cells)} \\\\\n' for cells in marked_rows]
@@ -217,13 +237,13 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
 def _mark_cells(
   table: Table, bold: Container[Cell], escape: Callable[[str], str], mark: str
 ) -> Iterator[list[str]]:
-  """Yields the cells of the head and then of each row as text, with marks around those in `bold`.
+  """Yields the escaped cells of the head and then of each row, with marks around bold cells.
 
   Args:
     table: the table.
-    bold: the cells that are marked, as (row, column) from 0; the head is row −1.
-    escape: escapes the characters that have a meaning in the text's format, such as Markdown.
-    mark: format string of a marked cell, such as '**{}**'.
+    bold: positions (row, column) of the bold cells, from 0; the head is row −1.
+    escape: function that escapes special characters of the format, such as Markdown's.
+    mark: format string of a bold cell, such as '**{}**'.
   """
   for row, cells in enumerate([table.columns, *table.rows], -1):
     texts = [escape(cell_text(cell)) for cell in cells]

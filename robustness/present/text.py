@@ -13,10 +13,10 @@ MAX_SENTENCES, MAX_CLASS_LINES, WIDTH = 4, 3, 100
 
 
 def summary(results: Results) -> list[str]:
-  """Returns lines with each classifier's headlines, paired differences and their notes.
+  """Returns the headline (main) quantities of a run as lines for the terminal.
 
-  If there are no headlines, a line refers to the report. Single classes come last and have at most
-  `MAX_CLASS_LINES` lines.
+  They have each classifier's values, paired differences and notes. Single classes come last, with
+  at most `MAX_CLASS_LINES` lines. If there are no headlines, a line refers to the report.
   """
   tasks = results.over_seeds.by_task
   rows, labels = headlines.headline_texts(tasks), labels_of(tasks)
@@ -45,10 +45,9 @@ def summary(results: Results) -> list[str]:
 
 
 def _without_many_classes(rows: Sequence[headlines.HeadlineText]) -> list[headlines.HeadlineText]:
-  """Returns the headlines without those about single classes that would need too many lines.
+  """Limits the headlines about single classes to `MAX_CLASS_LINES` printed lines in all.
 
-  A headline has a line for each classifier. The headlines about single classes that are returned
-  have at most `MAX_CLASS_LINES` lines in all.
+  Other headlines are all returned. A headline has a line for each classifier.
   """
   printed_rows, num_class_lines = [], 0
   for row in rows:
@@ -66,9 +65,11 @@ def _value_with_note(
 
   Args:
     row: the headline.
-    key: (classifier, '') of a value, or (classifier, versus) of a difference; '' is returned if the
-      headline lacks it.
+    key: (classifier, '') for its value, or (classifier, versus) for a difference.
     notes: all notes, which are numbered from 1.
+
+  Returns:
+    The text, or '' if the headline has no such value.
   """
   note = row.notes.get(key)
   return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
@@ -77,7 +78,7 @@ def _value_with_note(
 def findings(sentences: Sequence[str]) -> list[str]:
   """Returns the first `MAX_SENTENCES` sentences as indented lines, with a bullet before each.
 
-  A last line says how many sentences are left out.
+  A last line counts the sentences that are left out.
   """
   wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent='    ', break_on_hyphens=False)
   lines = []
@@ -92,9 +93,7 @@ def findings(sentences: Sequence[str]) -> list[str]:
 
 
 def lines(table: Table) -> list[str]:
-  """Returns the head and the rows of a table as lines of aligned text; floats have four
-  decimals.
-  """
+  """Formats a table as lines of aligned text, in which floats have four decimals."""
   rows = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
   name_width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   lines = []
@@ -105,7 +104,7 @@ def lines(table: Table) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-  """Returns a value as the text of a table cell; '-' if it is missing."""
+  """Formats a cell of a table; missing values become '-'."""
   if value is None or (isinstance(value, float) and math.isnan(value)):
     return '-'
   return f'{value:.4f}' if isinstance(value, float) else str(value)
