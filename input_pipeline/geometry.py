@@ -27,12 +27,12 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   """Resizes an image [H, W, C] with antialiasing and crops its centre.
 
   Args:
-    image: uint8, uint16 or float32; float32 in [0, 1] if TensorFlow resizes it.
+    image: uint8, or float32 in [0, 1]. It must be float32 if TensorFlow resizes it, and uint8 if
+      Pillow does.
     settings: sizes and method, `resize`, `crop`, `squash`, `interpolation` and `resized_by`.
 
   Returns:
-    The image: float32 in [0, 1] if TensorFlow resized it, uint8 if Pillow did, else the type of
-      `image`. Overshoot of bicubic interpolation is clipped.
+    The image in the type of `image`. Overshoot of bicubic interpolation is clipped.
   """
   if settings.pillow_resizes:
     pixels = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)

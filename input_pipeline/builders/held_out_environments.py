@@ -138,10 +138,10 @@ class HeldOutConfig(made_of.BaseConfig):
 
 
 def parse_name(name: str) -> HeldOutConfig:
-  """Returns the published config for a name such as 'cifar10_corruptions'.
+  """Returns the config with the published environments for a name such as 'cifar10_corruptions'.
 
   Args:
-    name: <base>_corruptions or <base>_rotation.
+    name: <base data set>_corruptions or <base data set>_rotation.
 
   Raises:
     InputError: the name has another form.

@@ -96,7 +96,8 @@ class NaturalShifts(Source):
     """Returns the images, ordered by class and path ('imagenet_real': by image number).
 
     Raises:
-      InputError: files are damaged, or classes or images are missing and `allow_missing` is False.
+      InputError: files are damaged, or the number of classes or images differs from the published
+        number and `allow_missing` is False.
     """
     self.choose('dataset', PUBLISHED)
     # TFDS does not have ObjectNet, nor images for a released file of labels

@@ -52,7 +52,7 @@ class ScoredInputs(NamedTuple):
     sets: the neighbor sets.
     truth: ground-truth boxes of the frames.
     detections: boxes that the detector found on the frames.
-    clipped: number of detections that extended beyond their image and were clipped.
+    clipped: number and an example of detections that extended beyond their image and were clipped.
     files: input paths, with the keys 'metadata', 'truth' and 'detections'.
   """
 

@@ -523,7 +523,8 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
 
 
 def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the coarse classes that ImageNet is mapped to.
+  """Returns the names of the coarse classes, in label order, into which maps group ImageNet's
+  classes.
 
   The maps must belong to a built-in label space, see `label_space.coarse_spaces`.
 
