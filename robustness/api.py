@@ -114,7 +114,7 @@ def classifier(
 
 
 def _as_names(class_names: Iterable[Any] | None) -> tuple[str, ...]:
-  """Returns names of classes in any sequence or array as a tuple of texts; () for None."""
+  """Converts class names in any sequence or array to a tuple of str; () for None."""
   return () if class_names is None else tuple(map(str, class_names))
 
 
@@ -533,9 +533,10 @@ def train(
 
 
 def _training_rows(images: Any, labels: Any, class_names: Sequence[str], seed: int) -> Rows:
-  """Returns the rows of the training images; see `train` for the arguments.
+  """Returns the training images with their labels as `Rows`.
 
-  Classes of arrays are named '0', '1' and so on if `class_names` is empty.
+  If `class_names` is empty, the classes of arrays are named '0', '1' and so on. For the arguments
+  see `train`.
   """
   rows = as_rows(images, labels, None, class_names, seed)
   if not isinstance(rows, ArrayRows):
@@ -555,17 +556,19 @@ def _training_recipe(
   settings: dict[str, Any],
   **fields: Any,
 ) -> TrainedHere:
-  """Returns the recipe of a training, which states all of its parts and settings.
+  """Returns all settings of a training as the dataclass that configs use.
 
   Args:
-    network: a name or a Linen module, as `train` takes it.
-    image_shape: shape of the images, (H, W, C).
-    parts: the policy 'augment', and 'attack' and 'objective' as objects, names or None.
-    settings: settings of `TrainingSettings`, and 'initial_weights' and 'input_filter' if given.
-    **fields: the data and the seed.
+    network: The name of an architecture, or a Linen module.
+    image_shape: Shape of the images, (H, W, C).
+    parts: {'augment': policy, 'attack': attack, 'objective': objective}. Attack and objective are
+      objects, names or None.
+    settings: Settings of `TrainingSettings`. 'initial_weights' and 'input_filter' may be among
+      them.
+    **fields: The data and the seed.
 
   Raises:
-    InputError: the network, a part or a setting cannot be used.
+    InputError: the network, a component or a setting cannot be used.
   """
   is_named = isinstance(network, str)
   if not is_named and not isinstance(network, nn.Module):

@@ -212,10 +212,10 @@ class Attack(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Names of image transforms, such as 'fog', or families, such as 'noise', that results look
-    like.
+    """Names of image transforms that adversarial images look like, such as 'fog'.
 
-    Used to refuse the attack in a training that keeps such a transform from some of the classes.
+    A name may also be of a family of transforms, such as 'noise'. Used to refuse the attack in a
+    training that keeps such a transform from some of the classes.
     """
 
   @property

@@ -90,9 +90,10 @@ class AutoAttack(Attack):
 
   @property
   def shortcoming(self) -> str:
-    """Name for the warning that fewer steps or queries than published find fewer errors.
+    """Name of the attack in the warning that it finds fewer errors than as published.
 
-    '' if the numbers of steps and queries are the published ones.
+    For instance 'AutoAttack of 10 steps and 5000 queries'. '' if steps and queries are the
+    published numbers.
     """
     has_queries = SQUARE in self.stages
     if self.iterations == STEPS and (not has_queries or self.queries == QUERIES):

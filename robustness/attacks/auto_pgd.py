@@ -390,7 +390,7 @@ def sparse_direction(gradient: Array, count: Array) -> Array:
 
 
 def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
-  """Returns `first` for the images for which the condition [B] holds, and `second` for others."""
+  """Selects `first` for the images where the condition [B] holds, and `second` for others."""
   return jax.tree.map(functools.partial(jax.vmap(jax.lax.select), condition), first, second)
 
 

@@ -91,9 +91,7 @@ class FAB(Attack):
       x = jnp.where(number > 0, balls.random_shift(keys, images, self.norm, epsilon / 2), images)
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-      """Returns (number of steps, points, nearest misclassified images, their distances) after a
-      step.
-      """
+      """Returns (step, points, nearest misclassified images, their distances) after a step."""
       k, x, nearest, distance = state
       # the boundary near x as a plane: its value at x, and its normal
       value, normal = boundary(x)

@@ -20,10 +20,10 @@ class FMN(NearestAttack):
   step also changes ε:
 
   * If x + δ is misclassified, ε becomes (1 − γ)ε, or the distance of the nearest misclassified
-  image so far if that is smaller.
+    image so far if that is smaller.
   * If x + δ is classified correctly, but an earlier point was misclassified, ε becomes (1 + γ)ε.
   * Before the first misclassified point, ε becomes (1 + γ)·d. d = ‖δ‖_p + |m| / ‖∇m‖_q estimates
-  the distance of the boundary; ‖·‖_q is the dual norm.
+    the distance of the boundary; ‖·‖_q is the dual norm.
 
   γ falls from .05 to .001 along a half cosine. The paper has d instead of (1 + γ)·d, with which
   rounding may leave x + δ at the boundary.

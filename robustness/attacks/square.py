@@ -49,8 +49,8 @@ class Square(Attack):
 
   Reference:
     Andriushchenko et al. (2020), Square Attack: a query-efficient black-box adversarial attack via
-      random search, algorithms 1 to 3. ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
-      adversarial attacks on image classifiers, section 4.
+    random search, algorithms 1 to 3. ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
+    adversarial attacks on image classifiers, section 4.
   """
 
   norms = balls.NORMS

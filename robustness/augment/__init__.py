@@ -65,12 +65,11 @@ class Augmentation(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Names of image transforms, such as 'fog', or families, such as 'noise', that results look
-    like.
+    """Names of image transforms that augmented images look like, such as 'fog'; () for none.
 
-    () for none. Used to refuse the augmentation in a training that keeps such a transform from some
-    of the classes. Valid names are in `robustness.environments.transforms` and
-    `robustness.corruptions.names.FAMILIES`.
+    A name may also be of a family of transforms, such as 'noise'. Used to refuse the augmentation
+    in a training that keeps such a transform from some of the classes. Valid names are in
+    `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`.
     """
 
   def added_columns(self) -> dict[str, int]:

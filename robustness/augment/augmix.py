@@ -51,7 +51,7 @@ class AugMix(Augmentation):
 
   Reference:
     Hendrycks et al. (2020), AugMix: A Simple Data Processing Method to Improve Robustness and
-      Uncertainty, section 3; constants follow the released code.
+    Uncertainty, section 3; constants follow the released code.
   """
 
   sequential = True

@@ -145,7 +145,13 @@ def names_of(implementation: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """An operation of a sub-policy, its probability in [0, 1], and its magnitude in 0..10."""
+  """One of the two operations of a sub-policy of AutoAugment.
+
+  Attributes:
+    name: Name of the operation, such as 'Rotate'.
+    probability: Probability of applying it, in [0, 1].
+    level: Strength of the operation, in 0..10.
+  """
 
   name: str
   probability: float
@@ -156,10 +162,13 @@ SubPolicy = tuple[Step, ...]
 
 
 def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
-  """Reads one sub-policy per line, such as 'Rotate .7 2, TranslateX .3 9'.
+  """Parses sub-policies of AutoAugment, such as 'Rotate .7 2, TranslateX .3 9'.
 
-  A sub-policy is two operations, each 'NAME PROBABILITY LEVEL'. `key` is the setting with the
-  lines, for messages.
+  A sub-policy is two operations, each as 'NAME PROBABILITY LEVEL'.
+
+  Args:
+    lines: One sub-policy per line.
+    key: Name of the setting with the lines, for messages.
 
   Raises:
     InputError: A line has another form, an operation is unknown, a probability is outside [0, 1],
@@ -179,9 +188,11 @@ def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
 
 
 def _step(words: list[str], source: str) -> Step:
-  """Reads a step from its words, such as ['Rotate', '.7', '2'].
+  """Parses an operation of a sub-policy from its words, such as ['Rotate', '.7', '2'].
 
-  Error messages begin with `source`, the setting and the line.
+  Args:
+    words: Name, probability and level.
+    source: The setting and the line, for messages.
   """
   name, probability, level = words
   if name not in operations.NAMES:
@@ -312,8 +323,8 @@ def _operations_and_tables(
 
   Returns:
     (operations, tables). There are four tables, [sub-policies, 2], with an entry for each operation
-      of a sub-policy: index of the operation (−1 if its probability is 0), its probability, and the
-      two magnitudes that it can have.
+    of a sub-policy: index of the operation (−1 if its probability is 0), its probability, and the
+    two magnitudes that it can have.
   """
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
@@ -338,7 +349,7 @@ class RandAugment(Augmentation):
 
   After each operation, image values are multiples of 1/255. With the magnitudes of 'efficientnet',
   translations and squares are fixed numbers of pixels, for images of 224 pixels and more. At the
-  defaults they cover a third of all images of 32 pixels completely.
+  defaults, nothing remains of a third of all images of 32 pixels.
 
   Attributes:
     operations: Number N of operations.
@@ -353,7 +364,7 @@ class RandAugment(Augmentation):
 
   Reference:
     Cubuk et al. (2020), RandAugment: Practical Automated Data Augmentation with a Reduced Search
-      Space, section 3.
+    Space, section 3.
   """
 
   name = 'rand_augment'

@@ -30,7 +30,7 @@ class RandomCorruption(Augmentation):
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, table 3: a network is trained at
-      one severity on all corruptions except one, and measured on the corruption that is left out.
+    one severity on all corruptions except one, and measured on the corruption that is left out.
   """
 
   sequential = True
@@ -67,7 +67,8 @@ class RandomCorruption(Augmentation):
   def resembles(self) -> tuple[str, ...]:
     """Names of the corruptions that training shows, and of their families.
 
-    Used to decide which tests are of corruptions unlike those in the training.
+    A measured corruption is unseen in training only if neither its name nor its family is among
+    them.
     """
     families = {find(name).family for name in self.names}
     return (*self.names, *sorted(families - {ALONE}))  # members of `ALONE` resemble no other one

@@ -64,7 +64,7 @@ class Gaussian(Augmentation):
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10 and
-      .4 for ImageNet.
+    .4 for ImageNet.
   """
 
   name = 'gaussian'

@@ -37,11 +37,11 @@ class Flip(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class AlternatingFlip(Augmentation):
-  """Mirrors the image in every second epoch, for some images even and for others odd epochs.
+  """Mirrors each image in every second epoch.
 
-  Two successive epochs therefore show every image both ways. Whether an image is mirrored in even
-  or in odd epochs is random. Trainings without epochs, as with `config.training.balanced`, raise
-  InputError.
+  Some images are mirrored in even and others in odd epochs, at random. Two successive epochs
+  therefore show every image both ways. Trainings without epochs, as with
+  `config.training.balanced`, raise InputError.
 
   Reference:
     Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.6.

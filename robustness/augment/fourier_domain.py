@@ -50,8 +50,7 @@ class FourierBasis(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the clean image and `waves` images with plane waves, [1 + waves, H,
-    W, C].
+    """Returns the example with the clean image and images with plane waves, [1 + waves, H, W, C].
 
     Without `clean` they are [waves, H, W, C], or [H, W, C] for a single image.
     """
@@ -113,7 +112,7 @@ class AmplitudesOfPairs(Augmentation):
 
   Reference:
     Chen et al. (2021), Amplitude-Phase Recombination: Rethinking Robustness of Convolutional Neural
-      Networks in Frequency Domain, section 3.2.
+    Networks in Frequency Domain, section 3.2.
   """
 
   name = 'apr_p'
@@ -170,9 +169,9 @@ class AmplitudesOfOne(Augmentation):
     return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with a distorted version of its image, [H, W, C].
+    """Returns the example with a distorted image, [H, W, C].
 
-    The version is combined with another one with the class's `probability`.
+    With `probability`, it combines two distorted versions of the image.
     """
     image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
     *chain_keys, key_second, key_amplitudes = jax.random.split(key, 4)

@@ -54,7 +54,7 @@ class Mixup(Mixing):
   name = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the mixture of the example with `example['partner']`: of their images and targets."""
+    """Returns the example, with image and target mixed with `example['partner']`."""
     share, partner = self.share(*jax.random.split(key)), example['partner']  # weight of the row
     mixed = {n: share * example[n] + (1 - share) * partner[n] for n in ('image', 'target')}
     return {**example, **mixed}

@@ -351,9 +351,11 @@ def fill_levels(fill: tuple[int, ...], channels: int) -> jax.Array:
 
 
 def check_colour(colour: tuple[int, ...], key: str) -> None:
-  """Raises InputError unless a colour has 0, 1 or 3 levels in 0..255.
+  """Raises InputError unless a colour is (), (grey,) or (red, green, blue), in 0..255.
 
-  `key` is the setting with the colour, for the message.
+  Args:
+    colour: The colour.
+    key: Name of the setting with the colour, for the message.
   """
   is_colour = len(colour) in (0, 1, 3) and all(0 <= level <= 255 for level in colour)
   fix = 'levels 0..255, one or red, green and blue, or () for the usual ones'

@@ -57,7 +57,10 @@ class Policy:
 
   @property
   def added_columns(self) -> dict[str, int]:
-    """The columns that the augmentations add to examples, as {name: n} for integers in [0, n)."""
+    """The columns that the augmentations add to examples, as {name: n}.
+
+    A column has integers in [0, n), for instance the number of the corruption that was applied.
+    """
     return {name: n for part in self.augmentations for name, n in part.added_columns().items()}
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:

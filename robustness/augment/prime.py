@@ -48,7 +48,7 @@ class Prime(Augmentation):
 
   Reference:
     Modas et al. (2022), PRIME: A Few Primitives Can Boost Robustness to Common Corruptions, section
-      3; the defaults follow the released code for CIFAR-10.
+    3; the defaults follow the released code for CIFAR-10.
   """
 
   resembles = (BLUR, HAZE, 'brightness', 'elastic_transform', 'saturate')

@@ -477,8 +477,7 @@ class ClassifierBuilder:
   # Probes on the features of a network.
 
   def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with an untrained probe, a classifier of its features, that has zeros as
-    weights.
+    """Returns a network with a probe, a classifier of its features, with zeros as weights.
 
     Used to check the shapes before features are computed.
 

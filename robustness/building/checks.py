@@ -26,7 +26,7 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
 
   Returns:
     {name of a classifier: what it sees in training}. The value is {} for a classifier that this run
-      does not train.
+    does not train.
 
   Raises:
     InputError: the images or a training do not suit a study; the message names the section of the
@@ -110,8 +110,8 @@ def check_step(
 ) -> None:
   """Checks that JAX can trace the compiled step of a study, with one of the classifiers.
 
-  A classifier that is not written in JAX is preferred. It has no gradient, so that a step that
-  works with it works with all others.
+  A classifier that is not written in JAX is preferred. It has no gradient, and what works without
+  gradients works with all other classifiers.
 
   Args:
     study: The study.

@@ -18,8 +18,8 @@ from robustness.models.classifier import Classifier
 class TrainedHere(Network):
   """A network that this run trains.
 
-  Also the kind of classifiers without weights for which `train` is not set: `check` raises an error
-  for these that names possible weights.
+  Settings without weights also belong to this class if `train` is not set. `check` then raises an
+  error that names possible weights.
   """
 
   is_fallback = True  # takes sections that no other kind claims
@@ -125,8 +125,7 @@ class TrainedHere(Network):
   def weights_of_training(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
-    """Returns the variables of the training together with class names, normalisation and
-    provenance.
+    """Returns the variables of a training with class names, normalisation and provenance.
 
     Args:
       variables: The trained arrays, or their shapes before the training.

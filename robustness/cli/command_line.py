@@ -462,7 +462,10 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
 
 
 def _line_of_error(error: Exception, file: str) -> str:
-  """Returns ', line N' for the line of a file at which an error occurred; '' if it is elsewhere."""
+  """Returns the line of a file at which an error occurred, as ', line N'.
+
+  '' if the error occurred elsewhere.
+  """
   path = os.path.abspath(file)
   frames = traceback.extract_tb(error.__traceback__)
   lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == path]

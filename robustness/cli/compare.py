@@ -131,7 +131,7 @@ def compare_tasks(
 
   Returns:
     (results of all studies together, {name of the study: results}). The second is {} for a single
-      study.
+    study.
   """
   # The first classifier is the baseline of all tasks. A task that could not measure it lacks it,
   # but not the task with the most classifiers.
@@ -180,7 +180,7 @@ def _keep_printed(results: Results) -> Results:
 
 
 def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
-  """Returns the accuracies on some perturbations, each named in one column `view`, such as 'fog 3'.
+  """Returns the accuracies on some perturbations, named in a column `view`, such as 'fog 3'.
 
   If there are none, all accuracies are returned unchanged.
 

@@ -79,9 +79,9 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 
   Returns:
     {name of a quantity: table with a row for each network}. A name is 'NAME: TASK: top-1 error',
-      without 'NAME: ' for a path without name, and without 'TASK: ' for a run of a single study.
-      The table is indexed by network. It has the columns of results, and `scale` (100 for percent,
-      else 1) and `better` (1 if higher values are better, else −1).
+    without 'NAME: ' for a path without name, and without 'TASK: ' for a run of a single study. The
+    table is indexed by network. It has the columns of results, and `scale` (100 for percent, else
+    1) and `better` (1 if higher values are better, else −1).
 
   Raises:
     InputError: a path has no results, a quantity is measured twice for the same network, or

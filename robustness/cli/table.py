@@ -80,7 +80,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
 
   Returns:
     {name of the study in the battery: results of all classifiers}; the name is `SINGLE` for runs of
-      a single study.
+    a single study.
 
   Raises:
     InputError: a workdir has no results or contradicts its saved predictions. Also if workdirs are

@@ -103,7 +103,7 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
 
   Returns:
     {folder of results: text about its differing values}. Folders without differences are not
-      included. `directory`, if included, comes first.
+    included. `directory`, if included, comes first.
 
   Raises:
     InputError: results of the same code differ from their saved predictions, or these are damaged.
@@ -260,8 +260,7 @@ def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.P
 def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
   """Yields text for each study of a battery that has other values in the joint results.
 
-  The results of a battery repeat the results of its studies, which are also in folders of their
-  own.
+  A battery stores the results of each study twice: in the joint results and in a separate folder.
 
   Args:
     path: The workdir of the battery.

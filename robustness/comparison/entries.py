@@ -59,7 +59,7 @@ def read_entries(
 
   Returns:
     {name of the study in the battery: classifiers}. The name is `SINGLE` for runs of a single
-      study.
+    study.
 
   Raises:
     InputError: there are fewer than two classifiers, the workdirs have different studies or

@@ -148,8 +148,9 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
 def default_battery(
   tasks: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
 ) -> ConfigDict:
-  """Returns the config of a battery, several studies of the same classifiers, with default
-  settings.
+  """Returns the config of a battery with default settings.
+
+  A battery is several studies of the same classifiers.
 
   Args:
     tasks: {name in the battery: name of the study}. All run, in this order.

@@ -122,7 +122,7 @@ class Experiment:
 
   @property
   def studies(self) -> dict[str, Study]:
-    """The study of each task."""
+    """The studies, as {name in the battery: study}."""
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:

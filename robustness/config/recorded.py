@@ -24,7 +24,7 @@ def recorded(config: Section) -> dict[str, Any]:
   * settings of attacks, image sources and other components that no setting selects;
   * studies of a battery that do not run, and the training of classifiers that are not trained;
   * settings of `config.data`, `config.training` and classifiers that have no effect
-  (`settings_in_use`).
+    (`settings_in_use`).
 
   A stored config is returned unchanged. A plain value in the place of a section also stays, so that
   the check of the config reports it.
