@@ -54,10 +54,9 @@ _DISTORTION = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class ImagenetC(Source):
-  """Data source 'imagenet_c': ImageNet-C in its released layout, and base class of similar data
-  sets.
+  """Data source 'imagenet_c': ImageNet-C as released, <corruption>/<severity>/<class>/<image>.
 
-  The files are <corruption>/<severity>/<class>/<image>.
+  Also the base class of similar data sets.
 
   Attributes:
     path: folder with a folder for each corruption.
