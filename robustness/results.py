@@ -177,10 +177,10 @@ class Presenter(Protocol):
     """Returns the report as one HTML file."""
 
   def latex(self, results: Results, /) -> str:
-    """Returns the headlines as a LaTeX table."""
+    """Returns the headlines (main quantities) as a LaTeX table."""
 
   def text(self, results: Results, /) -> str:
-    """Returns the headlines as lines of text, as a run prints them."""
+    """Returns the headlines (main quantities) as lines of text, as a run prints them."""
 
   def html(self, results: Results, /) -> str:
     """Returns the title, the headlines (main quantities) and the main figure as HTML.

@@ -332,7 +332,7 @@ def residual_stages(
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:
-  """Returns `x` in float32, or unchanged if its type is wider (float64, for comparisons)."""
+  """Converts `x` to float32, unless its dtype is wider, such as float64."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 

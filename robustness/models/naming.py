@@ -105,9 +105,9 @@ class Stored:
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
   def _shape_of_part(self, linen_shape: Shape) -> Shape:
-    """Returns the shape in Linen of the share of a variable that each array in the file holds.
+    """Returns the shape of each part of a variable that is stored as several arrays.
 
-    The arrays divide the last axis of the variable equally.
+    The parts divide the last axis of the variable equally.
 
     Args:
       linen_shape: shape of the whole variable in Linen.

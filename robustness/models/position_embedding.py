@@ -150,7 +150,12 @@ def _keys_kernel(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that resamples `old` values along an axis by 'bicubic'."""
+  """Returns the matrix [new, old] that resamples values along an axis by the method 'bicubic'.
+
+  Args:
+    old: number of old positions.
+    new: number of new positions.
+  """
   scale = old / new  # above 1 for a smaller grid, for which the kernel is widened
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -177,7 +182,14 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
 
 
 def _bilinear_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] of linear interpolation along an axis that fixes both ends."""
+  """Returns the matrix [new, old] that interpolates values along an axis linearly.
+
+  The first and the last value stay fixed.
+
+  Args:
+    old: number of old positions.
+    new: number of new positions.
+  """
   centres = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
   return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - centres[:, None]))
 

@@ -34,15 +34,16 @@ _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the arrays of a weights file by name, in their stored dtypes.
+  """Reads the arrays of a weights file, as {name: array in its stored dtype}.
 
-  See `read_with_notes` for the kinds of files, what is removed from names, and the errors.
+  See `read_with_notes` for the kinds of files and the errors. Prefixes that all names share, such
+  as 'module.', are removed.
   """
   return read_with_notes(path)[0]
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Reads the arrays of a weights file, with the key of the checkpoint that holds them.
+  """Reads the arrays of a weights file, and the key under which a checkpoint has them.
 
   A PyTorch checkpoint may hold several sets of weights. The first key of `WRAPPERS` that it has is
   read, so averaged weights are preferred. A warning names the others. Prefixes such as 'module.'
@@ -128,7 +129,7 @@ def read_safetensors(
 
 
 def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
-  """Reads the arrays of a PyTorch file, with the key of the checkpoint that holds them.
+  """Reads the arrays of a PyTorch file, and the key under which a checkpoint has them.
 
   Returns:
     ({name: array}, key). The key is, for example, 'state_dict', or 'model.net' for nested keys. It

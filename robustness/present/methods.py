@@ -162,7 +162,7 @@ def settings(results: Results, environment: Facts) -> list[str]:
 
 
 def _intervals(results: Results, label: str) -> str:
-  """Returns a sentence on the kinds of intervals and the number of images behind each.
+  """Returns a sentence on the kinds of intervals, with the number of images for each.
 
   It covers the main quantities. The number of independent units, such as videos, is added if it
   differs from the number of images.

@@ -93,11 +93,11 @@ class Presentation:
     return re.sub(links, '', text).encode()
 
   def latex(self, results: Results) -> str:
-    """Returns the headlines as a LaTeX table."""
+    """Returns the headlines (main quantities) as a LaTeX table."""
     return tables.to_latex(*side_by_side.arrange(results.by_task))
 
   def text(self, results: Results) -> str:
-    """Returns the headlines as lines of text, as a run prints them."""
+    """Returns the headlines (main quantities) as lines of text, as a run prints them."""
     return '\n'.join(summary(results))
 
   def html(self, results: Results) -> str:

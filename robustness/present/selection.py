@@ -279,15 +279,18 @@ def _key_of_values(selection: Selection) -> tuple[object, ...]:
 
 
 def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
-  """Returns the rows of a quantity to report as its overall values, with their paired differences.
+  """Returns the overall values of a quantity, with their paired differences.
 
   They are values over all conditions, or by the columns that the quantity declares (`Quantity.by`).
-  If there are none, the smallest set of rows by other columns is taken that is short enough to be
-  reported one by one.
+  If there are none, the values by other columns are taken if they are few enough to be reported one
+  by one.
 
   Args:
     table: the table of results.
     quantity: the quantity.
+
+  Returns:
+    Rows of the table, possibly none.
   """
   rows = table[table['quantity'] == quantity.name]
   by = [name for name in quantity.by if name in facets_of(table)]
@@ -462,7 +465,11 @@ def _groups_by_facets(
 def with_few_facets(
   groups: Sequence[tuple[tuple[str, ...], pd.DataFrame]],
 ) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Returns the groups (columns, rows) by one or two columns, or by the fewest if all have more."""
+  """Selects the estimates by one or two grouping columns, or else by the fewest columns.
+
+  Args:
+    groups: (columns, rows) of each set of estimates, for instance with ('corruption', 'severity').
+  """
   max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
   return [(facets, rows) for facets, rows in groups if len(facets) <= max_facets]
 

@@ -152,7 +152,7 @@ def _overall_clauses(
 
 
 def _differences(selection: Selection) -> tuple[str, list[str]]:
-  """Words paired differences as the beginning of a sentence and a clause per classifier.
+  """Returns a sentence on paired differences, as its beginning and a clause per classifier.
 
   An example of a clause is 'net errs more than base under fog; the largest difference, +9 points
   (5 to 13), is under fog'. Conditions with significant differences are named. The largest
@@ -211,7 +211,7 @@ def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: s
 
 
 def _extremes(selection: Selection) -> tuple[str, list[str]]:
-  """Words highest or lowest values as the beginning of a sentence and a clause per classifier.
+  """Returns a sentence on highest or lowest values, as its beginning and a clause per classifier.
 
   An example of a clause is 'net 71 % (65 to 77) under fog'. A classifier with equal values in all
   conditions has no clause.
@@ -273,7 +273,7 @@ def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _estimate(quantity: Quantity, row: pd.Series, condition: str = '') -> str:
-  """Words an estimate with its unit, interval and condition.
+  """Formats an estimate with its unit, interval and condition.
 
   Its note is added if the estimate is undefined, degenerate, says little, or is the ratio of a
   classifier to itself.

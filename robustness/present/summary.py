@@ -103,7 +103,10 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
 
 
 def _error_clause(selection: Selection, row: pd.Series) -> str:
-  """Words an error with its name: 'fog: top-1 error, 31 %'. Accuracies are converted to errors."""
+  """Formats an error with its name, such as 'fog: top-1 error, 31 %'.
+
+  An accuracy is converted to an error.
+  """
   name = selection.name
   if selection.quantity.better == 'higher':
     # the words end the name; the task before them may be called 'accuracy' too
