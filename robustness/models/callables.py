@@ -25,13 +25,13 @@ NO_LOGITS = (
 
 @dataclasses.dataclass(frozen=True)
 class CheckedFunction:
-  """A user's function on NumPy arrays, with checks; its result is converted to logits.
+  """A user's NumPy function that is checked and returns logits.
 
   Attributes:
     function: function from images float32 [B, H, W, C] to an array [B, classes].
     num_classes: number of classes that it must return.
-    outputs: 'logits', or 'probabilities', which are then replaced by their logarithms.
-    batch_size: number of images in every call, padded by zeros; 0 for calls of any number.
+    outputs: 'logits', or 'probabilities', which are replaced by their logarithms.
+    batch_size: number of images in every call, padded by zeros; 0 for any number.
   """
 
   function: Callable[[np.ndarray], object]
@@ -52,10 +52,10 @@ class CheckedFunction:
   def __call__(self, images: np.ndarray) -> np.ndarray:
     """Returns logits float32 [B, classes] of images float32 [B, H, W, C].
 
-    NaN is not refused here, because the evaluation can name the example and the view.
+    NaN is allowed here, because the evaluation refuses it with the names of image and view.
 
     Raises:
-      InputError: the function does not return floats [B, classes], or it returns probabilities and
+      InputError: the function does not return floats [B, classes]. Or it returns probabilities and
         `outputs` is 'logits', or the other way round.
     """
     size = self.batch_size or len(images)
@@ -63,9 +63,9 @@ class CheckedFunction:
     return np.concatenate([self._logits_of_batch(batch, size) for batch in batches])
 
   def _logits_of_batch(self, images: np.ndarray, size: int) -> np.ndarray:
-    """Returns the logits of at most `size` images, float32, by one call of the function.
+    """Calls the function once, and returns the logits of at most `size` images, float32.
 
-    The call gets a copy of the images, which it may change, padded by zeros to `size` images.
+    The function gets a copy of the images, padded by zeros to `size` images, which it may change.
     """
     padded = np.zeros((size, *images.shape[1:]), np.float32)
     padded[: len(images)] = images
@@ -99,12 +99,25 @@ class CheckedFunction:
 
 
 def are_distributions(rows: Rows) -> Rows:
-  """Returns bool [N]: whether each row of [N, classes] has no negative number and the sum 1."""
+  """Returns whether each row is a probability distribution, bool [N].
+
+  Its numbers must not be negative, and their sum must be 1 up to rounding.
+
+  Args:
+    rows: [N, classes].
+  """
   return (rows >= 0).all(1) & (abs(rows.sum(1) - 1) <= SUM_TOLERANCE)
 
 
 def check_logits(name: str, logits: Any, count: int, classes: int) -> None:
-  """Raises InputError unless logits, an array of any library, are floats [count, classes]."""
+  """Raises InputError unless an array has the shape and a floating type of logits.
+
+  Args:
+    name: name of the classifier, for the message.
+    logits: an array of any library, such as NumPy or PyTorch.
+    count: number of images.
+    classes: number of classes.
+  """
   shape = tuple(getattr(logits, 'shape', ()))
   if shape != (count, classes):
     raise InputError(

@@ -32,10 +32,14 @@ WEIGHTS: Mapping[str, Weights] = MappingProxyType(
 
 
 def find(name: str) -> Architecture | None:
-  """Returns the architecture of a name, or None if there is none.
+  """Returns the architecture with a name, or None if there is none.
 
-  The name may also be a Wide ResNet of any size, or `FILE.py:NAME` for an architecture in a file of
-  the user; for the errors of the latter see `registry.load`.
+  Args:
+    name: such as 'resnet50', a Wide ResNet of any size such as 'wide_resnet_40_2', or
+      `FILE.py:NAME` for an architecture in a user's file.
+
+  Raises:
+    InputError: the user's file cannot be used, see `registry.load`.
   """
   if registry.is_reference(name):
     value = registry.load(name, 'config.classifier.name').value
@@ -47,7 +51,11 @@ def find(name: str) -> Architecture | None:
 
 
 def get(name: str) -> Architecture:
-  """Returns the architecture of a name; raises InputError with the nearest names if none."""
+  """Returns the architecture with a name.
+
+  Raises:
+    InputError: there is none; the message has the nearest names.
+  """
   architecture = find(name)
   if architecture is None:
     raise InputError(
@@ -58,12 +66,19 @@ def get(name: str) -> Architecture:
 
 
 def file_facts(name: str) -> dict[str, str]:
-  """Returns {'file': name, 'file_sha256': digest} for an architecture `FILE.py:NAME`, or {}."""
+  """Returns the user's Python file that defines an architecture, and the digest of the file.
+
+  Args:
+    name: name of the architecture.
+
+  Returns:
+    {'file': name, 'file_sha256': digest} for a name `FILE.py:NAME`, otherwise {}.
+  """
   is_in_file = registry.is_reference(name)
   return registry.load(name, 'config.classifier.name').facts if is_in_file else {}
 
 
 def of_timm_name(name: str) -> str:
-  """Returns this project's name of timm's architecture `name`; '' if the project lacks it."""
+  """Returns this project's name of an architecture, given timm's name; '' if there is none."""
   networks = ARCHITECTURES.values()
   return next((x.name for x in networks if x.timm and re.fullmatch(x.timm, name)), '')

@@ -144,12 +144,12 @@ class Classifier:
   ) -> Self:
     """Returns a classifier that applies an `nnx.Module` `module(images) -> logits`.
 
-    It uses a copy of the module in evaluation mode (`Module.eval()`) with its current arrays. It
-    has gradients, so that attacks work. Layers are the paths of all submodules, such as 'blocks/0',
-    and 'logits'. For the other arguments see `from_linen`.
+    The classifier uses a copy of the module in evaluation mode (`Module.eval()`) with its current
+    arrays. It has gradients, so that attacks work. Its layers are 'logits' and the paths of all
+    submodules, such as 'blocks/0'. Other arguments are described in `from_linen`.
 
     Raises:
-      InputError: it is no NNX module, or does not return [B, classes] for images alone.
+      InputError: `module` is no NNX module, or does not return [B, classes] for images alone.
     """
     from robustness.models import nnx_module  # NNX takes a second to import
 
@@ -183,8 +183,8 @@ class Classifier:
     """Returns a classifier that calls a PyTorch `module(images [B, C, H, W]) -> logits`.
 
     The classifier takes images [B, H, W, C] in [0, 1], like all classifiers, and has gradients. The
-    module gets (images − mean) / std and computes in float32 on its own device. Layers are the
-    names of its submodules, such as 'layer1.0', and 'logits'; outputs [B, C, H, W] are returned as
+    module gets (images − mean) / std and computes in float32 on its device. Its layers are 'logits'
+    and the names of all submodules, such as 'layer1.0'. Their outputs [B, C, H, W] are returned as
     [B, H, W, C].
 
     Args:
@@ -201,8 +201,8 @@ class Classifier:
       input_filter: filter of the images before normalisation.
 
     Raises:
-      InputError: it is no PyTorch module in evaluation mode, or does not return finite, repeatable
-        logits [B, classes] with a gradient.
+      InputError: `module` is no PyTorch module in evaluation mode, or does not return finite,
+        repeatable logits [B, classes] with a gradient.
     """
     from robustness.models import torch_module  # PyTorch is optional, and takes a second to import
 
@@ -253,7 +253,15 @@ class Classifier:
     return logits
 
   def apply(self, variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the logits and the outputs of layers, checked for shape and type while traced.
+    """Returns the logits and the outputs of layers, and checks their shapes and types.
+
+    Args:
+      variables: the weights.
+      images: [B, H, W, C] in [0, 1].
+      layers: names of the layers.
+
+    Returns:
+      Logits float32 [B, classes], and {layer: output [B, ...]}.
 
     Raises:
       InputError: logits are not floats [B, classes], a requested layer is missing, or the
@@ -287,10 +295,10 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Returns a context that raises the error of a callback, an InputError or Ctrl-C, as it was.
+    """Context in which errors of a Python function inside a compiled program keep their type.
 
-    JAX turns errors that Python functions raise within a compiled program into a JaxRuntimeError
-    with the text of the traceback, which has the name of the error at its end.
+    JAX turns them into a JaxRuntimeError with the text of the traceback. The context raises the
+    InputError or KeyboardInterrupt that this text names.
     """
     try:
       yield
@@ -304,7 +312,10 @@ class Classifier:
       raise InputError(f'{self.name}: {message}') from error
 
   def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the requested names of layers, with 'stages' replaced by the names of all stages.
+    """Returns names of layers, with 'stages' replaced by the names of all stages.
+
+    Args:
+      requested: names of layers, or 'stages'.
 
     Raises:
       InputError: a layer is unknown; the message lists the valid ones.
@@ -324,10 +335,13 @@ class Classifier:
     return tuple(names)
 
   def with_adaptation(self, adaptation: Adaptation | None) -> Self:
-    """Returns the classifier with an adaptation at test time; None returns it unchanged.
+    """Returns a copy that adapts to test images.
+
+    Args:
+      adaptation: the method; None returns the classifier unchanged.
 
     Raises:
-      InputError: the classifier has no layer of Flax Linen that the adaptation changes, or batch
+      InputError: the classifier has no Flax Linen layer that the method changes. Or batch
         normalisation would take the statistics of a single image.
     """
     if adaptation is None:
@@ -353,17 +367,24 @@ class Classifier:
     return dataclasses.replace(self, adaptation=adaptation, provenance=facts)
 
   def linen_layers(self) -> LinenLayers:
-    """Returns {path: class} of the layers of Flax Linen; InputError for a callable on the host."""
+    """Returns the Flax Linen layers of the network, {path: class}.
+
+    Raises:
+      InputError: the classifier is a callable on the host.
+    """
     apply: Callable[..., Outputs] = functools.partial(self.apply, layers=())
     images = jax.ShapeDtypeStruct((1, *self.input_shape), jnp.float32)
     return linen_layers(apply, self.variables, images)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the layers that a study records, given the names that it requests.
+    """Returns the names of the layers that a study records.
 
-    The name 'stages' is replaced by the names of all stages. 'unprojected_logits' are the logits of
-    the weights' classes, before predictions are projected onto a coarser label space; the name is
-    replaced by 'logits' in a classifier that projects nothing.
+    'stages' is replaced by the names of all stages. 'unprojected_logits' are the logits of the
+    weights' classes, before predictions are projected onto a coarser label space. In a classifier
+    without such a projection they are 'logits'.
+
+    Args:
+      requested: names of layers, 'stages' or 'unprojected_logits'.
 
     Raises:
       InputError: a layer is unknown, or it is not 'logits' and the classifier is a callable.
@@ -408,8 +429,8 @@ def from_linen(
     input_filter: filter of the images before normalisation.
 
   Returns:
-    A `Classifier` with all module paths (such as 'stage1/block0') as layers, 'features', the inputs
-    of the last linear map, if the network sows them, and 'logits'.
+    The classifier. Its layers are all module paths (such as 'stage1/block0'), 'logits', and
+    'features' if the network sows the inputs of its last linear map.
 
   Raises:
     InputError: the module cannot be applied to images alone, or returns no floats [B, classes].
@@ -467,7 +488,11 @@ def from_linen(
 
 
 def without_gradient(name: str) -> InputError:
-  """Returns the error for an attack on a function that JAX cannot trace; `name` is its label."""
+  """Returns the InputError for an attack on a function that JAX cannot trace.
+
+  Args:
+    name: label of the classifier.
+  """
   makers = 'Classifier.from_nnx, Classifier.from_torch or robustness.models.classifier.from_linen'
   return InputError(
     f'{name} is a callable, which has no gradient: give a network in JAX or PyTorch, by '
@@ -476,11 +501,14 @@ def without_gradient(name: str) -> InputError:
 
 
 def without_finite_gradient(name: str, place: str) -> InputError:
-  """Returns the error for an attacked image with pixels of NaN or infinity.
+  """Returns the InputError for an attack that made pixels of NaN or infinity.
 
-  Either the gradient of the classifier called `name` is not finite, or the gradient is finite and
-  an attack in a user's file divides by zero, for example. `place` describes the image, such as
-  'example 3, clean'.
+  The cause is a gradient of the classifier that is not finite, or an attack in a user's file that,
+  for example, divides by zero.
+
+  Args:
+    name: label of the classifier.
+    place: description of the image, such as 'example 3, clean'.
   """
   return InputError(
     f'the attacked image is not finite for {place}: {name} has a gradient there that is not '
@@ -491,15 +519,16 @@ def without_finite_gradient(name: str, place: str) -> InputError:
 
 
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-  """Raises InputError: it is the `forward` of classifiers that are functions on the host."""
+  """Raises InputError; stands for `forward` in classifiers that are functions on the host."""
   raise without_gradient('it')
 
 
 def _forward(network: Network, inputs: Inputs) -> Forward:
-  """Returns the function `Classifier.forward` of a network.
+  """Returns a function for `Classifier.forward` that includes preprocessing.
 
-  The function converts images in [0, 1] by `inputs`, which filter and normalise them, and applies
-  `network` to the result.
+  Args:
+    network: function (variables, normalised images, layers) -> (logits, outputs of layers).
+    inputs: filters and normalises images in [0, 1].
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:

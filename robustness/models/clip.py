@@ -50,7 +50,10 @@ SIGLIP_CONTEXT, END_OF_TEXT = 64, 1
 
 
 def average_pool(x: jax.Array, side: int) -> jax.Array:
-  """Returns the means over `side` × `side` squares of `x` [B, H, W, C]; a remainder is dropped."""
+  """Returns the means over `side` × `side` squares of features [B, H, W, C].
+
+  Rows and columns that do not fill a square are dropped.
+  """
   return nn.avg_pool(x, (side, side), (side, side)) if side > 1 else x
 
 
@@ -69,7 +72,9 @@ class Stem(layers.Layer):
 class Bottleneck(layers.Layer):
   """1×1, 3×3 and 1×1 convolutions plus a shortcut; average pools divide the sides by `stride`.
 
-  `features` is the number of inner channels, a quarter of the output channels.
+  Attributes:
+    features: number of inner channels, a quarter of the output channels.
+    stride: divisor of height and width.
   """
 
   features: int
@@ -92,9 +97,14 @@ class Bottleneck(layers.Layer):
 
 
 class AttentionPool(layers.Layer):
-  """Attention pooling: the mean over positions attends to all positions and to itself.
+  """Attention pooling of features [B, H, W, C] to embeddings [B, size].
 
-  It maps features [B, H, W, C] to embeddings [B, size], after a learned position embedding.
+  The single query is the mean over all positions. Keys and values are this mean and all positions,
+  with a learned position embedding.
+
+  Attributes:
+    size: length of the embeddings.
+    num_heads: number of attention heads.
   """
 
   size: int
@@ -110,7 +120,15 @@ class AttentionPool(layers.Layer):
     x = x + position[None].astype(x.dtype)
 
     def heads(name: str, tokens: jax.Array) -> jax.Array:
-      """Applies the linear layer `name` to tokens; returns [B, N, heads, width / heads]."""
+      """Applies a linear layer to tokens, and splits the result into heads.
+
+      Args:
+        name: name of the layer.
+        tokens: [B, N, channels].
+
+      Returns:
+        [B, N, heads, width / heads].
+      """
       y = nn.Dense(width, dtype=self.dtype, name=name)(tokens)
       return y.reshape(*y.shape[:2], self.num_heads, -1)
 
@@ -120,10 +138,10 @@ class AttentionPool(layers.Layer):
 
 
 class ClipResNet(layers.Network):
-  """The image tower of CLIP with a ResNet-50, and a linear head on embeddings of length 1.
+  """CLIP's image tower with a ResNet-50, and a linear head on embeddings of length 1.
 
-  Layers: `stem`, `stage1` to `stage4` (each after its last ReLU), `attention_pool` (the embedding
-  of the image, [B, 1024]), `unit` (the same at length 1) and `head`.
+  Its layers are `stem`, `stage1` to `stage4` (each after its last ReLU), `attention_pool` (the
+  embedding of the image, [B, 1024]), `unit` (the embedding scaled to length 1) and `head`.
   """
 
   @nn.compact
@@ -142,9 +160,9 @@ class ClipResNet(layers.Network):
 class TextTower(layers.Layer):
   """The text tower of CLIP or SigLIP, a transformer that embeds texts.
 
-  CLIP's is causal, and the embedding is computed from the end-of-text token, which has the largest
-  id. SigLIP's (`causal` is False) attends to all tokens including padding, and the embedding is
-  computed from the last token.
+  In CLIP a token attends only to earlier tokens and to itself (`causal`). The embedding is computed
+  from the end-of-text token, which has the largest id. In SigLIP a token attends to all tokens
+  including padding. The embedding is computed from the last token.
 
   Attributes:
     size: length of the embeddings.
@@ -156,7 +174,7 @@ class TextTower(layers.Layer):
     context: number of tokens of a text, including padding.
     vocabulary: number of different tokens.
     epsilon: ε of layer normalisation.
-    causal: whether a token attends to itself and earlier tokens only.
+    causal: True for CLIP, False for SigLIP.
   """
 
   size: int = 512
@@ -191,10 +209,12 @@ class TextTower(layers.Layer):
 
 
 def blocks(tower: str) -> Names:
-  """Returns open_clip's names of the arrays in the blocks of an image or text tower.
+  """Maps the variables in the blocks of a CLIP tower to open_clip's names in weight files.
 
-  For example, 'block3/norm1' is 'visual.transformer.resblocks.3.ln_1' in open_clip's files. `tower`
-  is the beginning of these names: 'visual.' for images, '' or 'text.' for texts.
+  For example, 'block3/norm1' has the name 'visual.transformer.resblocks.3.ln_1'.
+
+  Args:
+    tower: the beginning of open_clip's names: 'visual.' for images, '' or 'text.' for texts.
   """
   block = rf'{tower}transformer.resblocks.\1'
   return {
@@ -263,11 +283,11 @@ _SIGLIP_TEXT = Scheme(
 
 @dataclasses.dataclass(frozen=True)
 class Clip(Architecture):
-  """The architecture of an image tower of CLIP, with its text tower.
+  """CLIP: the architecture of its image tower, with the matching text tower.
 
   Attributes:
     text: the text tower, which embeds into the same space.
-    text_scheme: the names of the text tower's arrays in files.
+    text_scheme: names of the text tower's variables in weight files.
   """
 
   text: TextTower = TextTower()
@@ -276,7 +296,7 @@ class Clip(Architecture):
 
 @dataclasses.dataclass(frozen=True)
 class SigLip(Clip):
-  """The architecture of an image tower of SigLIP, with its text tower.
+  """SigLIP: the architecture of its image tower, with the matching text tower.
 
   Attributes:
     padding: id of the token that fills a text up to the length of the context.
@@ -301,11 +321,14 @@ SIGLIP_SIZES = {
 
 
 def _clip(name: str, activation: transformer.Activation) -> Clip:
-  """Describes the image tower of a CLIP: `name` is a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
+  """Describes a CLIP of a size.
 
-  Arrays have open_clip's names. The head, which open_clip's files lack, has a name of this project;
-  `robustness.models.zero_shot` computes it. `activation` is 'quick_gelu' for the networks that
-  OpenAI trained, and 'gelu' for others.
+  Weight files have open_clip's names. The head, which open_clip's files lack, has a name of this
+  project; `robustness.models.zero_shot` computes it.
+
+  Args:
+    name: a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
+    activation: 'quick_gelu' for the networks that OpenAI trained, 'gelu' for others.
   """
   is_quick = activation == 'quick_gelu'
   if name in CLIP_SIZES:
@@ -350,7 +373,7 @@ _SIGLIP_SOURCES = {
 def _siglip(
   version: int, size: str, side: int = 224, context: int = SIGLIP_CONTEXT, suffix: str = ''
 ) -> SigLip:
-  """Returns the architecture of SigLIP or SigLIP 2 of a size.
+  """Describes a SigLIP or SigLIP 2 of a size.
 
   Args:
     version: 1 for SigLIP, 2 for SigLIP 2.

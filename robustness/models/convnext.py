@@ -26,7 +26,8 @@ FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)
 class ResponseNorm(nn.Module):
   """Global response normalisation: x + β + γ x n, with trained γ and β for every channel.
 
-  Here n is the L2 norm of a channel over the image divided by the mean norm of all channels.
+  n is the L2 norm of a channel over the image, divided by the mean of these norms over all
+  channels.
   """
 
   @nn.compact
@@ -41,7 +42,7 @@ class ResponseNorm(nn.Module):
 
 
 class Block(Layer):
-  """A depthwise convolution, layer norm and a two-layer perceptron over channels, plus the input.
+  """A depthwise convolution, layer norm and a two-layer perceptron, added to the input.
 
   Attributes:
     response: whether the block has global response normalisation (V2) instead of layer scale.
@@ -66,9 +67,13 @@ class Block(Layer):
 
 
 class Stage(Layer):
-  """Blocks `block0`, `block1`, ..., after halving height and width if `halve` is True.
+  """A stage of a ConvNeXt: an optional halving of height and width, and blocks in sequence.
 
-  `response` is whether blocks have global response normalisation instead of layer scale.
+  Attributes:
+    num_blocks: number of the blocks `block0`, `block1` and so on.
+    width: number of output channels.
+    halve: whether height and width are halved first.
+    response: whether blocks have global response normalisation instead of layer scale.
   """
 
   num_blocks: int
@@ -140,9 +145,12 @@ _BLOCK = {
 
 
 def _schemes(version: str) -> tuple[Scheme, ...]:
-  """Returns how timm, the authors' repository and transformers name the arrays of a ConvNeXt.
+  """Maps the variables of a ConvNeXt to the names in weight files of three projects.
 
-  `version` is '' for ConvNeXt and 'v2' for ConvNeXt V2.
+  The projects are timm, the authors' repository and transformers.
+
+  Args:
+    version: '' for ConvNeXt, 'v2' for ConvNeXt V2.
   """
   projects = ('timm', f'facebookresearch/ConvNeXt{"-V2" if version else ""}', 'transformers')
   prefixes = ('', '', f'convnext{version}.')  # of all names in each project's files
@@ -153,10 +161,14 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 
 
 def _names(column: int) -> Names:
-  """Returns {pattern of our name of an array: its name in the files of another project}.
+  """Maps the variables of a ConvNeXt to the names in weight files of one project.
 
-  The tables `_OUTSIDE`, `_HALVE`, `_BLOCKS` and `_BLOCK` have a column of names for each project;
-  `column` is the index of the project, 0 for timm.
+  Args:
+    column: number of the project in the tables `_OUTSIDE`, `_HALVE`, `_BLOCKS` and `_BLOCK`; 0 for
+      timm.
+
+  Returns:
+    {pattern of a variable's path: name in the files}.
   """
   as_image = reshaped(lambda shape: (1, 1, 1, *shape))
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
@@ -181,8 +193,8 @@ def _architecture(
   """Describes a size of ConvNeXt with its published weights.
 
   Args:
-    size: name of the size: 'tiny', 'small', 'base' or 'large'.
-    width: features of the first stage; each later stage doubles the number.
+    size: name of the size, 'tiny', 'small', 'base' or 'large'.
+    width: channels of the first stage; each later stage doubles the number.
     depths: numbers of blocks of the four stages.
     parameters: number of parameters with 1000 classes.
     version: '' for ConvNeXt, 'v2' for ConvNeXt V2.

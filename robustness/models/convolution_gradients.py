@@ -60,13 +60,21 @@ def convolution(
   precision: lax.PrecisionLike = None,
   **plain: object,
 ) -> jax.Array:
-  """Returns the output of `lax.conv_general_dilated`, for `nn.Conv(conv_general_dilated=...)`.
+  """Convolves inputs with a kernel; on a CPU its gradients are faster than XLA's.
 
-  On a CPU, XLA's gradients are slow, and this module replaces them; on other devices XLA computes
-  everything. An output that is computed without a gradient is identical to XLA's; gradients, and
-  outputs that are computed together with gradients, are equal up to rounding. Forward-mode
-  differentiation is not defined on a CPU. `plain` are the other arguments that `nn.Conv` passes;
-  they are ignored, so they must mean no dilation, one group and the order of axes `DIMENSIONS`.
+  It takes the place of `lax.conv_general_dilated` in `nn.Conv(conv_general_dilated=...)`. Outputs
+  are identical to XLA's if no gradient is taken. Gradients, and outputs that are computed with
+  them, are equal up to rounding. Forward-mode differentiation is not defined on a CPU. Other
+  devices use XLA for everything.
+
+  Args:
+    inputs: [B, H, W, I].
+    kernel: [U, V, I, O].
+    strides: strides down and to the right.
+    padding: 'SAME', 'VALID', or (before, after) of height and of width.
+    precision: precision of the products, see `lax.conv_general_dilated`.
+    **plain: other arguments that `nn.Conv` passes, which are ignored. They must mean no dilation,
+      one group and the axes `DIMENSIONS`.
   """
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
@@ -77,10 +85,10 @@ def convolution(
 
 @dataclasses.dataclass(frozen=True)
 class _Convolution:
-  """The function (inputs [B, H, W, I], kernel [U, V, I, O]) -> outputs [B, H', W', O].
+  """A convolution with fixed strides and padding, and several ways to compute its gradients.
 
-  Its methods compute the gradients from patches or by Winograd's algorithm, and the outputs also by
-  Winograd's algorithm.
+  A call maps inputs [B, H, W, I] and a kernel [U, V, I, O] to outputs [B, H', W', O]. Gradients are
+  computed from patches of the inputs or by Winograd's algorithm.
 
   Attributes:
     strides: strides down and to the right.
@@ -93,22 +101,26 @@ class _Convolution:
   precision: lax.PrecisionLike
 
   def __call__(self, inputs: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Returns the outputs as XLA computes them."""
+    """Returns the outputs [B, H', W', O], computed by XLA."""
     return _convolve(inputs, kernel, self.strides, self.pads, precision=self.precision)
 
   def are_patches_faster(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether the kernel's gradient is computed faster from patches than by XLA.
+    """Returns whether patches are faster than XLA for the gradient with respect to the kernel.
 
-    The limits were measured (docs/records/benchmarks.md). With few input channels, the runs of
-    memory that patches copy are short. With far more filters than output positions, the sum of the
-    products takes longer than the products.
+    The limits were measured (docs/records/benchmarks.md). Patches are slow with few input channels,
+    because they copy short runs of memory. They are slow too with far more filters than output
+    positions, because the sum of the products then takes longer than the products.
+
+    Args:
+      inputs: [B, H, W, I].
+      kernel: [U, V, I, O].
     """
     _, _, num_inputs, num_filters = kernel.shape
     num_positions = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
     return num_inputs >= MIN_CHANNELS and num_filters <= MAX_FILTERS_PER_PLACE * num_positions
 
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether Winograd's algorithm applies and is faster, as the benchmarks measured it."""
+    """Returns whether Winograd's algorithm applies and is faster, as benchmarks have shown."""
     channels, image_sides = kernel.shape[2:], inputs.shape[1:3]
     is_3x3 = kernel.shape[:2] == (3, 3) and self.strides == (1, 1) and self.pads == ((1, 1), (1, 1))
     is_applicable = is_3x3 and inputs.dtype == kernel.dtype == jnp.float32
@@ -117,18 +129,22 @@ class _Convolution:
     return is_applicable and is_large and min_pairs <= math.prod(channels) <= max_pairs
 
   def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
-    """Returns the convolution by Winograd's algorithm, [B, H, W, O], a few images at a time.
+    """Convolves by Winograd's algorithm, a few images at a time.
 
-    Images are divided into shares, one for each device, and each share is computed in chunks.
+    Args:
+      inputs: images [B, H, W, I], or gradients [B, H, W, O] if `summed` is 2.
+      kernel: [3, 3, I, O].
+      summed: axis of the transformed kernel with the channels of `inputs`: 1 for a convolution, 2
+        for its gradient with respect to inputs.
 
-    `summed` is 1 in the forward pass. With 2 the kernel's input and output channels are exchanged,
-    as the gradient by the inputs needs.
+    Returns:
+      Outputs [B, H, W, O], or gradients [B, H, W, I] if `summed` is 2.
     """
     num_shares, chunk = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
 
     def convolve(_: None, x: jax.Array) -> tuple[None, jax.Array]:
-      """Returns the convolution of a chunk of images, in the form of a step of `lax.scan`."""
+      """Convolves a chunk of images, as a step of `lax.scan` without a carried value."""
       return None, winograd.convolved(x, filters, self.precision, summed)
 
     _, y = _scan(convolve, None, num_shares, chunk, inputs)  # [chunks, shares, chunk, H, W, O]
@@ -137,10 +153,16 @@ class _Convolution:
     return images[:, : len(inputs) // num_shares].reshape(*inputs.shape[:3], -1)
 
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
-    """Returns the gradient by the inputs, [B, H, W, I], for the gradient `change` by the output.
+    """Returns the gradient with respect to the inputs, [B, H, W, I].
 
-    `size` is (H, W). The gradient is a convolution, with stride 1, of `change` with stride − 1
-    zeros between its positions, which is padded to H + U − 1 rows and W + V − 1 columns.
+    It is a convolution of `change` with the flipped kernel and stride 1. For this, stride − 1 zeros
+    are put between the positions of `change`, and it is padded to H + U − 1 rows and W + V − 1
+    columns.
+
+    Args:
+      change: gradient with respect to the outputs, [B, H', W', O].
+      kernel: [U, V, I, O].
+      size: (H, W).
     """
     pads = []
     for axis, length in enumerate(size):  # height, then width
@@ -157,14 +179,14 @@ class _Convolution:
   def filter_gradient(
     self, inputs: jax.Array, change: jax.Array, sides: Sequence[int]
   ) -> jax.Array:
-    """Returns the gradient of the kernel, [U, V, I, O], in float32 or wider.
+    """Returns the gradient with respect to the kernel, [U, V, I, O], from patches of the inputs.
 
-    It is the sum over images and output positions of patch × change. Images are divided into
-    shares, one for each device, and each share into chunks.
+    It is the sum over images and output positions of patch × change, in float32 or wider. A few
+    images are computed at a time.
 
     Args:
       inputs: inputs of the convolution, [B, H, W, I].
-      change: gradient of its outputs, [B, H', W', O].
+      change: gradient with respect to the outputs, [B, H', W', O].
       sides: height U and width V of the kernel.
     """
     size, patch_length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
@@ -173,9 +195,13 @@ class _Convolution:
     dtype = jnp.promote_types(inputs.dtype, jnp.float32)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-      """Adds the kernel's gradient of a chunk of images to the total, separately for each share.
+      """Adds the kernel's gradient from a chunk of images to the total of each share, for
+      `lax.scan`.
 
-      `x` are the inputs and `dy` the gradients by the outputs, [shares, images, H, W, channels].
+      Args:
+        total: [shares, O, U · V · I]. A share has the images of one device.
+        x: inputs, [shares, images, H, W, I].
+        dy: gradients with respect to the outputs, [shares, images, H', W', O].
       """
       # [shares, images · positions, O] and [shares, images · positions, U · V · I]
       changes = dy.reshape(num_shares, -1, dy.shape[-1])
@@ -191,17 +217,24 @@ class _Convolution:
   def winograd_filter_gradient(
     self, inputs: jax.Array, change: jax.Array, kernel: jax.Array
   ) -> jax.Array:
-    """Returns the kernel's gradient, [3, 3, I, O], by Winograd's algorithm, a few images at a time.
+    """Returns the gradient with respect to the kernel, [3, 3, I, O], by Winograd's algorithm.
 
-    `inputs` is [B, H, W, I], and `change`, the gradient by the output, [B, H, W, O]. Of `kernel`
-    only the shape and the type have an effect. Images are divided into shares, one for each device.
+    A few images are computed at a time.
+
+    Args:
+      inputs: inputs of the convolution, [B, H, W, I].
+      change: gradient with respect to the outputs, [B, H, W, O].
+      kernel: only its shape and type are used.
     """
     num_shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-      """Adds the products of the tiles of a chunk to the total, [36, shares, I, O].
+      """Adds the products of a chunk's tiles to the total, for `lax.scan`.
 
-      `x` are the inputs and `dy` the gradients by the outputs, [shares, images, H, W, channels].
+      Args:
+        total: [36, shares, I, O]. A share has the images of one device.
+        x: inputs, [shares, images, H, W, I].
+        dy: gradients with respect to the outputs, [shares, images, H, W, O].
       """
       return total + winograd.tile_products(x, dy, self.precision), None
 
@@ -210,12 +243,15 @@ class _Convolution:
     return winograd.kernel_gradient(totals.sum(1))
 
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
-    """Returns the patch of inputs for each output position, [shares, images, H', W', U · V · I].
+    """Returns the patch of inputs under the kernel at each output position.
 
     Args:
-      x: inputs, [shares, images, H, W, I]; a share is the images of one device.
+      x: inputs, [shares, images, H, W, I]; a share has the images of one device.
       size: (H', W'), rows and columns of the output.
       sides: (U, V), rows and columns of the kernel.
+
+    Returns:
+      [shares, images, H', W', U · V · I].
     """
     padded = jnp.pad(x, ((0, 0), (0, 0), *self.pads, (0, 0)))
     (down, right), (height, width) = self.strides, size
@@ -229,15 +265,19 @@ class _Convolution:
 
 
 def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
-  """Divides the images into equal shares, one for each device, and each share into chunks.
+  """Divides images into a share for each device, and each share into chunks.
 
-  If the number of devices does not divide the number of images, there are fewer shares. A chunk has
-  at most `max_images`. Chunks of equal sizes are preferred, because the last chunk is then not
-  padded, but only if they have more than half of `max_images`.
+  Shares have equal sizes; there are fewer if the number of devices does not divide the number of
+  images. Chunks of equal sizes are preferred, because the last one then needs no padding, but only
+  if they have more than half of `max_images`.
+
+  Args:
+    inputs: [B, ...].
+    max_images: largest number of images in a chunk.
 
   Returns:
     The number of shares, and the number of images in a chunk. For 64 images, 2 devices and a
-    maximum of 12 they are (2, 8), with 4 chunks; for 62 images (2, 11), with 3 chunks.
+    maximum of 12 they are (2, 8), with 4 chunks per share; for 62 images (2, 11), with 3 chunks.
   """
   num_images = len(inputs)
   num_shares = max(n for n in range(1, jax.device_count() + 1) if num_images % n == 0)
@@ -251,7 +291,10 @@ def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
-  """Returns `_chunks` for Winograd's algorithm, with the tiles of a chunk in the cores' caches."""
+  """Divides images into shares and chunks, as `_chunks`, for Winograd's algorithm.
+
+  The tiles of a chunk fit into the caches of the cores.
+  """
   num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   num_channels = sum(kernel.shape[2:])  # tiles of inputs and of outputs are stored
   bytes_per_image = num_tiles * winograd.PRODUCTS * num_channels * inputs.itemsize
@@ -266,15 +309,15 @@ def _scan(
   chunk: int,
   *arrays: jax.Array,
 ) -> tuple[Any, Any]:
-  """Scans arrays [images, ...] by `lax.scan` in chunks [shares, chunk, ...].
+  """Scans arrays [images, ...] by `lax.scan`, a chunk of each device's images at a time.
 
-  A share has the images of one device; a step takes one chunk of every share. The last chunk is
-  padded by zeros.
+  The last chunk is padded by zeros.
 
   Args:
-    step: function (carried, *chunks) -> (carried, output), as for `lax.scan`.
+    step: function (carried, *chunks) -> (carried, output), as for `lax.scan`. Chunks are [shares,
+      chunk, ...].
     carried: the first value that `step` takes.
-    num_shares: number of equal parts of the images, one for each device.
+    num_shares: number of equal shares of the images, one for each device.
     chunk: number of images of a share in a step.
     *arrays: the arrays, with equally many images.
 
@@ -289,7 +332,7 @@ def _scan(
   ]
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
-    """Returns (carried, output) of `step` for images begin, ..., begin + chunk − 1 of a share."""
+    """Calls `step` with images begin, ..., begin + chunk − 1 of every share."""
     return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
 
   return lax.scan(scan_chunk, carried, jnp.arange(0, in_shares[0].shape[1], chunk))
@@ -297,17 +340,14 @@ def _scan(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _convolution(inputs: jax.Array, kernel: jax.Array, convolve: _Convolution) -> jax.Array:
-  """Returns `convolve(inputs, kernel)`, with `_backward` in place of XLA's gradients."""
+  """Returns `convolve(inputs, kernel)`, with the gradients of `_backward` instead of XLA's."""
   return convolve(inputs, kernel)
 
 
 def _forward(
   inputs: jax.Array, kernel: jax.Array, convolve: _Convolution
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-  """Returns the outputs, and the residuals (inputs, kernel) for `_backward`.
-
-  This is the forward rule of the custom gradient.
-  """
+  """Forward rule of `_convolution`: returns the outputs, and (inputs, kernel) for `_backward`."""
   run = convolve.by_winograd if convolve.is_winograd(inputs, kernel) else convolve
   return run(inputs, kernel), (inputs, kernel)
 
@@ -315,10 +355,12 @@ def _forward(
 def _backward(
   convolve: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the gradients with respect to the inputs and the kernel.
+  """Backward rule of `_convolution`: returns the gradients of inputs and kernel.
 
-  This is the backward rule of the custom gradient. `residuals` are the inputs and the kernel from
-  `_forward`; `change` is the gradient with respect to the output.
+  Args:
+    convolve: the convolution.
+    residuals: (inputs, kernel) from `_forward`.
+    change: gradient with respect to the outputs.
   """
   inputs, kernel = residuals
   if convolve.is_winograd(inputs, kernel):

@@ -16,21 +16,20 @@ FLOOR = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Zero(adaptation.Adaptation):
-  """Predicts each image by the votes of its views with the lowest entropy.
+  """ZERO: predicts an image by a vote of its augmentations with the lowest entropy.
 
-  Views are the image, and random resized crops that are mirrored with probability ½. In a tie,
-  views beyond the voting ones are asked in order of entropy; the first that votes for a tied class
-  decides. The logits are logarithms of the shares of votes, mixed with 1e-4 of the mean
-  probabilities of the voting views. No weights change, so that images are independent; batches are
-  for speed.
+  The augmentations are the image and random resized crops, which are mirrored with probability ½.
+  The logits are logarithms of the shares of votes, mixed with 1e-4 of the mean probabilities of the
+  voting augmentations. In a tie, the augmentation with the next lowest entropy that votes for a
+  tied class decides. No weights change, so that images are independent of one another.
 
   Attributes:
-    num_views: number of views of an image, itself included.
-    voting_share: share of the views that vote.
+    num_views: number of augmentations of an image, including the image.
+    voting_share: share of the augmentations that vote.
 
   Reference:
-    Farina et al. (2024), Frustratingly Easy Test-Time Adaptation of Vision-Language Models,
-    section 3.
+    Farina et al. (2024), Frustratingly Easy Test-Time Adaptation of Vision-Language Models, section
+    3.
   """
 
   batch_size: int = setting(64, 'at least 1', lambda x: x >= 1)
@@ -45,20 +44,28 @@ class Zero(adaptation.Adaptation):
 
   @property
   def num_voting(self) -> int:
-    """The number of views that vote, rounded down."""
+    """The number of augmentations that vote, rounded down."""
     return decimals.floor(self.num_views * self.voting_share)
 
   def __call__(
     self, apply: adaptation.Apply, variables: PyTree, state: PyTree, batch: adaptation.ImageBatch
   ) -> adaptation.Result:
-    """Returns the logits [B, C] from the votes of each image's views, and the state unchanged.
+    """Predicts each image by a vote of its augmentations; the state is returned unchanged.
 
-    The outputs of layers are returned for the images themselves, without crops.
+    Args:
+      apply: function (variables, images) -> (logits, outputs of layers).
+      variables: the trained variables of the network.
+      state: the state of the adaptation.
+      batch: the images.
+
+    Returns:
+      The logits [B, C] of the votes, and the outputs of layers for the images without crops; and
+      the state.
     """
     logits_of_images, outputs = self.normalised(apply, variables, batch.images, batch.mask)
 
     def logits(number: jax.Array) -> jax.Array:
-      """Returns the logits of view `number` of every image."""
+      """Returns the logits of augmentation `number` of every image, [B, C]."""
       keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)
       images = jax.vmap(crop)(keys, batch.images)
       return self.normalised(apply, variables, images, batch.mask)[0]
@@ -70,11 +77,15 @@ class Zero(adaptation.Adaptation):
 
 
 def crop(key: jax.Array, image: jax.Array) -> jax.Array:
-  """Returns a random box of an image [H, W, C], resized to [H, W, C] and mirrored in half of cases.
+  """Returns a random crop of an image, resized to the shape of the image and sometimes mirrored.
 
-  The area is uniform in [.08, 1] of the image's area, the ratio of the sides log-uniform in [3/4,
-  4/3] as far as it fits, and the place uniform. The resize is linear and antialiased; at the edges
-  of the box it takes pixels just outside.
+  The area is uniform in [.08, 1] of the image's area. The ratio of the sides is log-uniform in
+  [3/4, 4/3], as far as it fits, and the position uniform. The crop is mirrored with probability ½.
+  The resize is linear and antialiased; at the edges it takes pixels just outside the crop.
+
+  Args:
+    key: random key.
+    image: [H, W, C].
   """
   key_size, key_place, key_flip = jax.random.split(key, 3)
   # the area of the box in [.08, 1] of the image's, and an exponent in [−1, 1]
@@ -93,12 +104,16 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def votes(logits: jax.Array, count: int) -> jax.Array:
-  """Returns the logits [classes] of an image, by a vote of its views with logits [views, classes].
+  """Returns the logits of an image, [classes], from a vote of its augmentations.
 
-  The `count` views of lowest entropy vote, each for its most probable class. A tie of several
-  classes is broken by one more vote: the vote of the view with the next lowest entropy that is for
-  one of the tied classes. The logit of a class is ln((1 − F) s + F p), with its share s of the
-  votes, its mean probability p over the voting views, and F = `FLOOR`.
+  The `count` augmentations of lowest entropy vote, each for its most probable class. The logit of a
+  class is ln((1 − F) s + F p). Here s is the share of the votes, p the mean probability over the
+  voting augmentations, and F = `FLOOR`. A tie is broken by the augmentation with the next lowest
+  entropy that votes for one of the tied classes.
+
+  Args:
+    logits: logits of the augmentations, [views, classes].
+    count: number of augmentations that vote.
   """
   size = logits.shape[-1]
   log_p = adaptation.log_probabilities(logits)
