@@ -23,9 +23,9 @@ TURN_WEIGHTS = np.exp(-2 * TURNS**2) / np.exp(-2 * TURNS**2).sum()
 
 
 def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Returns an image [H, W, C] sampled bilinearly at rows y and columns x [...], as [..., C].
+  """Samples an image [H, W, C] bilinearly at rows y and columns x [...], and returns [..., C].
 
-  Positions are in pixels and may be fractional; values outside of the image are 0.
+  Positions are in pixels and may be fractional. Values outside of the image are 0.
   """
   height, width = image.shape[:2]
   # positions outside of the image are clipped to this black frame, 1 pixel wide
@@ -58,10 +58,12 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def _signs(key: jax.Array, side: int) -> Draws:
-  """Returns a random sign, 1 or −1, for each cell of a grid over an image of side `side`.
+  """Returns a random sign, 1 or −1, for each cell of a grid over an image.
 
-  The grid has 3 × 3 cells, or 5 × 5 in images of at least `LARGE` pixels: {'sign': [3, 3]} or
-  {'sign': [5, 5]}.
+  The grid has 3 × 3 cells, or 5 × 5 if `side`, the side of the image, is at least `LARGE` pixels.
+
+  Returns:
+    {'sign': [3, 3]} or {'sign': [5, 5]}.
   """
   cells = 3 if side < LARGE else 5
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
@@ -71,9 +73,10 @@ def _signs(key: jax.Array, side: int) -> Draws:
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it.
 
-  With s, the distance from the centre of a cell as a fraction of the circle's radius, a pixel shows
-  the place at sin(πs/2)^−p times its distance, p = .04 m + .1, turned by ± (1 − s)² mπ/20, for the
-  magnitude m and a random sign. Pixels at the edge of the circle, s = 1, do not change.
+  Let s be a pixel's distance from the centre of its circle, divided by the radius. The pixel takes
+  its value from a place that is farther away by the factor sin(πs/2)^−p, with p = .04 m + .1 for
+  the magnitude m. The place is also turned about the centre by ± (1 − s)² mπ/20, with a random sign
+  for each circle. The edge of the circle, s = 1, does not change.
   """
   magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
@@ -112,10 +115,14 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image as through moving water.
 
-  The brightness of a caustic pattern is taken as the surface of the water. Rays are refracted by
-  the slope of this surface, and .2 m times the slope is added as light, with the magnitude m. The
-  water is .05 m N pixels deep, in an image of N × N pixels, and has the refractive index 4; the
-  waves have a drawn `time` and a `size` in pixels.
+  The surface of the water is a random caustic pattern (`caustic`). Rays are refracted by the slope
+  of this surface, and .2 m times the slope is added as light, with the magnitude m. In an image of
+  N × N pixels the water is .05 m N pixels deep. Its refractive index is 4.
+
+  Args:
+    draws: `time` and `size` of the waves, see `caustic`.
+    image: float32 [N, N, C] in [0, 1].
+    strength: has the constant `magnitude`.
   """
   side, magnitude = image.shape[0], strength['magnitude']
   surface = filters.gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, 'reflect')[..., 0]
@@ -137,13 +144,13 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
 
 
 def caustic(side: int, draws: Draws) -> jax.Array:
-  """Returns the brightness of light through waves, float32 [N, N] in [0, 1] for N = `side`.
+  """Returns the brightness of light through waves, float32 [side, side] in [0, 1].
 
-  The formula, without a physical meaning, and its constants are from the released generator:
-  five rounds bend the coordinates by waves, and each adds bright lines.
+  The formula has no physical meaning. It is from the released generator, like its constants: five
+  rounds bend the coordinates by waves, and each adds bright lines.
 
   Args:
-    side: N.
+    side: side of the image in pixels.
     draws: `size`, the period of the pattern in pixels, and `time`, which moves the waves.
   """
   start = [
@@ -194,10 +201,16 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
 
 @functools.lru_cache
 def prefilter(side: int) -> np.ndarray:
-  """Returns the matrix, float64 [N, N], from N = `side` pixels of a line to spline coefficients.
+  """Returns the matrix that turns a line of pixels into the coefficients of a cubic spline.
 
-  The cubic spline with these coefficients passes through the pixels; the line is mirrored beyond
-  its ends.
+  The spline with these coefficients passes through the pixels. The line is mirrored beyond its
+  ends.
+
+  Args:
+    side: number N of pixels of the line.
+
+  Returns:
+    float64 [N, N].
   """
   to_pixels = np.zeros((side, side))  # from coefficients to the values of the spline at the pixels
   for offset, weight in ((-1, 1 / 6), (0, 4 / 6), (1, 1 / 6)):
@@ -208,9 +221,13 @@ def prefilter(side: int) -> np.ndarray:
 
 
 def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Returns a cubic spline at fractional rows y and columns x [N, N], as [N, N, C].
+  """Samples a cubic spline at fractional rows y and columns x [N, N], and returns [N, N, C].
 
-  `coefficients` are [N · N, C], row by row, and `side` is N. The spline is 0 outside of the image.
+  Args:
+    coefficients: coefficients of the spline in row-major order, [N · N, C].
+    side: N.
+    y: rows in pixels, [N, N]. The spline is 0 outside of the image.
+    x: columns in pixels, [N, N].
   """
   is_inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
   # four nearest rows and columns of each position, with their weights `down` and `right`
@@ -246,17 +263,17 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:
-  """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order.
+  """Enlarges the three colour channels by 1, 1 + s/2 and 1 + s in random order.
 
-  s = .05 m with the magnitude m. Pixels are taken as the coefficients of cubic B-splines, so that
-  even the scale 1 smooths by the filter [1 4 1] / 6. A grey image takes the mean of the three
-  scales. Released images are rounded to the nearest level. The released set spells the name so.
+  With the magnitude m, s = .05 m. Pixels serve as the coefficients of cubic B-splines. Therefore
+  also the channel that is not enlarged is smoothed, by the filter [1 4 1] / 6. A grey image becomes
+  the mean of its three enlargements. The name is spelt as in the released set.
   """
   max_enlargement = 0.05 * strength['magnitude']
   planes = jnp.broadcast_to(image, (*image.shape[:2], 3))
 
   def enlarged(channel: int) -> jax.Array:
-    """Returns a channel of the result, [N, N, 1]."""
+    """Returns a channel of the image after its enlargement, [N, N, 1]."""
     # the order is 0, 1 or 2, for 0, ½ or all of the largest enlargement
     matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
     return filters.apply_separable(planes[..., channel : channel + 1], matrix, matrix)
@@ -268,8 +285,8 @@ def transverse_chromatic_abberation(
 def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
   """Returns the matrix [N, N] that enlarges a line of N = `side` pixels about its centre.
 
-  The line is enlarged to round(N · scale) pixels with its end points aligned, by a cubic B-spline
-  with the pixels as coefficients, and its middle N pixels are taken.
+  The line is enlarged to round(N · scale) pixels with aligned end points, and the central N pixels
+  are kept. Values are interpolated by a cubic B-spline with the pixels as coefficients.
   """
   size = jnp.round(side * scale)  # of the enlarged line
   # the middle N pixels of the enlarged line, and their positions in the old line

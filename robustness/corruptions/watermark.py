@@ -52,11 +52,14 @@ SAMPLES = 4
 def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   """Returns the fraction of each pixel that the text 捷径捷径捷径 covers, float32 [height, width].
 
-  `font` is a font file from which Pillow draws the characters. '' draws the strokes of this
-  project: the fraction of a pixel is the fraction of its 4 × 4 samples that are on a stroke.
+  Args:
+    height: height of the image in pixels.
+    width: width of the image in pixels.
+    font: font file from which Pillow draws the characters. '' draws built-in strokes, with 4 × 4
+      samples per pixel.
 
   Raises:
-    InputError: Pillow reads no font from the file.
+    InputError: the file is not a font.
   """
   side = min(height, width)
   size, corner_x, corner_y = FONT_SIZES.get(side, int(side / 6.22)), LEFT * width, TOP * height
@@ -76,10 +79,13 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   rows, columns = size + 1, len(STROKES) * size + 1
 
   def sample_positions(count: int, corner: float) -> np.ndarray:
-    """Returns the rows or columns of samples in `count` pixels, in font sizes from the corner.
+    """Returns the rows or columns of the samples in `count` pixels, relative to the text's corner.
 
-    `corner` is the row or column of the characters' corner, in pixels. The first of the pixels is
-    the one with the corner.
+    They are in units of the font size.
+
+    Args:
+      count: number of pixels. The first pixel contains the corner.
+      corner: row or column of the corner, in pixels.
     """
     from_pixel = (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size
     return from_pixel - corner % 1 / size  # corner % 1: how far the corner is inside of the pixel
@@ -100,8 +106,9 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
 def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
   """Returns whether samples are on a stroke of the two characters, bool [Y, X].
 
-  The rows y [Y] and the columns x [X] of the samples are in units of the font size, from the upper
-  left corner of the first character.
+  Args:
+    y: rows of the samples, [Y], in units of the font size from the upper left corner of the text.
+    x: columns of the samples, [X], likewise.
   """
   is_on_stroke = np.zeros((len(y), len(x)), bool)
   for (x0, y0), (x1, y1) in _segments():
@@ -114,7 +121,7 @@ def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _segments() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields the ends (x, y) of each straight piece of the characters' strokes, in font sizes."""
+  """Yields the ends (x, y) of each straight piece of the strokes, in units of the font size."""
   for index, strokes in enumerate(STROKES.values()):
     for stroke in strokes.split(','):
       # corners (x, y) of the polyline: '0428' is (.04, .28); character `index` begins at x = index

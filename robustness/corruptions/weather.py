@@ -17,9 +17,10 @@ ROUGHNESS = 100.0  # amplitude of fog's first, coarsest displacement
 
 
 def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns random numbers of snow.
+  """Returns the random `noise` [H, W] and `angle` of snow.
 
-  They are standard normal `noise` [H, W] and the `angle` of the motion in degrees.
+  The noise, standard normal, becomes the flakes. The angle is the direction of their motion in
+  degrees.
   """
   key_flakes, key_angle = jax.random.split(key)
   return {
@@ -88,10 +89,16 @@ def frost(
   strength: Strength,
   photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
 ) -> jax.Array:
-  """Mixes the image with a piece of a picture of frost: clip(a x + b frost, 0, 1).
+  """Mixes the image x with a random piece of a picture of frost: clip(a x + b frost, 0, 1).
 
-  a is `image_weight`, b is `frost_weight`, and `resize` scales the pictures. One of the pictures,
-  `textures.pictures(photographs)`, is drawn uniformly. A grey image takes its grey value.
+  On a grey image the piece is grey too.
+
+  Args:
+    key: random key, which selects the picture and the piece.
+    image: float32 [H, W, C] in [0, 1].
+    strength: has the constants a = `image_weight`, b = `frost_weight`, and `resize`, the factor
+      that pictures are resized by.
+    photographs: source of the pictures, see `textures.pictures`.
   """
   pictures = textures.pictures(photographs)
   key_picture, key_piece = jax.random.split(key)
@@ -101,11 +108,11 @@ def frost(
   height, width = image.shape[:2]
 
   def start(fraction: jax.Array, room: int) -> jax.Array:
-    """Returns ⌊fraction · room⌋, the first row or column of the piece; 0 if there is no room."""
+    """Returns ⌊fraction · room⌋, the first row or column of the piece of frost; 0 without room."""
     return jnp.minimum((fraction * max(room, 1)).astype(jnp.int32), room)
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    """Returns a piece of a picture of frost in levels 0..255, [height, width, 3]."""
+    """Returns the random piece of a picture of frost in levels 0..255, [height, width, 3]."""
     rows, columns = resized_shape(picture.shape, resize, height, width)
     y = start(corner[0], rows - height)
     x = start(corner[1], columns - width)
@@ -116,15 +123,21 @@ def frost(
 
 
 def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Array:
-  """Returns the image mixed with a piece of frost, which is in levels 0..255, [H, W, 3]."""
+  """Returns the image mixed with a piece of frost.
+
+  Args:
+    image: float32 [H, W, C] in [0, 1].
+    piece: levels 0..255, float32 [H, W, 3].
+    strength: has the weights `image_weight` and `frost_weight`.
+  """
   image_weight, frost_weight = strength['image_weight'], strength['frost_weight']
   return jnp.clip(image_weight * image + frost_weight * like_channels(piece / 255, image), 0, 1)
 
 
 def resized_shape(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
-  """Returns the numbers of rows and columns of a picture that is scaled by the factor `resize`.
+  """Returns the numbers of rows and columns of a picture after resizing by the factor `resize`.
 
-  The factor is larger if the picture would not cover the image of `height` × `width` pixels.
+  A larger factor is used if the picture would not cover the image of `height` × `width` pixels.
   """
   factor = max(resize, height / shape[0], width / shape[1])
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
@@ -135,9 +148,16 @@ def frost_piece(
 ) -> jax.Array:
   """Returns a piece of a resized picture of frost, in levels 0..255, float32 [height, width, 3].
 
-  The picture, uint8 [h, w, 3], is resized bilinearly by the factor `resize` without smoothing, and
-  rounded to levels, as OpenCV does. (y0, x0) is the corner of the piece in the resized picture. A
-  picture too small for the image is enlarged; the released generator fails there.
+  The picture is resized bilinearly without smoothing and rounded to levels, as in OpenCV. A picture
+  that is too small for the image is enlarged; the released generator fails there.
+
+  Args:
+    picture: uint8 [h, w, 3].
+    y0: first row of the piece in the resized picture.
+    x0: first column of the piece in the resized picture.
+    resize: factor of the resizing.
+    height: height of the piece in pixels.
+    width: width of the piece in pixels.
   """
   factor = max(resize, height / picture.shape[0], width / picture.shape[1])
   if factor == 1:
@@ -145,9 +165,12 @@ def frost_piece(
     return piece.astype(jnp.float32)
 
   def positions(first: jax.Array, count: int, size: int) -> jax.Array:
-    """Returns the rows or columns of the picture, as real numbers, at which the piece is read.
+    """Returns the fractional rows or columns of the original picture to sample for the piece.
 
-    The piece has `count` rows, from row `first` of the resized picture; the picture has `size`.
+    Args:
+      first: first row or column of the piece in the resized picture.
+      count: number of rows or columns of the piece.
+      size: number of rows or columns of the original picture.
     """
     return jnp.clip((first + jnp.arange(count) + 0.5) / factor - 0.5, 0, size - 1)
 
@@ -161,9 +184,15 @@ def _draw_fog(
 ) -> jax.Array:
   """Returns the random numbers of fog for `plasma`, uniform on [−1, 1], [side² − 1].
 
-  The map has side × side pixels, and all pixels but the first need a random number. `side` is the
-  smallest power of two that covers the image and a minimum: the constant `map_side` with
-  cloud='released', or 512 with cloud='tfds', of which 224 pixels show a smaller, more even part.
+  `side` is the side of the fog map: the smallest power of two that covers the image and is at least
+  the constant `map_side`.
+
+  Args:
+    key: random key.
+    shape: shape of the image, (H, W, C).
+    constants: has `map_side`.
+    cloud: 'released', or 'tfds' for a side of at least 512. Images of 224 pixels then show a
+      smaller part of the map, which is more even.
   """
   min_side = max(constants['map_side']) if cloud == 'released' else 512
   side = 1 << (max(*shape[:2], min_side) - 1).bit_length()  # rounded up to a power of two
@@ -187,9 +216,9 @@ def fog(
 ) -> jax.Array:
   """Adds a fractal map f of fog to all channels: clip((x + a f) m / (m + a), 0, 1), m = max x.
 
-  a is `amount`, and the map's roughness falls by the factor `decay` from one scale to the next
-  finer one; both are constants of the severity. A black image stays black, and dark images get less
-  fog. The option `cloud` sets the size of the map (`_draw_fog`).
+  The constant `amount` is a. The roughness of the map is divided by the constant `decay` from one
+  scale to the next finer scale. A black image stays black, and dark images get less fog. The option
+  `cloud` sets the size of the map (`_draw_fog`).
   """
   del cloud  # which `_draw_fog` takes
   amount, decay = strength['amount'], strength['decay']
@@ -200,16 +229,17 @@ def fog(
 
 
 def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
-  """Returns a fractal map by midpoint displacement on a torus, [side, side], of range 0 to 1.
+  """Returns a periodic fractal map by midpoint displacement, [side, side], scaled to [0, 1].
 
   `side` is a power of two. Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2, with
-  opposite edges as neighbours. The last grid is shifted and scaled to the range.
-  A new point in the middle of four old ones is their mean plus w² u; a new point between two old
-  ones is the mean of these and of the two middles next to it plus w² u. Rounds have w = 100,
-  100 / decay, 100 / decay², ...
+  opposite edges as neighbours. First, a new point between four old points becomes their mean plus
+  w² u. Then a new point between two old points becomes the mean of these two and the two new points
+  next to it, plus w² u. The rounds have w = 100, 100 / decay, 100 / decay², ...
 
-  `draws` [side² - 1] holds u in [-1, 1] round by round: for the middles, the points right of old
-  ones and the points below old ones, each [n, n] in row-major order.
+  Args:
+    draws: random numbers u in [-1, 1], [side² - 1], round by round: for the points between four old
+      points, right of old points, and below old points, each [n, n] in row-major order.
+    decay: divisor of w from round to round.
   """
   grid, start = jnp.zeros((1, 1)), 0
   strength = jnp.full((), ROUGHNESS**2)

@@ -18,17 +18,22 @@ ENVIRONMENT = 'environment'
 def balanced_sampler(
   column: str, rows: Rows, transforms: Sequence[str], seed: int
 ) -> Sampler | None:
-  """Returns a sampler that draws each value of a column equally often, or None for no column.
+  """Returns a sampler that draws training images with each value of a column equally often.
 
-  With the column 'environment' and M `transforms`, it is a sampler that draws each environment k =
-  0..M equally often. It draws the rows to show in environment 0 (clean) from all rows, and in
-  environment k ≥ 1 from class group k, and writes k to the column 'sampled_environment'.
+  The column 'environment' is special if training uses the augmentation `environment`. An
+  environment is a transform that training shows only to one group of classes; environment 0 is
+  clean. Each of the M + 1 environments is then drawn equally often: images for environment 0 from
+  all classes, and images for environment k ≥ 1 from class group k. The sampler writes k to the
+  column 'sampled_environment'.
 
   Args:
     column: A column of whole numbers or booleans, 'environment', or '' for no sampler.
-    rows: Rows of a training.
-    transforms: Transforms of the training's augmentation `environment`, or () without it.
+    rows: The training images.
+    transforms: The M transforms of the augmentation `environment`, or () without it.
     seed: Seed of the training.
+
+  Returns:
+    The sampler, or None if `column` is ''.
   """
   if not column:
     return None
@@ -46,14 +51,16 @@ def balanced_sampler(
 def _rows_by_environment(
   columns: dict[str, np.ndarray], transforms: Sequence[str]
 ) -> list[np.ndarray]:
-  """Returns the indices of the rows that may be shown in each environment, first the clean one.
+  """Returns the indices of the training images for each environment; the first is the clean one.
+
+  An environment is a transform that training shows only to one group of classes.
 
   Args:
-    columns: columns of the rows, among them the class group.
+    columns: columns of the training images, including the class group.
     transforms: transforms of the augmentation `environment`.
 
   Raises:
-    InputError: the rows have no class groups, or a group has no rows.
+    InputError: the images have no class groups, or a group has no images.
   """
   group = columns.get(COLUMN)
   if group is None:

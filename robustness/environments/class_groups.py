@@ -31,7 +31,9 @@ _STREAM = 0xC1A55
 
 @dataclasses.dataclass(frozen=True)
 class ClassGroups:
-  """Disjoint groups of classes, C_1, ..., C_M; a class may be in none of them.
+  """Disjoint groups of classes, C_1, ..., C_M. Training shows a transform to each group.
+
+  Classes may be left over, in no group.
 
   Attributes:
     members: Labels of the classes of each group, ascending.
@@ -58,7 +60,7 @@ class ClassGroups:
         group_of[label] = number
 
   def __len__(self) -> int:
-    """Returns M, the number of groups; 0 makes the object false."""
+    """Returns M, the number of groups; without groups the object is false."""
     return len(self.members)
 
   @functools.cached_property
@@ -81,7 +83,7 @@ class ClassGroups:
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
   """Returns the class groups that `config.data` (an `input_pipeline.DataSettings`) defines.
 
-  By default there are no groups, so that no class is in a group.
+  By default there are none.
   """
   if count := settings.random_class_groups:
     return balanced_groups(
@@ -190,14 +192,14 @@ def _labels_below(
 
 
 def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
-  """Adds the column `class_group`, int32, to rows: k for a class of group C_k, 0 for no group.
+  """Adds to a data set a column `class_group`, int32, with the number of each image's class group.
 
-  Rows are unchanged if there are no groups. The column raises InputError when it is read, if rows
-  have several labels.
+  The number is k for a class of group C_k, and 0 for no group. Without groups the data set is
+  returned unchanged. If images have several labels, reading the column raises InputError.
   """
 
   def group(batch: Batch) -> np.ndarray:
-    """Returns the class group of each row of a batch, int32 [B]."""
+    """Returns the number of the class group of each image of a batch, int32 [B]."""
     label = batch['label']
     if label.ndim != 1:
       raise InputError(f'class groups need one label an image; got labels of shape {label.shape}.')

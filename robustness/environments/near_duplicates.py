@@ -40,13 +40,13 @@ _ENVIRONMENT = 'environment'
 
 @dataclasses.dataclass(frozen=True)
 class Hashed:
-  """Perceptual hashes of N rows.
+  """Perceptual hashes of N images, with their classes and environments.
 
   Attributes:
     hashes: uint64 [N].
     example_ids: int [N], the number of each image.
-    classes: [N], the name of each row's class, the first one of several.
-    environments: [N], the name of each row's environment; '' for rows without environments.
+    classes: [N], the name of each image's class, the first one of several.
+    environments: [N], the name of each image's environment; '' for images without environments.
   """
 
   hashes: np.ndarray
@@ -56,12 +56,11 @@ class Hashed:
 
 
 def check(max_bits: int) -> None:
-  """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is missing.
+  """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is not installed.
 
   Args:
-    max_bits: value of the setting, the number of bits in which the hashes of duplicates may differ.
-      It is valid up to a quarter of a hash's bits, since unrelated photographs differ in about
-      half. `OFF` looks for no duplicates.
+    max_bits: value of the setting: largest number of bits in which the 64-bit hashes of duplicates
+      may differ, in 0..16. `OFF` turns the search off.
   """
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
@@ -94,7 +93,7 @@ def hashes(images: np.ndarray) -> np.ndarray:
 
 
 def hash_rows(rows: Rows) -> Hashed:
-  """Returns the hashes of the clean images of all rows."""
+  """Returns the perceptual hashes of all clean images of a data set."""
   columns: list[tuple[np.ndarray, ...]] = []  # of each batch: hashes, ids, labels, environments
   environment_names = rows.description.get('environments', ())
   names = np.array([*environment_names, ''])  # '', the last, is for rows without environments
@@ -110,10 +109,14 @@ def hash_rows(rows: Rows) -> Hashed:
 
 
 def similar_pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
-  """Returns the pairs of similar hashes, int [pairs, 3]: i, j and the number of differing bits.
+  """Returns all pairs of similar hashes from two lists, int [pairs, 3].
 
-  Hash i of `first` [N] and hash j of `second` [M] differ in at most `max_bits` bits. Pairs are
-  sorted by bits, then i, then j.
+  A pair is (i, j, number of differing bits). Pairs are sorted by bits, then i, then j.
+
+  Args:
+    first: hashes, uint64 [N], with index i.
+    second: hashes, uint64 [M], with index j.
+    max_bits: largest number of differing bits.
   """
   # hashes of `first` that are compared with all of `second` at once
   step = max(1, _MAX_PAIRS_AT_ONCE // max(len(second), 1))
@@ -130,13 +133,13 @@ def similar_pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.nd
 def compare_hashes(
   test: Hashed, training: Mapping[str, Hashed], max_bits: int, confidence: float = 0.95
 ) -> tuple[dict[str, Estimate], Table]:
-  """Compares the test images with the training images of each classifier.
+  """Searches for test images with near-duplicates among the training images of each classifier.
 
   Args:
-    test: the hashes of the test images.
-    training: {label of a classifier: the hashes of its training images}.
-    max_bits: most bits in which the hashes of a near-duplicate differ.
-    confidence: confidence of the intervals, in (0, 1).
+    test: hashes of the test images.
+    training: {label of a classifier: hashes of its training images}.
+    max_bits: largest number of bits in which the hashes of near-duplicates differ.
+    confidence: confidence level of the intervals, in (0, 1).
 
   Returns:
     {label: share of test images with a near-duplicate in training}, with the number of pairs as a

@@ -33,7 +33,14 @@ CLEAN = 'clean'
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """A common corruption that an environment applies to its images; its level is the severity."""
+  """A corruption that training or a study applies to the images of an environment.
+
+  Its level is the severity, 1..5.
+
+  Attributes:
+    name: name of the corruption, such as 'fog'.
+    kind_of_level: word for the level.
+  """
 
   name: str
   kind_of_level: ClassVar[str] = 'severity'
@@ -55,18 +62,15 @@ class Transform:
 
   @property
   def family(self) -> str:
-    """The family of similar corruptions that the corruption is in, such as 'blur'.
-
-    A rotation is alone in its family.
-    """
+    """The family of similar corruptions, such as 'blur'. A rotation is alone in its family."""
     return find(self.name).family
 
   @property
   def view_base(self) -> int:
-    """The number to which a level is added to get the id of the view of images at this level.
+    """The number that, plus the level, identifies images at this level and sets their random keys.
 
-    It is 5 n for corruption number n (`number_of`), which has five severities. Studies of
-    corruptions number their views in this way too. The clean view has the id 0.
+    It is 5 n for the corruption with number n (`number_of`), as in studies of corruptions. Clean
+    images have the id 0.
     """
     return 5 * number_of(part_name(self.name))
 
@@ -77,9 +81,10 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Rotation(Transform):
-  """The rotation that an environment applies to its images; its level is the angle in degrees.
+  """The rotation that training or a study applies to the images of an environment.
 
-  It is alone in its family. Ids of views with a rotation begin at 1000, above all corruptions' ids.
+  Its level is the angle in degrees. It is alone in its family. Its ids (`view_base`) begin at 1000,
+  above the ids of all corruptions.
   """
 
   name: str = ROTATION
@@ -119,7 +124,7 @@ def check_names(key: str, names: Sequence[str]) -> None:
 
 
 def names_that_resemble(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns the transforms in `names` that `resembles` lists, by their name or by their family.
+  """Returns the transforms in `names` that are listed in `resembles` by name or by family.
 
   Args:
     names: names of transforms.
@@ -127,7 +132,7 @@ def names_that_resemble(names: Sequence[str], resembles: Iterable[str], key: str
     key: name of the setting that `resembles` comes from, for messages.
 
   Raises:
-    InputError: a word in `resembles` is no transform and no family.
+    InputError: a word in `resembles` is neither a transform nor a family.
   """
   words = {*resembles}
   for word in words:
@@ -174,11 +179,14 @@ def transform(
 
 
 def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
-  """Returns a square image rotated about its centre, black outside.
+  """Returns a square image rotated counter-clockwise about its centre, black outside.
 
-  `degrees` are counter-clockwise and may be traced. Multiples of 90° move pixels without
-  interpolation, so that the angle is the only difference from the upright image (section 2 of the
-  paper).
+  Multiples of 90° move pixels without interpolation. The angle is then the only difference from the
+  upright image (section 2 of the paper).
+
+  Args:
+    image: [N, N, C] in [0, 1].
+    degrees: the angle, which may be traced.
   """
   turns = jnp.round(jnp.asarray(degrees, jnp.float32) / 90)
   is_right_angle = jnp.abs(degrees - 90 * turns) < 1e-4

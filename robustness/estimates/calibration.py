@@ -99,11 +99,10 @@ class Predictions:
     return cls(order, np.minimum(p[order], 1), y[order])
 
   def equal_width(self, bins: int) -> np.ndarray:
-    """Returns where each of M bins of equal width begins among the sorted predictions, int [M + 1].
+    """Splits the predictions into M bins of equal width; returns their bounds, int [M + 1].
 
-    The bin of the confidences in (1 - 1/M, 1] is first, and the bin of those in [0, 1/M] is last.
-    Bin i, from 0, has the sorted predictions from entry i up to, but without, entry i + 1 of the
-    result. The last entry is therefore N.
+    Bin i = 0, ..., M - 1 contains the sorted predictions with indices bounds[i] to bounds[i + 1] -
+    1. The first bin has the confidences in (1 - 1/M, 1], and the last bin those in [0, 1/M].
 
     Args:
       bins: the number M of bins.
@@ -115,11 +114,10 @@ class Predictions:
     return np.searchsorted(-bin_from_below, np.arange(-bins, 1))
 
   def equal_mass(self, bins: int) -> np.ndarray:
-    """Returns where each of M bins of about N/M predictions begins among the sorted predictions.
+    """Splits the predictions into M bins of about equal size; returns their bounds, int [M + 1].
 
-    The result is int [M + 1]: bin i, from 0, has the sorted predictions from entry i up to, but
-    without, entry i + 1. The last entry is therefore N. A bin begins only where the confidence
-    changes, so that equal confidences share a bin. Some bins may therefore be empty.
+    Bin i = 0, ..., M - 1 contains the sorted predictions with indices bounds[i] to bounds[i + 1] -
+    1. Equal confidences share a bin. Some bins may therefore be empty.
 
     Args:
       bins: the number M of bins.
@@ -130,10 +128,10 @@ class Predictions:
     return self._ties[next_change]
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
-    """Returns the predictions in bins.
+    """Returns the size, mean confidence and accuracy of each bin.
 
     Args:
-      starts: [M + 1], where the bins begin, from `equal_width` or `equal_mass`.
+      starts: bounds of the bins, [M + 1], from `equal_width` or `equal_mass`.
       weights: [..., N], the weight of each prediction, such as its count in a bootstrap sample;
         None counts each once.
     """
@@ -152,10 +150,11 @@ class Predictions:
   def area_under_risk_coverage(self, weights: np.ndarray | None = None) -> np.ndarray:
     """Returns the area under the risk-coverage curve (Geifman and El-Yaniv 2017), [...].
 
-    AURC = 1/N Σ_{k=1..N} (number of errors among the k most confident predictions)/k is the mean
-    error of a classifier that answers only its most confident predictions, over all numbers k of
-    answers. Predictions of equal confidence contribute the mean over all their orders. A run of m
-    equal confidences with e errors, which K predictions with E errors precede, adds to the sum
+    A classifier may answer only its k most confident predictions. The area (AURC) is the mean error
+    of these answers over all k: 1/N Σ_{k=1..N} (number of errors among the k most confident)/k.
+
+    Predictions of equal confidence contribute the mean over all their orders. Let a run of m equal
+    confidences contain e errors, and let K predictions with E errors precede it. It adds to the sum
 
       Σ_{j=1..m} (E + j e/m)/(K + j) = e + (E - K e/m)(H_{K+m} - H_K),   H_k = 1 + 1/2 + … + 1/k.
 
@@ -196,7 +195,7 @@ def _sums_by_bin(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
   Args:
     values: [..., N].
-    starts: int [M + 1], where each bin begins, and the end of the last bin.
+    starts: bounds of the bins, int [M + 1]: bin i contains starts[i] to starts[i + 1] - 1.
   """
   zero = np.zeros((*values.shape[:-1], 1), values.dtype)
   sum_before = np.concatenate([zero, np.cumsum(values, -1)], -1)
@@ -204,7 +203,7 @@ def _sums_by_bin(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def calibration_error(bins: Bins) -> np.ndarray:
-  """Returns the expected calibration error (ECE), [...], with the bias that chance adds."""
+  """Returns the expected calibration error (ECE), [...], without correction of its upward bias."""
   return np.asarray((_bin_shares(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1))
 
 
@@ -230,9 +229,9 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
 def squared_calibration_error(bins: Bins) -> np.ndarray:
   """Returns the unbiased estimate of the mean squared calibration error, [...].
 
-  It is the mean over predictions of (accuracy − confidence)² of their bin, minus the sampling
-  variance of this accuracy. It may be negative. Bins of one example show no variance and count as
-  0, as in the released code of Kumar et al.
+  For each bin this is (accuracy − confidence)² minus the sampling variance of the accuracy,
+  averaged over predictions. The result may be negative. Bins of one prediction show no variance and
+  count as 0, as in the released code of Kumar et al.
   """
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
   squared = (bins.accuracy - bins.confidence) ** 2 - variance
@@ -245,12 +244,12 @@ def _bin_shares(bins: Bins) -> np.ndarray:
 
 
 def least_area(error: ArrayLike) -> np.ndarray:
-  """Returns the smallest possible AURC of classifiers with a certain error, [...].
+  """Returns the smallest possible AURC of a classifier with a given error, [...].
 
-  It is reached if all wrong predictions are less confident than all right ones. With the error r it
-  is r + (1 - r) ln(1 - r) for many predictions. The excess AURC is the AURC minus this area
-  (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, ICLR
-  2019, equation 5).
+  It is reached if all wrong predictions are less confident than all right predictions. For the
+  error r and many predictions it is r + (1 - r) ln(1 - r). The excess AURC is the AURC minus this
+  area (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers,
+  ICLR 2019, equation 5).
 
   Args:
     error: the error r, in [0, 1], [...].
@@ -265,20 +264,19 @@ BIASED = {name: f'{name}_biased' for name in ('ece', 'ece_equal_mass', 'rms_cali
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-  """The calibration measures of one view, with bootstrap samples and simulated calibrated outcomes.
+  """Calibration measures of a classifier on one view, with samples for confidence intervals.
 
   A view is one way of showing all images, such as fog at severity 3.
 
   Attributes:
-    values: {name: measure}. The names are `QUANTITIES`, with debiased calibration errors;
-      `OVERCONFIDENCE`; 'accuracy'; 'mean_confidence'; and 'ece_biased' and the other values of
-      `BIASED`, which are calibration errors before debiasing, as papers state them.
+    values: {name: measure}. The names are `QUANTITIES`, `OVERCONFIDENCE`, 'accuracy',
+      'mean_confidence' and the values of `BIASED`, such as 'ece_biased'. The latter are calibration
+      errors without debiasing, as in papers; 'ece' and its like are debiased.
     drawn: {name: [B]}, measures in B bootstrap samples of the images, for `QUANTITIES` and
       `OVERCONFIDENCE`. Calibration errors are not debiased.
-    calibrated: {name: [B]}, measures of B simulations of a calibrated classifier, for calibration
-      errors ('ece' and the other keys of `BIASED`, not debiased) and `OVERCONFIDENCE`. In a
-      simulation a prediction of confidence p is right with probability p, so that these are values
-      that chance alone produces (Bröcker and Smith 2007).
+    calibrated: {name: [B]}, measures that a perfectly calibrated classifier has by chance, in B
+      simulations (Bröcker and Smith 2007). A prediction of confidence p is simulated as right with
+      probability p. The names are the keys of `BIASED`, not debiased, and `OVERCONFIDENCE`.
     n: number of images.
   """
 
@@ -291,8 +289,8 @@ class Scores:
   def mean(cls, views: Sequence[Scores]) -> Scores:
     """Returns the mean of each score over views of the same images.
 
-    The measures in each bootstrap sample, and in each simulation of a calibrated classifier, are
-    averaged over the views too.
+    Bootstrap sample b of the result is the mean over sample b of all views, and so is each
+    simulation.
     """
 
     def mean_of(attribute: str) -> dict[str, Any]:
@@ -303,24 +301,25 @@ class Scores:
     return cls(mean_of('values'), mean_of('drawn'), mean_of('calibrated'), views[0].n)
 
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns a measure with its interval, which is within [0, 1], or [-1, 1] for overconfidence.
+    """Returns a measure with its confidence interval.
 
-    Brier scores and areas have percentiles of the bootstrap samples as ends. For overconfidence see
+    Brier scores and areas have percentile intervals of the bootstrap. For overconfidence see
     `_difference_estimate`.
 
-    A calibration error e, before debiasing, exceeds the true error on average. The bootstrap
-    samples exceed e by about the same bias. Let h be their high percentile and m their mean.
+    A calibration error e without debiasing exceeds the true error on average. The bootstrap samples
+    exceed e by about the same bias. Let h be their high percentile and m their mean.
 
-    * The low end is e - (h - e). h - e is the bias and a random error: both are subtracted.
-    * The high end is e + (h - m). h - m is the random error alone: the high end keeps the bias of
-      e, because most of a large error is real.
-    * The interval begins at 0 if a calibrated classifier would reach the error e by chance.
+    * The low end is e - (h - e), which subtracts the bias and a random error.
+    * The high end is e + (h - m), which adds the random error alone. The bias of e is kept, because
+      most of a large error is real.
+    * The low end is 0 if a calibrated classifier would reach the error e by chance.
 
-    docs/calibration.md has the coverage in simulations.
+    Intervals are cut to [0, 1], or [-1, 1] for overconfidence. docs/calibration.md has their
+    coverage in simulations.
 
     Args:
       name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
-      confidence: confidence of the interval, in (0, 1).
+      confidence: confidence level of the interval, in (0, 1).
     """
     value, biased, drawn = self.values[name], self._biased(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
@@ -336,18 +335,17 @@ class Scores:
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
   def minus(self, other: Scores, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns a measure minus the same measure of another classifier on the same images.
+    """Returns the difference of a measure between two classifiers, with its confidence interval.
 
-    The ends of the interval are percentiles of the differences in bootstrap samples, shifted so
-    that the mean of the samples is the debiased difference. Debiasing does not remove all of the
-    bias, above all where confidences are low. The interval is therefore extended to include 0 if
-    chance alone explains the difference: if the difference before debiasing is in the range of
-    differences between two perfectly calibrated classifiers in simulations.
+    The interval has percentiles of the differences in bootstrap samples as ends, shifted so that
+    their mean is the debiased difference. It is extended to include 0 if chance alone explains the
+    difference. This is so if the difference without debiasing is in the range of differences
+    between two perfectly calibrated classifiers in simulations.
 
     Args:
-      other: the scores that are subtracted, from the same `Draws`.
+      other: the scores to subtract, on the same images and with the same `Draws`.
       name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
-      confidence: confidence of the interval, in (0, 1).
+      confidence: confidence level of the interval, in (0, 1).
     """
     by_chance = None
     if name in self.calibrated:
@@ -360,7 +358,7 @@ class Scores:
     return _difference_estimate(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
-    """Returns a calibration error before debiasing, or any other measure, which has no bias."""
+    """Returns a measure without debiasing; only calibration errors are debiased at all."""
     return self.values[BIASED.get(name, name)]
 
 
@@ -374,18 +372,18 @@ def _difference_estimate(
 ) -> Estimate:
   """Returns a difference with an interval from the percentiles of its bootstrap samples.
 
-  The percentiles are shifted so that the mean of the samples is the value, and the interval is cut
-  to [-1, 1]. The difference is between two classifiers, or between confidence and accuracy.
+  The difference is between two classifiers, or between confidence and accuracy. The percentiles are
+  shifted so that the mean of the samples equals `value`. The interval is cut to [-1, 1]. It
+  includes 0 if `biased` is between the quantiles (1 ± `confidence`)/2 of `calibrated`.
 
   Args:
     value: the difference of the debiased measures.
     drawn: [B], the differences in bootstrap samples, not debiased.
     n: number of images.
-    confidence: confidence of the interval, in (0, 1).
-    biased: the difference of the measures before debiasing.
+    confidence: confidence level of the interval, in (0, 1).
+    biased: the difference of the measures without debiasing.
     calibrated: [B], the differences in simulations of calibrated classifiers, not debiased; None if
-      chance adds no bias. The interval includes 0 if `biased` is between the quantiles (1 -
-      `confidence`)/2 and (1 + `confidence`)/2 of these differences.
+      the measure has no bias.
   """
   below, above = percentile_interval(drawn - drawn.mean(), n, confidence)
   low, high = value + float(below), value + float(above)
@@ -399,13 +397,13 @@ def _difference_estimate(
 class Draws(NamedTuple):
   """Random numbers of B bootstrap samples and B simulations of N images.
 
-  All views and classifiers are resampled with the same numbers, which makes their differences
+  All views and classifiers are resampled with the same numbers. Their differences are therefore
   paired.
 
   Attributes:
     counts: int32 [B, N], how often each image is in each bootstrap sample.
-    uniform: float32 [B, N], in [0, 1). In a simulation of a calibrated classifier, the prediction
-      of an image is right if its number here is below its confidence.
+    uniform: float32 [B, N], in [0, 1). In a simulation of a calibrated classifier, a prediction is
+      right if this number is below its confidence.
   """
 
   counts: np.ndarray
@@ -427,11 +425,11 @@ class Draws(NamedTuple):
 
 
 def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
-  """Returns all calibration measures of a view, with their bootstrap samples and simulations.
+  """Returns all calibration measures of a classifier on one view, such as fog at severity 3.
 
   Args:
     predictions: confidences of N images, and whether each prediction is right.
-    draws: random numbers of the samples and simulations, for the same images.
+    draws: random numbers of the bootstrap samples and simulations, for the same images.
     bins: number of bins of confidence.
   """
   width_starts, mass_starts = predictions.equal_width(bins), predictions.equal_mass(bins)
@@ -464,7 +462,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     calibrated.append(_biased_measures(*binned(simulated)))
 
   def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Returns {name: values in all bootstrap samples or simulations}, joined from batches."""
+    """Concatenates the measures in batches of samples: {name: values in all samples}."""
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
   floats = {name: float(value) for name, value in values.items()}
@@ -472,7 +470,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
 
 
 def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
-  """Returns {name: [...]} of the calibration errors before debiasing, and of the overconfidence.
+  """Returns the calibration errors without debiasing, and the overconfidence, as {name: [...]}.
 
   The names are the keys of `BIASED`, and `OVERCONFIDENCE`.
 
@@ -490,10 +488,10 @@ def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
 
 
 def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
-  """Returns {name: [...]} of the measures without bins.
+  """Returns the measures that need no bins, as {name: [...]}.
 
   They are 'brier', the mean of (confidence − outcome)²; 'aurc', the area under the risk-coverage
-  curve; and 'excess_aurc', its excess over the smallest area that this error allows.
+  curve; and 'excess_aurc', the excess over the smallest possible area.
 
   Args:
     predictions: N predictions.

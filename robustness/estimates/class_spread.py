@@ -29,17 +29,20 @@ LARGEST = 0.5
 def variance_between_classes(
   values: np.ndarray, variances: np.ndarray, confidence: float = 0.95
 ) -> np.ndarray:
-  """Returns the variance τ² of true values, given K measured values, and its interval.
+  """Returns the variance τ² of the true values of classes, with its interval.
 
-  The result is an array [3]: τ², and the low and the high end of its interval. Measured values p_c
-  with the sampling variances v_c have the weighted squared distances from their weighted mean p̄,
-  Q(τ²) = Σ (p_c − p̄)² / (v_c + τ²), which is chi-squared with K − 1 degrees of freedom. τ² is the
-  value at which Q = K − 1, and the ends are those at which Q is a quantile of this distribution.
+  The values are only known from measurements: the measured value p_c of class c has the sampling
+  variance v_c. With the weighted mean p̄, the statistic Q(τ²) = Σ (p_c − p̄)² / (v_c + τ²) is
+  chi-squared with K − 1 degrees of freedom. The estimate of τ² solves Q = K − 1. At the ends of the
+  interval, Q equals quantiles of this distribution.
 
   Args:
-    values: [K], the measured values.
-    variances: [K], their sampling variances, above 0.
-    confidence: confidence of the interval, in (0, 1).
+    values: [K], the measured values of K classes.
+    variances: [K], the sampling variances, above 0.
+    confidence: confidence level of the interval, in (0, 1).
+
+  Returns:
+    An array [3]: τ², and the low and the high end of its interval.
 
   Raises:
     InputError: there are fewer than two values, or a variance is not above 0.
@@ -70,16 +73,16 @@ def variance_between_classes(
 
 
 def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95) -> Estimate:
-  """Returns the standard deviation τ of the true accuracies of the classes, with its interval.
+  """Returns the standard deviation τ of the classes' true accuracies, with its interval.
 
-  The sampling variance of a class's measured accuracy is p (1 − p) / n for n images. For p, half a
-  right and half a wrong answer are added, so that the variance is above 0 also for a class without
-  mistakes. The interval ends at `LARGEST`, or at the value if this exceeds it.
+  The sampling variance of a class with n images is p (1 − p) / n. To keep it above 0 for a class
+  without mistakes, p is the accuracy after adding half a right and half a wrong answer. The
+  interval is cut at `LARGEST` but always includes τ.
 
   Args:
     right: bool [N], whether each image is classified right.
     labels: int [N], the class of each image.
-    confidence: confidence of the interval, in (0, 1).
+    confidence: confidence level of the interval, in (0, 1).
   """
   _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
   correct = np.bincount(class_index, right)

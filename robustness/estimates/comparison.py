@@ -189,7 +189,8 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
 def fewest_models(references: int) -> int:
   """Returns the fewest models for which `effective_robustness` is defined, R + 3.
 
-  The plane for a model is fitted to all other models. Through R + 1 of them it would be exact.
+  Each model is compared with a plane through all other models. A plane through only R + 1 models
+  would fit them exactly.
 
   Args:
     references: the number R of reference sets.

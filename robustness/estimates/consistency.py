@@ -54,38 +54,37 @@ def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike)
 def estimates(
   cells: np.ndarray, groups: np.ndarray, n: Sequence[int], confidence: float = 0.95
 ) -> list[Estimate]:
-  """Returns the mean error consistency κ of each group of views, with jackknife intervals.
+  """Returns the mean error consistency κ of two classifiers in each group of views, with intervals.
 
-  κ is computed in each view and averaged over the group's views in which it is defined, as the
-  authors' toolbox averages over conditions (model-vs-human, `ErrorConsistency.get_result_df`). κ of
-  several views pooled would be above 0 for independent classifiers, because some views are harder
-  for both.
+  A view is one way of showing all images, such as fog at severity 3. κ is computed in each view and
+  averaged over the views of a group, as in the authors' toolbox (model-vs-human,
+  `ErrorConsistency.get_result_df`). Views without a defined κ are left out. Pooling views instead
+  would make κ positive for independent classifiers, because some views are harder for both.
 
   The interval is tanh(z ± √(q² V₀ + t² (V' − V₀))), extended to include the mean κ:
 
-  * z is artanh of the mean κ after half an image, times the design effect d of the view, is added
-    to each cell of the 2 × 2 table. d is the variance of the shares of images in the four cells,
-    over resampled units of images, divided by their variance over independent images (Rao and Scott
-    1981).
+  * z is artanh of the mean κ. To each cell of a view's 2 × 2 table, d / 2 images are added first,
+    where d is the view's design effect: the variance of the cells' shares over resampled units,
+    divided by their variance over independent images (Rao and Scott 1981).
   * V₀ is the variance of z over independent images, and q the normal quantile.
-  * V' is the variance over units, at least V₀. It is (3 d V₀ + m V)/(3 + m), where V is the
-    jackknife's variance and d the design effect of the mean over views. V is uncertain if both
-    classifiers would be right, or both wrong, by chance on few images: m is the smaller of these
-    two effective numbers of images.
+  * V' = (3 d V₀ + m V)/(3 + m), but at least V₀, is the variance over units. V is the jackknife's
+    variance, and d the design effect of the mean over views. V is uncertain if few images would be
+    right for both classifiers by chance, or few wrong for both. m is the smaller of these effective
+    numbers.
   * t is Student's quantile at Satterthwaite's degrees of freedom of the jackknife.
 
-  If units hold several images, an interval needs `FEWEST` effective units.
+  If units contain several images, an interval needs `FEWEST` effective units.
 
   Args:
-    cells: [4, K, V], the numbers of images of each of K units, such as videos, in each of V views
-      on which both classifiers are right, only the first, only the second, and neither.
+    cells: [4, K, V], numbers of images in each of K units, such as videos, and V views. The first
+      axis is: right for both classifiers, only the first, only the second, neither.
     groups: weights of the views in each of G groups, [G, V]; 0 if a view is not in the group.
-    n: number of images of each group, G numbers, which the estimates state.
-    confidence: confidence of each interval, in (0, 1).
+    n: number of images of each group, which the result states, [G].
+    confidence: confidence level of the intervals, in (0, 1).
 
   Reference:
-    Rao and Scott, The analysis of categorical data from complex sample surveys, J. Am. Stat.
-    Assoc. 76 (1981).
+    Rao and Scott, The analysis of categorical data from complex sample surveys, J. Am. Stat. Assoc.
+    76 (1981).
   """
   return [
     _group_estimate(cells[:, :, weight > 0], weight[weight > 0], num_images, confidence)
@@ -94,13 +93,13 @@ def estimates(
 
 
 def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: float) -> Estimate:
-  """Returns the mean error consistency of a group of V views, see `estimates`.
+  """Returns the mean error consistency of a group of V views, with its interval (see `estimates`).
 
   Args:
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
     weight: weights of the views, [V].
-    n: number of images, which the estimate states.
-    confidence: confidence of the interval, in (0, 1).
+    n: number of images to state in the result.
+    confidence: confidence level of the interval, in (0, 1).
   """
   num_units = int(cells.any((0, 2)).sum())  # units with images in these views
   kappa = _kappa_of_cells(cells.sum(1))
@@ -121,7 +120,7 @@ def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: f
 def _interval(
   cells: np.ndarray, weight: np.ndarray, value: float, confidence: float
 ) -> tuple[float, float, str]:
-  """Returns the interval of κ averaged over views, and the reason if there is none.
+  """Returns the interval of κ averaged over views, or the reason why there is none.
 
   For the method, and the symbols in comments, see `estimates`.
 
@@ -129,10 +128,10 @@ def _interval(
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
     weight: weight of each view in the mean, [V].
     value: the mean κ.
-    confidence: confidence of the interval, in (0, 1).
+    confidence: confidence level of the interval, in (0, 1).
 
   Returns:
-    The low end, the high end and ''; without an interval NaN, NaN and the reason.
+    (low, high, ''), or (NaN, NaN, reason) without an interval.
   """
   cells = cells[:, cells.any((0, 2))]  # units with images
   count = cells.shape[1]
@@ -161,8 +160,8 @@ def _interval(
 def _variance_over_images(cells: np.ndarray, weight: np.ndarray) -> float:
   """Returns the variance of z = artanh(mean κ) over independent images, by the delta method.
 
-  The slope at a cell is the change of z by an image more in the cell, computed as twice the change
-  by half an image. The variance is the sum over images of (slope − mean slope in the view)².
+  The slope of a cell is the change of z if the cell has another image. It is twice the change by
+  half an image. The variance is the sum over images of (slope − mean slope in the view)².
 
   Args:
     cells: [4, V], the numbers of images in each cell of the 2 × 2 table of each view.
@@ -196,10 +195,11 @@ def _z(kappa: np.ndarray) -> np.ndarray:
 
 
 def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
-  """Returns the design effect d of each view, [V], and the design effect of the mean over views.
+  """Returns the design effect d of each view, [V], and of the mean over views.
 
-  d ≥ 1 is the variance, over the K units, of the shares of images in the four cells, divided by
-  their variance over independent images.
+  The design effect d ≥ 1 says how much clustering of images, such as frames of a video, increases a
+  variance. It is the variance of the cells' shares over the K units, divided by their variance over
+  independent images.
 
   Args:
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
@@ -218,9 +218,10 @@ def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _agreements_by_chance(cells: np.ndarray) -> float:
-  """Returns the number of images that independent classifiers would both have right, or both wrong.
+  """Returns the number of images on which two independent classifiers would agree by chance.
 
-  In each view it is the smaller of these two expected numbers; they are added over views.
+  For each view, the expected numbers of images that are right for both and wrong for both are
+  computed. The smaller number is summed over views.
 
   Args:
     cells: numbers of images, [4, V], see `_kappa_of_cells`.

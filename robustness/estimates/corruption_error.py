@@ -106,20 +106,21 @@ def failure_severity(
 def failure_points(
   quantity: Quantity, outcomes: Outcomes, share: float, confidence: float = 0.95
 ) -> pd.DataFrame:
-  """Returns the failure severity of each classifier under each corruption, as rows of the table.
+  """Returns the failure severity of each classifier under each corruption, as a table of results.
 
-  It is the severity at which accuracy falls below `share` times the accuracy on clean images, see
-  `failure_severity`. If accuracy stays above, the value is NaN with a note. Intervals are from a
-  bootstrap over units of images, such as all images of an object. An interval that reaches beyond
-  the highest severity ends there, with a note. If units hold several images and there are
-  effectively fewer than `jackknife.FEWEST` units, there is no interval.
+  The failure severity is where accuracy falls below `share` times the clean accuracy (see
+  `failure_severity`). If accuracy stays above, the value is NaN with a note.
+
+  Intervals are from a bootstrap over units of images, such as all images of an object. An interval
+  that reaches beyond the highest severity ends there, with a note. If units contain several images,
+  an interval needs `jackknife.FEWEST` effective units.
 
   Args:
-    quantity: the quantity of the rows.
-    outcomes: whether each image is classified right. Views have the facets `corruption` and
-      `severity`; the clean view has neither.
+    quantity: the quantity to write in the rows.
+    outcomes: whether each image is classified right. Views are described by the columns
+      `corruption` and `severity`; the clean view has neither.
     share: the share of clean accuracy below which a classifier fails, in (0, 1).
-    confidence: confidence of each interval, in (0, 1).
+    confidence: confidence level of the intervals, in (0, 1).
   """
   outcomes.require(quantity)
   right, rows = outcomes.common, []
@@ -140,13 +141,14 @@ def failure_point(
 ) -> Estimate:
   """Returns the severity at which accuracy falls below `share` times the clean accuracy.
 
-  It has the intervals and notes of `failure_points`.
+  For intervals and notes see `failure_points`.
 
   Args:
-    measured: the number of right images of each unit by group: clean, then S severities.
+    measured: number of right images in each unit, such as all images of an object, for clean images
+      and then for S severities.
     severities: [S], ascending.
     share: the share of clean accuracy below which a classifier fails, in (0, 1).
-    confidence: confidence of the interval, in (0, 1).
+    confidence: confidence level of the interval, in (0, 1).
   """
   count, highest = len(measured.weight), severities[-1]
   estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=BOOTSTRAP)
@@ -154,9 +156,10 @@ def failure_point(
     return estimate(np.nan, np.nan, np.nan, note=NO_CLEAN)
 
   def severity_at(weights: np.ndarray) -> np.ndarray:
-    """Returns the failure severity in B bootstrap samples, [B], given weights [B, K] of the units.
+    """Returns the failure severity in each of B bootstrap samples, [B].
 
-    A weight is the number of times that the unit is in the sample, divided by K.
+    Args:
+      weights: how often each unit is in each sample, divided by K, [B, K].
     """
     # Accuracy on clean images, then at each severity, [B, 1 + S]; sums with whole weights are
     # exact.

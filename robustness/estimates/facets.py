@@ -17,14 +17,13 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: unit of its values; '' for none.
     ordered: whether its values are ordered numbers, such as severities, and not names.
-    place: how a sentence of a report mentions a value, with {} for the value: 'under {}' writes
-      'error under fog'. '' is 'at' with `words` and the number, as in 'at severity 3', if values
-      are numbers, and 'in' with `words` and the name, as in 'in layer conv1', if they are names.
-    words_of_many: the plural of `words`, if it is not regular.
+    place: phrase for a value in sentences, such as 'under {}' for 'error under fog'. With '' the
+      phrase is made from `words`: 'at severity 3' for numbers, and 'in layer conv1' for names.
+    words_of_many: the plural of `words`, if it is irregular.
     places: {value: phrase} for values that do not fit into `place`, such as {'none': 'without
       scaling'}.
-    steps: the denominator, such as 255, if numbers are written as fractions, such as 8/255; 0 if
-      they are written as decimals.
+    steps: denominator if numbers are written as fractions, such as 255 for 8/255; 0 writes
+      decimals.
   """
 
   name: str
@@ -43,10 +42,7 @@ class Facet:
 
   @property
   def plural(self) -> str:
-    """The plural of `words`, such as 'corruptions', 'severities' or 'classes'.
-
-    It is `words_of_many` if that is not '', else formed by the rules of English.
-    """
+    """The plural of `words`, such as 'corruptions', 'severities' or 'classes'."""
     # {ending of the singular: ending of the plural}; the first that fits is used
     plural_endings = {'y': 'ies', 'ss': 'sses', 's': 's', '': 's'}
     ending = next(ending for ending in plural_endings if self.words.endswith(ending))

@@ -46,14 +46,14 @@ Score = Callable[[Recording], np.ndarray]
 
 
 def mahalanobis_score(bank: Recording, is_relative: bool) -> Score:
-  """Returns the score 'mds' or 'rmds', a function of records of N images that returns [N].
+  """Returns the out-of-distribution score 'mds' or 'rmds' as a function of recorded outputs.
 
   'mds' is minus the squared Mahalanobis distance to the nearest class mean. 'rmds' adds the squared
-  distance to the mean of all images.
+  distance to the mean of all images. The function takes a `Recording` of N images and returns [N].
 
   Args:
-    bank: records of training images, from which means and covariances are computed.
-    is_relative: whether the score is 'rmds'.
+    bank: recorded outputs for training images, to compute means and covariances.
+    is_relative: whether to return 'rmds'.
 
   Raises:
     InputError: the images have several labels each, or features are equal within each class.
@@ -107,9 +107,8 @@ class LastLayer(NamedTuple):
   Attributes:
     kernel: [D, K].
     bias: [K].
-    error: [D + 1, D + 1]. The standard error of the logits of features f [D] is the norm of
-      [f, 1] @ error. It is large if f differs from the recorded features in a direction in which
-      the recorded features hardly differ from each other.
+    error: [D + 1, D + 1]. The norm of [f, 1] @ error is the standard error of the logits of
+      features f [D]. It is large in directions in which the recorded features hardly vary.
   """
 
   kernel: np.ndarray
@@ -118,15 +117,14 @@ class LastLayer(NamedTuple):
 
   @classmethod
   def solved(cls, bank: Recording, scored: Iterable[Recording] = ()) -> Self:
-    """Returns the layer that maps recorded features to recorded logits, by least squares.
+    """Recovers the last layer from recorded features and logits, by least squares.
 
-    It is solved from a part of each recording: every n-th image and, for each feature, the image in
-    which the feature is largest. A feature that is 0 in all images of the part would have no
-    weight.
+    Only a subset of the images is used: every n-th image and, for each feature, the image with the
+    largest value. Without the latter, a feature might be 0 in all images used and get no weight.
 
     Args:
-      bank: records of N images.
-      scored: records of the images that are scored, with the same network.
+      bank: recorded outputs for N images.
+      scored: recorded outputs for the images to score, of the same network.
 
     Raises:
       InputError: there are not more images than features.
@@ -158,15 +156,17 @@ class LastLayer(NamedTuple):
     return np.asarray(features @ self.kernel + self.bias)
 
   def energy(self, images: Recording, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Returns the score 'energy', log Σ exp of the logits of changed features, [N].
+    """Modifies the features of images and returns the energy score of the resulting logits, [N].
+
+    The energy is log Σ exp of the logits.
 
     Args:
-      images: records of N images.
-      change: function from features [N, D] to changed features [N, D].
+      images: recorded outputs for N images.
+      change: function from features [N, D] to modified features [N, D].
 
     Raises:
-      InputError: the recorded logits do not belong to the recorded features, or do not determine
-        the logits of changed features.
+      InputError: the recorded logits are not a linear function of the recorded features, or do not
+        determine the logits of modified features.
     """
     features, tolerance = np.asarray(images.features, float), _ROUNDING * images.logits.std()
     difference = np.abs(self(features) - images.logits).max()  # self(…): the layer's logits
@@ -187,15 +187,16 @@ class LastLayer(NamedTuple):
 
 
 def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
-  """Returns the score 'vim', a function of records of N images that returns [N].
+  """Returns the out-of-distribution score 'vim' as a function of recorded outputs.
 
-  It is the energy of the logits minus the scaled norm of a residual: of the part of the features
-  that is orthogonal to the D principal directions of the training features. The norm is scaled so
-  that its mean over the training images equals the mean of their largest logits.
+  The score is the energy of the logits minus the scaled norm of a residual. The residual is the
+  part of the features orthogonal to the D principal directions of the training features. The norm
+  is scaled so that its mean over the training images equals the mean of their largest logits. The
+  function takes a `Recording` of N images and returns [N].
 
   Args:
     layer: the last layer of the network.
-    bank: records of training images.
+    bank: recorded outputs for training images.
     directions: number D of principal directions.
 
   Raises:
@@ -218,13 +219,14 @@ def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
 
 
 def react_score(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
-  """Returns the score 'react', a function of records of N images that returns [N].
+  """Returns the out-of-distribution score 'react' as a function of recorded outputs.
 
-  It is the energy of the logits that the last layer returns for min(feature, limit).
+  The score is the energy of the logits of clipped features, min(feature, limit). The function takes
+  a `Recording` of N images and returns [N].
 
   Args:
     layer: the last layer of the network.
-    held_out: records of held-out images; their features decide the limit.
+    held_out: recorded outputs for held-out images, to compute the limit.
     percentile: the limit is this percentile of all features of these images, in [0, 100].
   """
   limit = np.percentile(held_out.features, percentile)
@@ -232,10 +234,11 @@ def react_score(layer: LastLayer, held_out: Recording, percentile: float) -> Sco
 
 
 def ash_score(layer: LastLayer, percentile: float) -> Score:
-  """Returns the score 'ash', a function of records of N images that returns [N].
+  """Returns the out-of-distribution score 'ash' as a function of recorded outputs.
 
-  It is the energy of the logits that the last layer returns for changed features: the n largest
-  features of the image are all set to (sum of all its features) / n, and the others to 0.
+  The score is the energy of the logits of modified features: the n largest features of an image are
+  set to (sum of all features) / n, and the others to 0. The function takes a `Recording` of N
+  images and returns [N].
 
   Args:
     layer: the last layer of the network.
@@ -250,7 +253,7 @@ def ash_score(layer: LastLayer, percentile: float) -> Score:
   require(num_kept > 0, str(KEYS.study.percentile), percentile, valid)
 
   def shape(features: np.ndarray) -> np.ndarray:
-    """Returns features [N, D]: the largest of each image are equal, and all others are 0.
+    """Sets the largest features of each image to a common value and all others to 0, [N, D].
 
     The sum over the features of an image stays the same.
     """
@@ -262,14 +265,14 @@ def ash_score(layer: LastLayer, percentile: float) -> Score:
 
 
 def kl_matching(held_out: Recording) -> Score:
-  """Returns the score 'klm', a function of records of N images that returns [N].
+  """Returns the out-of-distribution score 'klm' as a function of recorded outputs.
 
-  It is minus the smallest KL divergence of an image's probabilities from the mean probabilities of
-  a class.
+  The score is minus the smallest KL divergence of an image's probabilities from the mean
+  probabilities of a class. The function takes a `Recording` of N images and returns [N].
 
   Args:
-    held_out: records of images. The mean of a class is over the images that are predicted as this
-      class; classes that are predicted for no image are left out.
+    held_out: recorded outputs for other images. The mean of a class is over the images predicted as
+      this class. Classes without predictions are left out.
   """
   logits = np.asarray(held_out.logits, float)
   classes, predicted = np.unique(logits.argmax(1), return_inverse=True)
@@ -289,12 +292,13 @@ def kl_matching(held_out: Recording) -> Score:
 
 
 class FitData(NamedTuple):
-  """The recordings that a score may be fitted to.
+  """The recorded outputs that a score may be fitted to.
 
   Attributes:
-    bank: the recording of training images.
-    held_out: the recording of other images of known classes; the bank if there are none.
-    last_layer: returns the last layer of the network, which is solved for at the first call.
+    bank: outputs for training images.
+    held_out: outputs for other images of known classes; the bank if there are none.
+    last_layer: function without arguments that returns the last layer of the network. It is
+      computed at the first call.
   """
 
   bank: Recording
@@ -303,14 +307,14 @@ class FitData(NamedTuple):
 
 
 class OodScore(NamedTuple):
-  """A score of the study `ood_scores`, by its name in `SCORES` or as `FILE.py:NAME`.
+  """An out-of-distribution score of the study `ood_scores`, in `SCORES` or in a user's file.
 
   Attributes:
-    fit: function `(study, data) -> score`, from the study with its settings and a `FitData` to the
+    fit: function called as `fit(study, data)` with the study and a `FitData`. It returns the
       function that scores images. A larger score means a known class.
-    settings: the settings of the study that only some scores, such as this one, read.
-    is_fitted: whether the score needs training images. If no score does, `data` has the recording
-      of the test images.
+    settings: names of the study's settings that only this score and similar scores use.
+    is_fitted: whether the score needs training images. If no selected score does, `data` contains
+      the outputs for the test images.
   """
 
   fit: Callable[[Any, FitData], Score]
@@ -344,7 +348,12 @@ SCORES: Mapping[str, OodScore] = {
 
 
 def find(name: str, key: str) -> OodScore:
-  """Returns the score with a name of `SCORES` or a reference `FILE.py:NAME`, the value of `key`."""
+  """Returns the out-of-distribution score with a name in `SCORES` or a reference FILE.py:NAME.
+
+  Args:
+    name: the name or reference.
+    key: config key that holds it, for the error message.
+  """
   if not is_reference(name):
     return SCORES[name]
   score = load(name, key).value

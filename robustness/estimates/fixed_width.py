@@ -37,16 +37,16 @@ EARLY_SHARE = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class FixedWidth:
-  """A sequential design: measures proportions in rounds until their intervals are narrow enough.
+  """A sequential design: proportions are measured in rounds until intervals are narrow enough.
 
-  A round is a number of trials; the check after it is called a look. A proportion is finished at
-  the first look at which the half-width of its interval is at most w, or at the last look. All
-  intervals are Clopper and Pearson's, from the trials up to the look. A finished proportion has the
-  confidence `level`, and an unfinished one the higher confidence `early_level`.
+  After each round of trials there is a check, called a look. A proportion is finished at the first
+  look at which its interval has a half-width of at most w, or at the last look. A finished
+  proportion has a Clopper-Pearson interval with the confidence `level`. An unfinished proportion
+  has an interval with the higher confidence `early_level`.
 
-  With probability ≥ `confidence` the intervals of all looks contain the proportion, so that the
-  interval is valid at whichever look a user stops. This is a confidence sequence over the planned
-  looks; Jennison and Turnbull call it repeated confidence intervals.
+  With probability ≥ `confidence` the intervals of all looks contain the proportion. The interval is
+  therefore valid at whichever look a user stops. Such intervals are called a confidence sequence,
+  or repeated confidence intervals (Jennison and Turnbull).
 
   Attributes:
     half_width: w, the largest half-width of a finished proportion's interval, as a fraction.
@@ -56,8 +56,8 @@ class FixedWidth:
     looks: largest number of rounds; after the last one every proportion is finished.
 
   Reference:
-    Frey, Fixed-width sequential confidence intervals for a proportion, The American Statistician
-    64 (2010), for the level calibrated by the exact coverage over a grid of proportions; Jennison &
+    Frey, Fixed-width sequential confidence intervals for a proportion, The American Statistician 64
+    (2010), for the level calibrated by the exact coverage over a grid of proportions; Jennison &
     Turnbull, Interim analyses: the repeated confidence interval approach, JRSS B 51 (1989).
   """
 
@@ -69,33 +69,37 @@ class FixedWidth:
 
   @property
   def most_trials(self) -> int:
-    """The number of trials at the last look, which a proportion near ½ may need."""
+    """The number of trials after the last round. A proportion near ½ may need all of them."""
     return self.looks * self.trials
 
   @property
   def early_level(self) -> float:
-    """The confidence of intervals that are stated before the last look, above `level`.
+    """The confidence level of intervals that are not narrow enough yet, above `level`.
 
-    A proportion needs it if its interval is not narrow enough yet. The confidence is 1 −
-    `EARLY_SHARE` · α / `looks` with α = 1 − `confidence`, so that the probability that the interval
-    misses the proportion at any look is at most `EARLY_SHARE` · α.
+    It is 1 − `EARLY_SHARE` · α / `looks` with α = 1 − `confidence`. The probability that such an
+    interval misses the proportion after any round is then at most `EARLY_SHARE` · α.
     """
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
 
   def finished(self, successes: ArrayLike, n: ArrayLike) -> np.ndarray:
-    """Returns whether the intervals of k successes in n trials are narrow enough, bool [...]."""
+    """Returns whether the intervals of proportions are narrow enough, bool [...].
+
+    Args:
+      successes: number of successes so far, [...].
+      n: number of trials so far, [...].
+    """
     low, high = clopper_pearson(successes, n, self.level)
     return np.asarray((high - low) / 2 <= self.half_width)
 
   def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the intervals (low, high) of proportions at a look, [...] each.
+    """Returns the intervals (low, high) of proportions after a round of trials, [...] each.
 
-    A proportion is finished if its interval at `level` is narrow enough, and has this interval;
-    others have the interval at `early_level`.
+    The interval has the confidence `level` if it is then narrow enough. Otherwise it has the higher
+    confidence `early_level`.
 
     Args:
-      successes: number of successes up to the look, [...].
-      n: number of trials at the look, a multiple of `trials`, [...].
+      successes: number of successes so far, [...].
+      n: number of trials so far, a multiple of `trials`, [...].
     """
     finished = self.finished(successes, n)
     final_low, final_high = clopper_pearson(successes, n, self.level)
@@ -107,21 +111,21 @@ class FixedWidth:
   def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the intervals (low, high) of proportions that do not decide when to stop, [...] each.
 
-    The trials stop when the interval of one proportion, such as the error, is narrow enough. Any
-    other proportion of the same trials, such as the top-5 error, has Clopper and Pearson's interval
-    at confidence 1 − α / `looks` with α = 1 − `confidence`. By the union bound, its intervals at
-    all looks together contain it with probability ≥ `confidence`.
+    Trials stop when the interval of one proportion, such as the error, is narrow enough. For
+    another proportion of the same trials, such as the top-5 error, the Clopper-Pearson interval has
+    the confidence 1 − α / `looks` with α = 1 − `confidence`. By the union bound, the intervals
+    after all rounds contain this proportion with probability ≥ `confidence`.
 
     Args:
-      successes: number of successes up to a look, [...].
-      n: number of trials at the look, [...].
+      successes: number of successes so far, [...].
+      n: number of trials so far, [...].
     """
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
   def coverage(self, proportions: ArrayLike) -> np.ndarray:
     """Returns the exact probability that all intervals of a proportion contain it, [P].
 
-    A proportion has an interval at each look up to the one at which it is finished.
+    A proportion has an interval after each round of trials until it is finished.
 
     Args:
       proportions: [P], the true proportions, in (0, 1).
@@ -140,9 +144,10 @@ class FixedWidth:
     return np.asarray(np.sum(finishes, 0))  # the proportion is finished at one of the looks
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the expected number of trials until the interval of a proportion is narrow enough.
+    """Returns the expected number of trials until a proportion is finished, [P].
 
-    The result is [P] for proportions [P] in (0, 1).
+    Args:
+      proportions: [P], the true proportions, in (0, 1).
     """
     looks = self._looks(np.asarray(proportions, float))
     return np.asarray(
@@ -153,8 +158,8 @@ class FixedWidth:
     """Returns the proportions at which the coverage may be lowest, ascending, in (0, ½).
 
     As a function of the proportion, the coverage jumps at the ends of intervals and is lowest just
-    outside an interval. The proportions are therefore just outside the intervals of all counts of
-    successes at all looks. Coverage is equal at p and 1 − p, so that p < ½ is enough.
+    outside an interval. The result has the proportions just outside all possible intervals of all
+    rounds. Coverage is equal at p and 1 − p; p < ½ is therefore enough.
     """
     looks = [_intervals_by_count(self, self.trials * look) for look in range(1, self.looks + 1)]
     low = np.concatenate([low_by_count for low_by_count, _, _ in looks])
@@ -165,21 +170,19 @@ class FixedWidth:
   def _looks(
     self, p: np.ndarray, condition: Callable[[np.ndarray, int], np.ndarray] | None = None
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields the probability of each number of successes at each look, for true proportions p.
+    """Yields the probability of each number of successes after each round of trials.
 
-    A look is the check after each round of trials. It yields (n, probability, is_finished):
-
-    * n: the number of trials up to this look;
-    * probability: [P, K], the probability that the look takes place, because the proportion was
-      unfinished at all earlier looks, and that the trials have each of K numbers of successes: the
-      whole numbers within 6 standard deviations of n p;
-    * is_finished: bool [P, K], whether a proportion with this number of successes is finished.
+    Yields:
+      (n, probability, is_finished). n is the number of trials so far. `probability` [P, K] is the
+      joint probability that the proportion was not finished in earlier rounds and that there are k
+      successes, for K whole numbers k within 6 standard deviations of n p. `is_finished`, bool [P,
+      K], says whether the proportion is finished with k successes.
 
     Args:
       p: true proportions, [P].
-      condition: function of numbers of successes [P, K] and n that returns bool [P, K]. The
-        probability is that the condition holds too, at this and at all earlier looks. None for no
-        condition.
+      condition: function that is called with numbers of successes [P, K] and n, and returns bool
+        [P, K]. If given, the probability is that the condition also holds after this and all
+        earlier rounds.
     """
     p, distances = p[:, None], _distances_from_mean(self.most_trials)
     successes_in_round = np.round(self.trials * p).astype(int) + _distances_from_mean(self.trials)
@@ -218,10 +221,15 @@ def _entries_at_counts(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(MOST_LOOKS)
 def _intervals_by_count(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns (low, high, is_finished) for each number of successes in n trials, [n + 1] each.
+  """Returns the interval for each possible number of successes in n trials.
 
-  `low` and `high` are the ends of the interval at the look after n trials. `is_finished` says
-  whether the proportion is finished; at the last look every proportion is.
+  Args:
+    design: the sequential design.
+    n: number of trials so far.
+
+  Returns:
+    (low, high, is_finished), [n + 1] each. `is_finished` says whether the proportion is finished.
+    After the last round every proportion is.
   """
   counts = np.arange(n + 1)
   low, high = design.interval(counts, n)
@@ -229,10 +237,10 @@ def _intervals_by_count(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndar
 
 
 def wald_lower_bound(half_width: float, confidence: float) -> int:
-  """Returns a lower bound of the trials with an interval of ± w: z² / (4 w²), rounded down.
+  """Returns a lower bound on the number of trials for an interval of ± `half_width`, rounded down.
 
-  It is the number of trials with which Wald's interval at p = ½ has the half-width w =
-  `half_width`; z is the two-sided quantile of the normal distribution at `confidence`.
+  The bound z² / (4 w²) is the number of trials at which Wald's interval for p = ½ has the
+  half-width w = `half_width`. z is the two-sided normal quantile at `confidence`.
   """
   z = float(special.ndtri((1 + confidence) / 2))
   return math.floor(min(z / (2 * half_width), 1e100) ** 2)  # finite for any half-width
@@ -264,15 +272,15 @@ def fixed_size(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def plan(half_width: float, confidence: float) -> FixedWidth:
-  """Returns the design in which intervals cover every proportion with probability ≥ `confidence`.
+  """Returns a design with a given half-width that covers every proportion with `confidence`.
 
-  Its `level`, the confidence of the interval of a finished proportion, is the lowest 1 − s α that
-  suffices, with s in `ERROR_SHARES`. A design that needs fewer than 2 · `FEWEST_TRIALS` trials has
-  a single look. Planning takes two seconds for a half-width of .03 and thirty for .01.
+  The confidence level of finished proportions is the lowest that suffices, among the candidates in
+  `ERROR_SHARES`. If fewer than 2 · `FEWEST_TRIALS` trials are needed, there is a single round.
+  Planning takes two seconds for a half-width of .03 and thirty for .01.
 
   Args:
-    half_width: w, as a fraction.
-    confidence: 1 − α, in (0, 1).
+    half_width: largest half-width of a finished proportion's interval, as a fraction.
+    confidence: probability that all intervals of a proportion contain it, in (0, 1).
 
   Raises:
     InputError: the half-width or the confidence is out of range.
@@ -289,15 +297,15 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _design(half_width: float, confidence: float, error_share: float) -> FixedWidth:
-  """Returns the design in which intervals of finished proportions have the confidence 1 − s α.
+  """Returns a design in which intervals of finished proportions have the confidence 1 − s α.
 
-  It has the largest number of looks, up to `MOST_LOOKS`, with `FEWEST_TRIALS` or more in each
-  round.
+  The number of rounds is the largest possible, up to `MOST_LOOKS`, with at least `FEWEST_TRIALS`
+  trials in each.
 
   Args:
     half_width: largest half-width of a finished proportion's interval.
     confidence: 1 − α.
-    error_share: s, the part of the error α that a single finished interval may have.
+    error_share: s, the fraction of the error α that the interval of a finished proportion may have.
   """
   level = 1 - error_share * (1 - confidence)
   needed = fixed_size(half_width, level)  # trials with which any proportion is finished

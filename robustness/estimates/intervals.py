@@ -94,18 +94,19 @@ def effective_trials(
 ) -> np.ndarray:
   """Returns the number n* of independent trials that are as informative as N trials in n clusters.
 
-  n* = v / V · f, cut to [n, N]. v is the variance of a single independent trial and V the variance
-  of the mean. f = (t_{N−1} / t_{n−1})² with Student's quantile t_d at `confidence` for d degrees of
-  freedom: it makes intervals from few clusters wider. For V = 0, v / V is replaced by N. If no
-  variance can be estimated, n* = n: for v = 0, V = NaN, or n < 2, an effective number that one
-  cluster with nearly all trials has. Arguments have any shapes that broadcast.
+  The number is n* = f v / V, cut to [n, N]. v is the variance of a single independent trial, and V
+  the variance of the mean. f = (t_{N−1} / t_{n−1})² makes intervals from few clusters wider, where
+  t_d is Student's quantile at `confidence` for d degrees of freedom. For V = 0, v / V is replaced
+  by N. If no variance can be estimated (v = 0, V = NaN or n < 2), n* = n.
+
+  All arguments but `confidence` may be arrays of shapes that broadcast.
 
   Args:
     independent: v, at least 0.
     variance: V, estimated from the spread between the clusters.
-    clusters: n, which need not be whole.
+    clusters: n, which need not be whole: an effective number if clusters have unequal sizes.
     trials: N, which need not be whole.
-    confidence: confidence of the interval, in (0, 1).
+    confidence: confidence level of the interval, in (0, 1).
   """
   v, mean_variance, n, total = _broadcast(independent, variance, clusters, trials)
   has_variance = (v > 0) & (n >= 2) & np.isfinite(mean_variance)
@@ -116,7 +117,7 @@ def effective_trials(
 
 
 def decimals(width: float) -> int:
-  """Returns the number of decimals of values with an interval of this width > 0, at most 12.
+  """Returns how many decimals to print for values with an interval of this width > 0, at most 12.
 
   The last decimal is at most a fifth of the width, so that the interval's ends stay distinct.
   """
