@@ -54,7 +54,8 @@ def shift_mask(
   """Returns the bias [windows, 1, N, N] that prevents attention across the borders of the image.
 
   A cyclic shift brings patches from opposite borders into one window. The bias is −100 for such
-  pairs of patches, and 0 for all others.
+  pairs of patches, and 0 for all others. If the image is padded after the shift, as in timm, some
+  of these pairs get 0.
 
   Args:
     padded: height and width of the features in patches, multiples of the window's.
@@ -105,7 +106,7 @@ class Block(Layer):
   """A transformer block with attention within windows.
 
   A shift is cyclic: patches that leave on one side return on the opposite side. They cannot attend
-  to their new neighbours.
+  to their new neighbours, unless the image is padded to whole windows, see `shift_mask`.
 
   Attributes:
     num_heads: number of attention heads.
