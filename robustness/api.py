@@ -527,7 +527,7 @@ def train(
       writer=lambda name: training_writer(folder, name) if workdir else NO_WRITER,
     )
     with progress_bars.phase(f'{recipe.name}: checking images and the training step', 0):
-      assert builder.checked_classifiers  # computing this property makes the checks
+      _ = builder.checked_classifiers  # computing this property makes the checks
     stack.enter_context(locked(folder))
     return builder.build()[0]
 
