@@ -20,7 +20,7 @@ from robustness.core.paths import expanded
 
 @dataclasses.dataclass(frozen=True)
 class ArrayRecord(Source):
-  """Data source 'array_record': a prepared TFDS data set in ArrayRecord files.
+  """A prepared TFDS data set in ArrayRecord files.
 
   Attributes:
     path: folder of a version of the data set, such as NAME/CONFIG/1.0.0.

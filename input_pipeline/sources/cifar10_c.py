@@ -55,7 +55,7 @@ VERSIONS = ('v4', 'v6')
 
 @dataclasses.dataclass(frozen=True)
 class Cifar10C(Source):
-  """Data source 'cifar10_c': CIFAR-10-C in its released files.
+  """CIFAR-10-C in its released files.
 
   Attributes:
     path: folder with labels.npy and an .npy file of images for each corruption.
@@ -131,7 +131,7 @@ class Cifar10C(Source):
 
 
 class Cifar100C(Cifar10C):
-  """Data source 'cifar100_c': CIFAR-100-C in its released files, read like CIFAR-10-C."""
+  """CIFAR-100-C in its released files, read like CIFAR-10-C."""
 
   name = 'cifar100_c'
   title = 'CIFAR-100-C'
@@ -140,7 +140,7 @@ class Cifar100C(Cifar10C):
 
 @dataclasses.dataclass(frozen=True)
 class Cifar101(Source):
-  """Data source 'cifar10_1': CIFAR-10.1, a second test set for CIFAR-10, in its released files.
+  """CIFAR-10.1, a second test set for CIFAR-10, in its released files.
 
   Attributes:
     path: folder of the files.

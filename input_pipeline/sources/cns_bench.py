@@ -33,7 +33,7 @@ _PICTURE = re.compile(r'seed_(\d{4})_scale_(\d{4})\.jpg', re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class CnsBench(Source):
-  """Data source 'cns_bench': images of CNS-Bench, with shifts (such as snow) of varying strength.
+  """Images of CNS-Bench, with shifts (such as snow) of varying strength.
 
   The files are <shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg, where the scale is the
   strength of the shift.

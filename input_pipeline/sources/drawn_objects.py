@@ -39,7 +39,7 @@ Coordinates and lengths are fractions of the side of the image."""
 
 
 class DrawnScenes(SceneParts):
-  """Data source 'drawn_scenes': computer-drawn objects and backgrounds, which need no files.
+  """Computer-drawn objects and backgrounds, which need no files.
 
   The study `si_score` composes them into scenes. Columns are the same as for the source 'scenes'.
   """

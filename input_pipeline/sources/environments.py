@@ -75,7 +75,7 @@ CellFiles = dict[str, dict[str, list[str]]]
 
 @dataclasses.dataclass(frozen=True)
 class Environments(Source):
-  """Data source 'environments': images from several environments, such as photographs and sketches.
+  """Images from several environments, such as photographs and sketches.
 
   Used to study systematic robustness, where each environment is trained with only some classes. The
   first environment is called clean. Its training images have all classes; training images in

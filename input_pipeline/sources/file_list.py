@@ -41,7 +41,7 @@ TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
 
 @dataclasses.dataclass(frozen=True)
 class FileList(Source):
-  """Data source 'file_list': image files listed in a table with labels and further columns.
+  """Image files listed in a table with labels and further columns.
 
   Attributes:
     path: folder of the images; '' is the folder of the table.

@@ -32,7 +32,7 @@ from robustness.models.label_space import LabelSpace
 
 @dataclasses.dataclass(frozen=True)
 class Folder(Source):
-  """Data source 'folder': image files in class folders, <class>/<image> or <split>/<class>/<image>.
+  """Image files in class folders, <class>/<image> or <split>/<class>/<image>.
 
   Attributes:
     path: folder that contains the class folders, or a folder for each split.
@@ -137,7 +137,7 @@ def merge_classes(
 
 
 class Foolbox(Source):
-  """Data source 'foolbox': the 20 labelled ImageNet images in the package foolbox.
+  """The 20 labelled ImageNet images in the package foolbox.
 
   There are labels only for classes of these 20 images.
   """

@@ -47,7 +47,7 @@ _FOLDER = re.compile(r'\d\d_(.+)')
 
 @dataclasses.dataclass(frozen=True)
 class Imagenet9(Source):
-  """Data source 'imagenet_9': ImageNet-9, images with removed or exchanged backgrounds.
+  """ImageNet-9, images with removed or exchanged backgrounds.
 
   The files are <variant>/val/<number>_<class>/<image>. Variants are, for instance, 'original';
   'only_fg', without backgrounds; 'no_fg', without foregrounds; and 'mixed_rand', with backgrounds

@@ -54,7 +54,7 @@ _DISTORTION = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class ImagenetC(Source):
-  """Data source 'imagenet_c': ImageNet-C as released, <corruption>/<severity>/<class>/<image>.
+  """ImageNet-C as released, <corruption>/<severity>/<class>/<image>.
 
   Also the base class of similar data sets.
 
@@ -156,7 +156,7 @@ class ImagenetC(Source):
 
 
 class TinyImagenetC(ImagenetC):
-  """Data source 'tiny_imagenet_c': Tiny-ImageNet-C in its released layout.
+  """Tiny-ImageNet-C in its released layout.
 
   Its frost has more classes than the other corruptions; the surplus classes are ignored.
   """
@@ -167,7 +167,7 @@ class TinyImagenetC(ImagenetC):
 
 
 class Imagenet3DCC(ImagenetC):
-  """Data source 'imagenet_3dcc': ImageNet-3DCC in its released layout, like `ImagenetC`."""
+  """ImageNet-3DCC in its released layout, read like ImageNet-C."""
 
   name = 'imagenet_3dcc'
   title = 'ImageNet-3DCC'
@@ -175,7 +175,7 @@ class Imagenet3DCC(ImagenetC):
 
 
 class LaionC(ImagenetC):
-  """Data source 'laion_c': LAION-C in its released layout.
+  """LAION-C in its released layout.
 
   The files are <distortion>/intensity_level_<severity>/<superclass>/<image>.
   """

@@ -49,7 +49,7 @@ class Motion:
 
 
 class MadeClips(Source):
-  """Data source 'made_clips': rendered video clips of moving MNIST digits.
+  """Rendered video clips of moving MNIST digits.
 
   Digits turn, grow, drift and flicker. Test clips are neighbor sets, an anchor frame with similar
   frames.

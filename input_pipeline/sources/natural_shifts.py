@@ -74,7 +74,7 @@ positions in the split [N]; and facts for results."""
 
 @dataclasses.dataclass(frozen=True)
 class NaturalShifts(Source):
-  """Data source 'natural_shifts': ImageNet-V2, -A, -R, -Sketch, ReaL labels, or ObjectNet.
+  """ImageNet-V2, -A, -R, -Sketch, ReaL labels, or ObjectNet.
 
   Attributes:
     dataset: name of the test set, such as 'imagenet_r'.

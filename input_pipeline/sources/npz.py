@@ -31,7 +31,7 @@ _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
 @dataclasses.dataclass(frozen=True)
 class Npz(Source):
-  """Data source 'npz': images and labels in an `.npz` file, which is read completely.
+  """Images and labels in an `.npz` file, which is read completely.
 
   Attributes:
     path: the file. (For the data source 'npy', a folder of `.npy` files.)
@@ -71,7 +71,7 @@ class Npz(Source):
 
 
 class Npy(Npz):
-  """Data source 'npy': images and labels in a folder of `.npy` files, which are memory-mapped."""
+  """Images and labels in a folder of `.npy` files, which are memory-mapped."""
 
   name = 'npy'
 

@@ -49,7 +49,7 @@ AT_ONCE = 256
 
 
 class Parquet(shards.Shards):
-  """Data source 'parquet': Parquet files with a column of encoded images, as on Hugging Face."""
+  """Parquet files with a column of encoded images, as on Hugging Face."""
 
   name = 'parquet'
 

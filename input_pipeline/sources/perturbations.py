@@ -114,7 +114,7 @@ def of_sequences(
 
 @dataclasses.dataclass(frozen=True)
 class Cifar10P(Source):
-  """Data source 'cifar10_p': CIFAR-10-P, with a sequence of frames per image and perturbation.
+  """CIFAR-10-P, with a sequence of frames per image and perturbation.
 
   Attributes:
     path: folder with an .npy file for each perturbation.
@@ -191,7 +191,7 @@ class Cifar10P(Source):
 
 @dataclasses.dataclass(frozen=True)
 class ImagenetP(Source):
-  """Data source 'imagenet_p': ImageNet-P, with a video per image and perturbation.
+  """ImageNet-P, with a video per image and perturbation.
 
   The files are <perturbation>/<class>/<image>.mp4.
 

@@ -307,7 +307,7 @@ class SceneParts(Source, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Scenes(SceneParts):
-  """Data source 'scenes': cut-out objects and backgrounds in two folders.
+  """Cut-out objects and backgrounds in two folders.
 
   Attributes:
     foregrounds: folder of cut-out objects, <class>/<object>.png with transparent pixels.

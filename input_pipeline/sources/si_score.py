@@ -60,7 +60,7 @@ IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pc
 
 @dataclasses.dataclass(frozen=True)
 class SiScore(Source):
-  """Data source 'si_score': scenes of SI-Score with area, position and angle of the object.
+  """Scenes of SI-Score with area, position and angle of the object.
 
   The scenes are a released set, or made by the builder `si_score_scenes`.
 

@@ -43,7 +43,7 @@ COMPARED = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Tfds(Source):
-  """Data source 'tfds': any TensorFlow Datasets (TFDS) data set with `image` and `label`.
+  """Any TensorFlow Datasets (TFDS) data set with `image` and `label`.
 
   Attributes:
     dataset: TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
@@ -87,7 +87,7 @@ class Tfds(Source):
 
 @dataclasses.dataclass(frozen=True)
 class TfdsCorrupted(Source):
-  """Data source 'tfds_corrupted': TFDS configs with one corruption and severity each, joined.
+  """TFDS configs with one corruption and severity each, joined.
 
   All configs must hold the same images in the same order.
 

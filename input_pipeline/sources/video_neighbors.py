@@ -45,7 +45,7 @@ _SUBSET = 0xA2C4
 
 @dataclasses.dataclass(frozen=True)
 class VideoNeighbors(Source):
-  """Data source 'video_neighbors': video frames in sets of similar frames.
+  """Video frames in sets of similar frames.
 
   A neighbor set is an anchor, a frame that humans have reviewed, with similar frames around it in
   the video.

@@ -80,7 +80,7 @@ class _Member:
 
 
 class WebDataset(shards.Shards):
-  """Data source 'webdataset': tar files of samples, such as cat.jpg with the label file cat.cls."""
+  """Tar files of samples, such as cat.jpg with the label file cat.cls."""
 
   name = 'webdataset'
 
