@@ -266,7 +266,7 @@ def _ratios_to_first(
 
   Returns:
     {(label, ''): [ratio]} for all classifiers and {(label, first label): [difference]} for all but
-      the first.
+    the first.
   """
   first, *compared = units_by_label
   base = units_by_label[first]
@@ -300,7 +300,7 @@ def _functions_of_means(
 
   Returns:
     {(label, ''): estimates of f} for all classifiers and {(label, first label): estimates of the
-      difference} for all but the first. The lists have one estimate, or one per group.
+    difference} for all but the first. The lists have one estimate, or one per group.
   """
   # Only a `MeanRatio` uses the means of a baseline: here they are the classifier's.
   statistics = {

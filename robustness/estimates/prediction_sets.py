@@ -165,8 +165,8 @@ def with_threshold_draw(
       values, followed by (L − 1) · G differences from the first classifier.
     ends: two arrays with the values of the same rows, computed with `Threshold.low` and with
       `Threshold.high` in place of q.
-    correlations: ρ, the correlation between each classifier's right and wrong sets of the held-out
-      images and the first classifier's, [L].
+    correlations: ρ, the correlation of two decisions about each held-out image, [L]: whether the
+      true class is in each classifier's set, and whether it is in the first classifier's.
     quantity: quantity of the estimates, which limits values and differences.
 
   Reference:

@@ -107,19 +107,20 @@ def _interval(
 ) -> tuple[float, float]:
   """Returns the interval of an error inside a group relative to the error on all images.
 
-  The ratio is e / (π e + (1 − π) r), see `relative_errors`. Both arrays have a row for each of K
-  units. The columns are the shares e and r of each of C classifiers, followed by π.
+  Let e be the error in the group, r the error on all other images, and π the share of images in the
+  group. The ratio is e / (π e + (1 − π) r), see `relative_errors`. Both arrays have a row for each
+  of K units. Their columns are e and r of each of C classifiers, followed by π.
 
   Args:
-    counts: numerators of the shares, [K, 2C + 1]: wrong images inside the group (for e), wrong
-      images outside (for r), and images in the group (for π).
-    images: denominators of the shares, [K, 2C + 1]: images inside the group, images outside, and
+    counts: numerators of these shares, [K, 2C + 1]: wrong images inside the group, wrong images
+      outside, and images in the group.
+    images: denominators of these shares, [K, 2C + 1]: images inside the group, images outside, and
       all images.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
 
   Returns:
-    Its ends (low, high).
+    The ends (low, high).
   """
   num_units, num_shares = counts.shape
   n = np.maximum(images.sum(0), 1)
@@ -171,12 +172,12 @@ def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarra
 def _ratio(shares: np.ndarray) -> np.ndarray:
   """Returns the error in a group divided by the error on all images, or a difference of two.
 
-  The ratio is e / (π e + (1 − π) r). It is NaN if a classifier makes no error.
+  Let e be the error in the group, r the error on all other images, and π the share of images in the
+  group. The ratio is e / (π e + (1 − π) r). It is NaN if a classifier makes no error.
 
   Args:
-    shares: the error e in the group, the error r outside the group and the share π of images in the
-      group, [..., 3]. For the second classifier's ratio minus the first's: e₁, r₁, e₂, r₂ and π,
-      [..., 5].
+    shares: e, r and π, [..., 3]. For the second classifier's ratio minus the first's: e₁, r₁, e₂,
+      r₂ and π, [..., 5].
 
   Returns:
     [...].

@@ -240,14 +240,17 @@ def _minimise_loss(
 def _with_penalty(
   loss: float, by_weight: np.ndarray, by_bias: np.ndarray, scaling: Scaling, penalty: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
-  """Returns a loss and its derivatives by W and b after adding the penalty of `fit`.
+  """Adds the penalty of `fit` to the loss of a scaling W z + b and to the loss's derivatives.
 
   Args:
     loss: the loss without the penalty.
-    by_weight: its derivatives by W, [K, K], or by the diagonal of W, [K].
-    by_bias: its derivatives by b, [K].
+    by_weight: derivatives by W, [K, K], or by the diagonal of W, [K].
+    by_bias: derivatives by b, [K].
     scaling: W and b; W has the shape of `by_weight`.
     penalty: λ.
+
+  Returns:
+    The loss and its derivatives by W and b.
   """
   weight, bias = np.asarray(scaling.weight), np.asarray(scaling.bias)
   classes, is_matrix = len(bias), weight.ndim == 2

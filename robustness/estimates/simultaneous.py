@@ -207,8 +207,8 @@ def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarra
   """Returns the logarithms of the ends of intervals from `of_means.log_ratio`, [2, …].
 
   A ratio of 0 has an interval that begins at 0, which has no finite logarithm. Its lower end is
-  replaced by ln(high) − 2 t s. The standard error s of the logarithm is √2, because `log_ratio`
-  adds half an image to the wrong answers, and there are no others.
+  replaced by ln(high) − 2 t s. The standard error s of the logarithm is about √2, because
+  `log_ratio` adds half an image to the wrong answers, and there are no others.
 
   Args:
     low, high: ends of the intervals, at least 0.

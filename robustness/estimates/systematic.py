@@ -330,8 +330,8 @@ def _gains(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the classifier's gain in accuracy over a baseline on seen and on unseen classes.
 
-  The gains are s − b and max(0, u − b). The first may be negative. Gains that are only rounding
-  errors are set to 0.
+  With the arguments s, u and b, the gains are s − b and max(0, u − b). The first may be negative.
+  Gains that are only rounding errors are set to 0.
 
   Args:
     seen: s, the classifier's accuracy on seen classes, in [0, 1].

@@ -112,8 +112,11 @@ def _typed_facet(column: pd.Series) -> pd.Series:
 
 
 def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
-  """Raises InputError for an infinite number, a facet that is '', or two rows of the same
-  estimate.
+  """Raises InputError if numbers are infinite, a facet is '', or an estimate occurs twice.
+
+  Args:
+    table: table of results.
+    facets: names of the facets, columns such as 'corruption'.
   """
   for name in _NUMBERS:
     infinite = np.isinf(table[name].to_numpy())

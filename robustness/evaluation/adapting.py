@@ -152,7 +152,7 @@ class AdaptingEvaluator(Evaluator):
 
     Returns:
       The recorded fields of each batch, {field: [rows, 1, ...]}, and the pair of the initial state
-        and the state after the stream.
+      and the state after the stream.
     """
     views = self.parallel.replicate(views)
     # there are no more warm-up batches than batches in the stream, thus at most half of all batches
@@ -264,10 +264,10 @@ class AdaptingEvaluator(Evaluator):
     return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
 
   def _num_warm_up(self, batch_rows: int) -> int:
-    """Returns the number of batches of clean images that precede a stream.
+    """Returns the number of batches of clean images that come before the test images.
 
-    An adaptation that observes `num_clean_images` images needs images of all classes. If the stream
-    has a random order, its first batches have all classes and the result is 0.
+    Some methods of adaptation first observe `num_clean_images` images of all classes. If images are
+    shown in a random order, the first test batches serve for this, and the result is 0.
 
     Args:
       batch_rows: number of images in a batch.

@@ -55,9 +55,9 @@ def findings(
 
   Returns:
     The findings, and {classifier: int [F, 2], row and view of each of F damaged images}. The
-      findings have the accuracy of every class as estimates, and the tables `AFFECTED_CLASSES` and
-      `DAMAGED_IMAGES`. Stored versions of an image, such as its corruptions, count as one image in
-      the accuracies, and as several in the second table.
+    findings have the accuracy of every class as estimates, and the tables `AFFECTED_CLASSES` and
+    `DAMAGED_IMAGES`. Stored versions of an image, such as its corruptions, count as one image in
+    the accuracies, and as several in the second table.
   """
   class_lines: list[dict[str, object]] = []
   image_lines: list[list[object]] = []

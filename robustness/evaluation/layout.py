@@ -86,16 +86,18 @@ class Layout:
     return next((chunk for chunk in range(self.num_chunks) if chunk not in missing), None)
 
   def share(self, process: int, processes: int) -> dict[int, range]:
-    """Returns the shards that a process computes, {number of a block of images: its chunks of
-    views}.
+    """Returns the shards (files) that a process computes.
 
-    Each process takes whole blocks: process 0 of 3 takes blocks 0, 3, 6, .... If there are more
-    processes than blocks, they take the chunks of each block in turn. Each block then starts with
-    another process, so that all have about the same number.
+    Each process takes whole blocks of images: process 0 of 3 takes blocks 0, 3, 6, .... If there
+    are more processes than blocks, they take the chunks of views of each block in turn. Each block
+    then starts with another process, so that all have about the same number.
 
     Args:
       process: number of the process, in [0, processes).
       processes: number of processes.
+
+    Returns:
+      {number of a block: numbers of its chunks}.
     """
     if self.num_blocks >= processes:
       all_chunks, blocks = range(self.num_chunks), range(self.num_blocks)

@@ -117,9 +117,7 @@ class Recorded:
         )
 
   def require_distinct(self) -> None:
-    """Raises InputError if some stored images are versions of the same image, such as its
-    corruptions.
-    """
+    """Raises InputError if images are versions of the same image, such as its corruptions."""
     if self.clusters is not None:
       refuse_versions([BASE])  # raises: the records have this column
 

@@ -94,7 +94,7 @@ class RecordedStudy(Study):
 def study_of_results(
   section: Facts, name: str, description: Any, user_reference: str = ''
 ) -> Study:
-  """Returns the study that finished results are of, without running files that they name.
+  """Returns the study that finished results are of, without running files that only results name.
 
   The result is one of three:
 
@@ -147,8 +147,9 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
     return section
 
   def as_recorded(word: PlainValue) -> PlainValue:
-    """Returns a `RecordedReference` for a reference to a file in the results, and other words
-    unchanged.
+    """Returns a `RecordedReference` if the word is a reference to a file in the results.
+
+    Other words are returned unchanged.
     """
     if not isinstance(word, str) or not registry.is_reference(word):
       return word

@@ -307,7 +307,7 @@ class Evaluator(Step):
 
     Returns:
       The recorded fields of each batch, {field: [rows, v, ...]}, and the state for the next shard.
-        The state is None unless the classifier adapts to images at test time (`AdaptingEvaluator`).
+      The state is None unless the classifier adapts to images at test time (`AdaptingEvaluator`).
     """
     return [self.run(variables, batch, views) for batch in step_batches], state
 

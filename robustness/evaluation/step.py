@@ -146,7 +146,7 @@ class Step:
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
-    """Returns a batch with the computations that all views share (`Views.prepare`), if any."""
+    """Applies the computations that all views share (`Views.prepare`) to a batch, if any."""
     prepare = self.views.prepare
     if prepare is None:
       return batch
@@ -170,9 +170,9 @@ class Step:
 
     Returns:
       The values to record, {field: [rows, views, ...]}. A sum over images, `total/NAME`, is
-        [devices, views, 3, ...], with the three integers of `split_sum`. With `pictured` there are
-        also confidence and image of each row's most confident mistake, `MISTAKE` [rows] and
-        `MISTAKEN_IMAGE` [rows, H, W, C].
+      [devices, views, 3, ...], with the three integers of `split_sum`. With `pictured` there are
+      also confidence and image of each row's most confident mistake, `MISTAKE` [rows] and
+      `MISTAKEN_IMAGE` [rows, H, W, C].
     """
     batch = with_scaled_image(batch)
     # `apply` returns (logits, {layer: output}); `clean` are the outputs for the stored images

@@ -144,7 +144,7 @@ class Study(Part):
 
     Returns:
       {section: {label: class}}, such as {'attack': {'pgd': PGD}}. The settings of this attack are
-        in `config.study.attack.pgd`.
+      in `config.study.attack.pgd`.
     """
     return {}
 
@@ -289,7 +289,7 @@ class Study(Part):
       )
 
   def check_classes(self, rows: Rows) -> None:
-    """Raises InputError if a setting names a class without images.
+    """Raises InputError if a setting names a class without images; by default it never does.
 
     Args:
       rows: the images. Their labels are classes of the classifier that will be measured, which may
@@ -343,7 +343,7 @@ class Study(Part):
     return ViewTable.of(names if len(views) > 1 else ['as stored'])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names and groups of the views in records, with each stored image on its own.
+    """Returns the names and groups of the views for records of all stored images.
 
     By default it is `view_table`, with `units` that state which stored images are versions of the
     same image. Intervals then do not treat these as independent. For images that are stored

@@ -87,7 +87,7 @@ class Measures:
 
     Returns:
       {'energy': Σ|F|² over frequencies and channels, 'high_energy': the same sum over the
-        frequencies that a high pass keeps}.
+      frequencies that a high pass keeps}.
     """
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}

@@ -219,7 +219,11 @@ def whitening_filters(images: jax.Array) -> Variables:
 
 @jax.jit
 def _second_moments(images: jax.Array) -> jax.Array:
-  """Returns the mean of p·pᵀ over all 2 × 2 patches p of images [N, H, W, C], [4·C, 4·C]."""
+  """Returns the mean of p·pᵀ over all patches p of 2 × 2 pixels, [4·C, 4·C].
+
+  Args:
+    images: [N, H, W, C].
+  """
 
   def moments(image: jax.Array) -> jax.Array:
     """Returns the mean of p·pᵀ over all patches of one image."""

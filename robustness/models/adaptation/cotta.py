@@ -17,9 +17,9 @@ from robustness.models.adaptation.tent import Predict, Tent
 class Cotta(Tent):
   """CoTTA: a student learns from a teacher, and the teacher predicts.
 
-  The teacher's logits are for the images. If the mean confidence of the trained network is below a
-  threshold, they are the mean over randomly augmented images instead (`random_view`). After each
-  batch:
+  If the mean confidence of the trained network on a batch is below a threshold, the teacher's
+  logits are averaged over randomly augmented images (`random_view`). Otherwise they are for the
+  images as they are. After each batch:
 
   * The student takes a step along the gradient of the cross-entropy to the teacher. All parameters
     are trained.

@@ -116,7 +116,7 @@ class Tent(Adaptation):
 
     Returns:
       {'weights': {path: parameter}, 'optimizer': its state}. The weights are the parameters that
-        adapt, see `is_learnt`.
+      adapt, see `is_learnt`.
 
     Raises:
       SettingError: no parameter adapts.
