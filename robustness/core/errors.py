@@ -80,7 +80,7 @@ class SettingError(InputError):
 
 @contextlib.contextmanager
 def renaming_section(section: str, actual: str) -> Iterator[None]:
-  """Context manager that renames a section of the config in error messages.
+  """A context manager that renames a section of the config in error messages.
 
   For example, within `renaming_section('config.study', 'config.battery.noise.study')` an error
   about 'config.study.norm' names 'config.battery.noise.study.norm'. If contexts for the same
@@ -112,7 +112,7 @@ def key_name(key: str) -> str:
 
 @contextlib.contextmanager
 def naming_arguments(data: str = 'data') -> Iterator[None]:
-  """Context manager in which error messages name arguments of a Python function, not config keys.
+  """A context manager in which error messages name arguments of a Python function, not config keys.
 
   For example, 'config.study.norm' becomes 'norm', 'config.classifier.name' becomes 'model', and
   'config.data.crop' becomes 'data.crop'.
@@ -145,7 +145,7 @@ def for_caller(command: str, python: str) -> str:
 
 @contextlib.contextmanager
 def importing(message: str) -> Iterator[None]:
-  """Context manager that raises InputError with `message` if an import within it fails."""
+  """A context manager that raises InputError with `message` if an import within it fails."""
   try:
     yield
   except (ImportError, RuntimeError) as error:  # torchvision raises RuntimeError for another torch
@@ -154,7 +154,7 @@ def importing(message: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exits_refused() -> Iterator[None]:
-  """Context manager that turns `sys.exit` in a user's file into an InputError.
+  """A context manager that turns `sys.exit` in a user's file into an InputError.
 
   The error names the line that called `sys.exit`. Without it, `sys.exit(0)` would end an unfinished
   run with the exit status of success.
@@ -173,7 +173,7 @@ def exits_refused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def users_errors_refused() -> Iterator[None]:
-  """Context manager that turns an error in a user's code into an InputError.
+  """A context manager that turns an error in a user's code into an InputError.
 
   The message is made by `error_of_user`.
   """

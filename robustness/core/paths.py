@@ -82,7 +82,7 @@ def is_passed_over(name: str) -> bool:
 
 @contextlib.contextmanager
 def access_refused() -> Iterator[None]:
-  """Context manager or decorator that turns a `PermissionError` into an InputError."""
+  """A context manager or decorator that turns a `PermissionError` into an InputError."""
   try:
     yield
   except PermissionError as error:

@@ -47,7 +47,7 @@ warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 @contextmanager
 def opened(file: Picture) -> Iterator[Image.Image]:
-  """Context manager that opens an image file without decoding its pixels.
+  """A context manager that opens an image file without decoding its pixels.
 
   Args:
     file: a path, encoded bytes or an open binary file in one of the `FORMATS`.

@@ -23,7 +23,7 @@ runs, and seconds between later reports, after that time."""
 
 @contextlib.contextmanager
 def showing(bars: bool | None) -> Iterator[None]:
-  """Context manager that chooses whether progress is shown as bars or as log lines.
+  """A context manager that chooses whether progress is shown as bars or as log lines.
 
   Args:
     bars: True draws bars, False logs lines. None draws bars in notebooks and on terminals.
@@ -67,7 +67,7 @@ _OPEN: list['Progress'] = []
 
 
 def part_of_step(name: str) -> contextlib.AbstractContextManager[None]:
-  """Context manager that names the work inside, such as one attack, in the progress display.
+  """A context manager that names the work inside, such as one attack, in the progress display.
 
   The name appears in the innermost open `with Progress(...)`. Outside of any `Progress`, nothing is
   shown.
@@ -107,7 +107,7 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def phase(label: str, after: float | None = None) -> Iterator[None]:
-  """Context manager that shows how long work of unknown length has been running.
+  """A context manager that shows how long work of unknown length has been running.
 
   A terminal shows a bar with the elapsed time. Elsewhere a line with the elapsed seconds is logged
   at intervals, and a line with the duration at the end.
@@ -199,7 +199,7 @@ class Progress:
 
   @contextlib.contextmanager
   def other_work(self, name: str) -> Iterator[None]:
-    """Context manager that shows `name` during other work, such as an evaluation between steps.
+    """A context manager that shows `name` during other work, such as an evaluation between steps.
 
     A bar shows `name` in place of its last values, such as the loss. Without a bar, lines with
     `name` and the elapsed time are logged.

@@ -51,7 +51,7 @@ def pin() -> None:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-  """Context manager in which JAX uses partitionable Threefry and 32 bits, also in traced code.
+  """A context manager in which JAX uses partitionable Threefry and 32 bits, also in traced code.
 
   It wraps functions that users may call with other values of these JAX flags.
   """
@@ -84,8 +84,8 @@ def stream(seed: int | jax.Array, name: str) -> jax.Array:
 def without_global_draws(function: Callable[..., T]) -> Callable[..., T]:
   """Returns `function` with a check against user code that draws from `np.random` or `random`.
 
-  Such a number would be drawn once while JAX traces the function. It would be the same for every
-  image and step. The returned function raises InputError if this happens.
+  While JAX traces the function, such code would draw a number once. The number would be the same
+  for every image and step. The returned function raises InputError instead.
   """
 
   @functools.wraps(function, updated=())  # a function may be an object with fields

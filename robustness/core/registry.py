@@ -118,7 +118,7 @@ class Part(abc.ABC):
     return {'files': files} if files else {}
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns the name, settings and files of the part as JSON values, for results."""
+    """Returns the name, settings and files of the component as JSON values, for results."""
     return {'name': self.name, **self.file, **dataclasses.asdict(self), **self.files}
 
   def require(self, condition: bool, key: str, valid: str) -> None:
@@ -458,7 +458,7 @@ class FromFile:
 
 @contextlib.contextmanager
 def files_refused() -> Iterator[None]:
-  """Context manager in which `load` raises `FileRefusedError` instead of running files.
+  """A context manager in which `load` raises `FileRefusedError` instead of running files.
 
   It is used where a name comes from data, such as the config of saved results, and not from the
   user.

@@ -168,16 +168,16 @@ class Rows(Protocol):
   ) -> Iterator[Batch]:
     """Returns an endless iterator over shuffled batches, which depends only on the arguments.
 
-    Batch s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's endless sequence
-    of rows. Only the rows of this process are read, from `start_step` on. Images that exceed the
-    memory are streamed and shuffled in a buffer.
+    Batch s = 0, 1, ... holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's
+    endless sequence of rows. Only the rows of this process are read, from `start_step` on. Images
+    that exceed the memory are streamed and shuffled in a buffer.
 
     Args:
       batch_size: size of the global batch, over all processes.
       seed: seed of the order of the rows in each epoch.
       start_step: number of the first batch.
-      share: (k, n) for process k of n. It reads the k-th of n contiguous parts of every global
-        batch.
+      share: (k, n) for process k = 0, ..., n - 1 of n, which reads one of n contiguous parts of
+        every global batch.
       sampler: order of the rows. None takes `Epochs`, a random permutation in each epoch.
 
     Returns:

@@ -63,8 +63,7 @@ def _elements(part: Callable[[int], np.ndarray], size: int, begin: int, end: int
   """Returns the elements [begin, end) of an endless sequence that is computed part by part.
 
   Args:
-    part: function that is called with k = 0, 1, ... and returns the elements k·size, ..., (k +
-      1)·size − 1.
+    part: function that is called with k = 0, 1, ... and returns elements [k·size, (k + 1)·size).
     size: number of elements of each part.
     begin: index of the first element.
     end: index after the last element.

@@ -189,10 +189,10 @@ def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
   """Returns the source positions of the pixels of a line that is enlarged about its centre.
 
-  Entry [i, k] is the position in the original line, in pixels and fractional, that pixel k shows at
-  zoom i. At zoom z, the central ⌈n / z⌉ of n pixels are stretched to round(⌈n / z⌉ · z) pixels with
-  aligned end points, and the central n pixels of the result are kept. This equals
-  `scipy.ndimage.zoom` of order 1, followed by a crop.
+  Entry [i, k] is for pixel k of the line enlarged by zoom factor i. It is a fractional position in
+  the original line, in pixels. At zoom z, the central ⌈n / z⌉ of n pixels are stretched to round(⌈n
+  / z⌉ · z) pixels with aligned end points, and the central n pixels of the result are kept. This
+  equals `scipy.ndimage.zoom` of order 1, followed by a crop.
 
   Args:
     size: number n of pixels of the line.

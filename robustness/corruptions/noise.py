@@ -97,10 +97,10 @@ def shot_noise(
 ) -> jax.Array:
   """Replaces values by photon counts: clip(Poisson(λx) / λ, 0, 1) per pixel and channel.
 
-  λ is the constant `photons`, the expected count of white. Counts are drawn in two steps. With k =
-  ⌊255x⌋, Poisson(λk / 255) is drawn from a table of the 256 rates. Poisson(λ(x − k / 255)) is drawn
-  by inversion and added. 8-bit images (every x within 2⁻¹² of a level) need only the first step,
-  which takes half the time.
+  λ is the constant `photons`, the expected count of white. Counts are drawn in two steps. The level
+  k = ⌊255x⌋ has Poisson(λk / 255) counts, drawn from a table of the 256 rates. The remainder has
+  Poisson(λ(x − k / 255)) counts, drawn by inversion and added. 8-bit images (every x within 2⁻¹² of
+  a level) need only the first step, which takes half the time.
 
   Args:
     key: random key.
@@ -144,11 +144,11 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   """Returns Walker's alias tables for drawing Poisson counts of rate λ k / 255.
 
-  There is a table for each severity s = 0, ..., S − 1 and each 8-bit level k; its number is 256 s +
-  k. A table has K columns, where K is a power of two, and column j stands for the count start + j.
-  To draw a count, the upper log2(K) bits of a random 32-bit number select a column. If the
-  remaining bits are below the column's limit, its count is taken, otherwise the count of another
-  column, its alias. Probabilities are whole multiples of 2⁻³².
+  Table number 256 s + k is for severity s = 0, ..., S − 1 and the 8-bit level k. A table has K
+  columns, where K is a power of two, and column j stands for the count start + j. To draw a count,
+  the upper log2(K) bits of a random 32-bit number select a column. If the remaining bits are below
+  the column's limit, its count is taken, otherwise the count of another column, its alias.
+  Probabilities are whole multiples of 2⁻³².
 
   Args:
     photons: λ, the expected count of white, for each of S severities.

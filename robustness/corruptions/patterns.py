@@ -56,8 +56,8 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) at row r and column c.
 
-  The frequency (fx, fy), in radians per pixel, and the phase φ are drawn. The amplitude is A =
-  19.6 m / 255 for the magnitude m.
+  The frequency (fx, fy), in radians per pixel, and the phase φ are drawn. With the magnitude m the
+  amplitude A is 19.6 m / 255.
   """
   row, column = pixel_grid(image.shape[0])
   amplitude = 19.6 / 255 * strength['magnitude']

@@ -247,10 +247,15 @@ def distance_to(mask: jax.Array) -> jax.Array:
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
-  """Returns a plane [H, W] of levels 0..count − 1 after OpenCV's histogram equalisation, in 0..255.
+  """Returns a plane of levels after OpenCV's histogram equalisation, [H, W] in 0..255.
 
-  With c(l) pixels of levels up to l, and l₀ the lowest level of a pixel, level l becomes
-  255 (c(l) − c(l₀)) / (H·W − c(l₀)), rounded. A plane of a single level is returned unchanged.
+  Let c(l) be the number of pixels with levels up to l, and l₀ the lowest level in the plane. Level
+  l becomes 255 (c(l) − c(l₀)) / (H·W − c(l₀)), rounded. A plane of a single level is returned
+  unchanged.
+
+  Args:
+    levels: levels in 0..count − 1, [H, W].
+    count: number of levels.
   """
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
   up_to = jnp.cumsum(histogram)  # number of pixels up to each level

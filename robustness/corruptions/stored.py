@@ -250,10 +250,10 @@ class StoredOrMade(CorruptionViews):
   ) -> tuple[Self, Recorded]:
     """Returns the study and its saved predictions with one row per clean image.
 
-    Predictions of stored images were saved with a row for each corrupted version. The versions
-    become views of one row here, as in a study that computes corruptions. The returned study has
-    only the corruptions and severities in the data set. It has a clean view only if there are clean
-    images; this view is the first.
+    If the study computes corruptions, both are returned as they are. Predictions of stored images
+    were saved with a row for each corrupted version of an image. Here the versions become views of
+    one row. The returned study then has only the corruptions and severities in the data set. The
+    first view is clean if there are clean images.
 
     Args:
       evaluations: the saved predictions of each classifier.

@@ -101,8 +101,8 @@ class Predictions:
   def equal_width(self, bins: int) -> np.ndarray:
     """Splits the predictions into M bins of equal width; returns their bounds, int [M + 1].
 
-    Bin i = 0, ..., M - 1 contains the sorted predictions with indices bounds[i] to bounds[i + 1] -
-    1. The first bin has the confidences in (1 - 1/M, 1], and the last bin those in [0, 1/M].
+    Bin i = 0, ..., M - 1 contains the sorted predictions bounds[i], ..., bounds[i + 1] - 1. The
+    first bin has the confidences in (1 - 1/M, 1], and the last bin those in [0, 1/M].
 
     Args:
       bins: the number M of bins.
@@ -116,8 +116,8 @@ class Predictions:
   def equal_mass(self, bins: int) -> np.ndarray:
     """Splits the predictions into M bins of about equal size; returns their bounds, int [M + 1].
 
-    Bin i = 0, ..., M - 1 contains the sorted predictions with indices bounds[i] to bounds[i + 1] -
-    1. Equal confidences share a bin. Some bins may therefore be empty.
+    Bin i = 0, ..., M - 1 contains the sorted predictions bounds[i], ..., bounds[i + 1] - 1. Equal
+    confidences share a bin. Some bins may therefore be empty.
 
     Args:
       bins: the number M of bins.

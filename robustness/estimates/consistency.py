@@ -37,10 +37,10 @@ def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
 def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike) -> np.ndarray:
   """Returns Cohen's κ of the right and wrong answers of two classifiers, [...] in [-1, 1].
 
-  κ = (c − e) / (1 − e), where c is the share of images on which both are right or both are wrong,
-  and e = p q + (1 − p)(1 − q) the expectation of c for independent classifiers with accuracies p
-  and q (equations 1 to 3). κ is 1 if both are wrong on the same images, 0 if c is at chance, and
-  NaN if both are always right or both always wrong.
+  κ = (c − e) / (1 − e), where c is the share of images on which both are right or both are wrong.
+  The expectation of c for independent classifiers is e = p q + (1 − p)(1 − q), where p and q are
+  the accuracies (equations 1 to 3). κ is 1 if both are wrong on the same images, 0 if c equals e,
+  and NaN if both are always right or both always wrong.
 
   Args:
     first: p, the accuracy of the first classifier, [...].
@@ -177,7 +177,9 @@ def _variance_over_images(cells: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:
-  """Returns the design effect, `variance` / `independent` but at least 1, [...].
+  """Returns by what factor clustering of images increases a variance, at least 1, [...].
+
+  This design effect is `variance` / `independent`.
 
   Args:
     variance: variance of a statistic over resampled units of images, such as videos, [...].
@@ -195,11 +197,10 @@ def _z(kappa: np.ndarray) -> np.ndarray:
 
 
 def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
-  """Returns the design effect d of each view, [V], and of the mean over views.
+  """Returns the design effect of each view, [V], and of the mean over views.
 
-  The design effect d ≥ 1 says how much clustering of images, such as frames of a video, increases a
-  variance. It is the variance of the cells' shares over the K units, divided by their variance over
-  independent images.
+  Clustering of images, such as frames of a video, increases a variance by this factor, at least 1.
+  The variance concerns the shares of images in the cells of the 2 × 2 table.
 
   Args:
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
@@ -218,10 +219,10 @@ def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _agreements_by_chance(cells: np.ndarray) -> float:
-  """Returns the number of images on which two independent classifiers would agree by chance.
+  """Returns how many images two independent classifiers would agree on by chance.
 
-  For each view, the expected numbers of images that are right for both and wrong for both are
-  computed. The smaller number is summed over views.
+  In each view there are two expected numbers: images that both have right, and images that both
+  have wrong. The smaller one is summed over views.
 
   Args:
     cells: numbers of images, [4, V], see `_kappa_of_cells`.

@@ -159,7 +159,7 @@ def failure_point(
     """Returns the failure severity in each of B bootstrap samples, [B].
 
     Args:
-      weights: how often each unit is in each sample, divided by K, [B, K].
+      weights: number of times that each of K units is in each sample, divided by K, [B, K].
     """
     # Accuracy on clean images, then at each severity, [B, 1 + S]; sums with whole weights are
     # exact.

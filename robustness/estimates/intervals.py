@@ -28,9 +28,12 @@ def clopper_pearson(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns Clopper and Pearson's exact interval (low, high) for a proportion.
 
-  Its coverage is at least `confidence` = 1 − α. With B⁻¹(q; a, b) the quantile q of the Beta(a, b)
-  distribution and k successes in n trials, low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k +
-  1, n − k). low is 0 for k = 0 and high is 1 for k = n; both are NaN for n = 0.
+  Its coverage is at least `confidence` = 1 − α. For k successes in n trials,
+
+    low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k),
+
+  where B⁻¹(q; a, b) is the quantile q of the distribution Beta(a, b). low is 0 for k = 0, and high
+  is 1 for k = n. Both are NaN for n = 0.
 
   Args:
     successes: the numbers k, whole and in [0, n], any shape.
@@ -59,10 +62,10 @@ def korn_graubard(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns Korn and Graubard's interval (low, high) for a proportion of trials in n clusters.
 
-  A cluster is, for example, all views of one image. The interval is Clopper and Pearson's at the
-  effective number of trials n*, which `effective_trials` computes from the variance p(1 − p) of a
-  trial and the variance s²/n of the mean p. If p is 0 or 1, n* = n, because such data show no
-  difference between clusters.
+  A cluster is, for example, all views of one image. The interval is Clopper and Pearson's for the
+  effective number of trials n*. `effective_trials` computes n* from the variance p(1 − p) of a
+  trial and the variance s²/n of the mean p. If p is 0 or 1, such data show no difference between
+  clusters, and n* = n.
 
   Args:
     mean: p, in [0, 1].
