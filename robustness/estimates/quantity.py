@@ -105,10 +105,10 @@ class Quantity:
 
   @property
   def named_extreme(self) -> str:
-    """The extreme that a sentence names if there are many values, 'highest' or 'lowest'.
+    """The extreme that reports name among many values, 'highest' or 'lowest'.
 
-    It is `extreme`, or the worst value if that is ''. For errors by corruption it is 'highest'. It
-    is '' if neither direction is better.
+    Unless `extreme` is set, it is the worst value, for instance 'highest' for errors. It is '' if
+    neither direction is better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 

@@ -176,10 +176,11 @@ class StratifiedMeans:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns random draws of the Q means, as they could be in other samples of images.
 
-    With n from `effective_trials` and h = ½, a mean p is drawn from Beta(p n + h, (1 − p) n + h).
-    Means of 0 and 1 differ between the two results, so that quantiles are the ends of Clopper and
-    Pearson's interval. A mean of 0 is 0 in the first result and drawn from Beta(2 h, n) in the
-    second. A mean of 1 is drawn from Beta(n, 2 h) in the first and is 1 in the second.
+    There are draws for lower and for upper ends of intervals, which differ only for means of 0 and
+    1. With n from `effective_trials` and h = ½, a mean p is drawn from Beta(p n + h, (1 − p) n +
+    h). A mean of 0 is 0 for the lower end, and drawn from Beta(2 h, n) for the upper end. A mean of
+    1 is drawn from Beta(n, 2 h) for the lower end, and is 1 for the upper end. Their quantiles are
+    the ends of Clopper and Pearson's interval.
 
     Draws of two means have the same correlation as the images' contributions to the two means.
 
@@ -193,7 +194,7 @@ class StratifiedMeans:
       confidence: confidence of the interval, in (0, 1).
 
     Returns:
-      Draws for lower ends of intervals and draws for upper ends, [samples, Q] each.
+      Draws for lower ends and draws for upper ends, [samples, Q] each.
 
     Reference:
       Brown, Cai & DasGupta, Interval estimation for a binomial proportion, Statistical Science 16

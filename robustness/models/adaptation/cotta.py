@@ -110,13 +110,13 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   * colours, in a random order: factors of brightness in [.6, 1.4], contrast in [.7, 1.3] and
     saturation in [.5, 1.5], a turn of the hue by up to 21.6°, and a gamma in [.7, 1.3]; images
     without three channels keep saturation and hue
-  * a rotation by up to 15°, a move by whole pixels, up to 1/8 of the sides, and a scale in [.9,
-    1.1], with edges continued
+  * a rotation by up to 15°
+  * a move by whole pixels, up to 1/8 of the sides (1/16 in the code, after margins have doubled the
+    sides)
+  * a scale in [.9, 1.1], with edges continued
   * a blur of 5 × 5 pixels with a standard deviation of up to .5 pixels
   * a mirror image with probability ½
   * noise with a standard deviation of .005
-
-  The authors' move by 1/16 is of an image with margins of half its sides.
   """
   # for amounts, order of colour changes, geometry and blur, mirror image, noise; the last is unused
   keys = jax.random.split(key, 6)
