@@ -42,7 +42,8 @@ def use(folder: str | None) -> None:
 
   Args:
     folder: path of the folder. None uses `default_folder()`, or stores nothing if that folder is
-      not writable. '' stores nothing.
+      not writable; a folder in JAX_COMPILATION_CACHE_DIR is left to JAX, without a check or limit.
+      '' stores nothing.
 
   Raises:
     InputError: `folder` is a path that is not writable.
