@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from absl import logging
 
 from input_pipeline.settings import DataSettings
@@ -227,6 +228,16 @@ class ClassifierBuilder:
   # Networks that are trained here.
 
   @functools.cached_property
+  def _split(self) -> Callable[[TrainedHere], tuple[np.ndarray, np.ndarray]]:
+    """The function from a recipe to `split_validation` of its training rows.
+
+    It computes each split once, because a set that is read as a stream is read as a whole for it.
+    """
+    return functools.cache(
+      lambda recipe: split_validation(self.open_rows(recipe), recipe.training.validation)
+    )
+
+  @functools.cached_property
   def _loaded_classifiers(self) -> dict[str, Classifier]:
     """Cache of `_load` for networks that this run trains, because tracing one takes a second."""
     return {}
@@ -299,7 +310,7 @@ class ClassifierBuilder:
         no known last layer.
     """
     rows = self.open_rows(recipe)
-    fitted, held_out = split_validation(rows, recipe.training.validation)
+    fitted, held_out = self._split(recipe)
     rows = rows.at(fitted) if len(held_out) else rows
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
       section = self.experiment.section_of(recipe.data)
@@ -379,7 +390,7 @@ class ClassifierBuilder:
     """Returns the results of studies measured during trainings, as {name of the study: results}."""
     steps_by_task: dict[str, dict[str, list[int]]] = {}  # {task: {label: measured steps}}
     for label, recipe in self.to_train().items():
-      fitted, _ = split_validation(self.open_rows(recipe), recipe.training.validation)
+      fitted, _ = self._split(recipe)
       for task in recipe.training.measure:
         steps = schedule.measured_steps(recipe.training, len(fitted))
         steps_by_task.setdefault(task, {})[label] = steps
@@ -398,7 +409,7 @@ class ClassifierBuilder:
       recipe: The classifier's section of the config.
     """
     rows, settings = self.open_rows(recipe), recipe.training
-    _, held_out = split_validation(rows, settings.validation)
+    _, held_out = self._split(recipe)
     if not (len(held_out) or self.experiment.measurements):
       return None
     classifier = self._load(label)
@@ -458,7 +469,7 @@ class ClassifierBuilder:
       step: The step after which the network had these variables; None for the end of the training.
     """
     settings = recipe.training
-    fitted, _ = split_validation(self.open_rows(recipe), settings.validation)
+    fitted, _ = self._split(recipe)
     total = schedule.total_steps(settings, len(fitted))
     selection = 'best by validation accuracy' if settings.keep == BEST and step is None else ''
     optional = {'ema_decay': settings.ema_decay, 'balanced': settings.balanced, 'kept': selection}

@@ -20,7 +20,7 @@ from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.projection import match_labels
-from robustness.training import checkpoint
+from robustness.training import checkpoint, evaluation
 from robustness.training.checkpoint import load_variables
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
@@ -149,7 +149,12 @@ def test_a_network_trained_in_bfloat16_is_measured_in_the_precision_of_the_run(t
 
 
 @pytest.mark.slow
-def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path):
+def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path, monkeypatch):
+  split, shares = evaluation.split_validation, []
+  monkeypatch.setattr(
+    'robustness.building.builder.split_validation',
+    lambda rows, share: (shares.append(share), split(rows, share))[1],
+  )
   clips = {'group_id': np.repeat([0, 1], [22, 10])}  # a share of .5 is 16 rows, or one clip
   training, writer = dataclasses.replace(rows(), columns=clips), Writer()
   settings = {'validation': 0.5, 'steps': 0, 'epochs': 4.0}
@@ -160,6 +165,7 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
   facts = load_variables(tmp_path / 'net')[1]
   steps = facts['step'], facts['training']['total_steps']
   assert (network.provenance['step'], network.provenance['total_steps']) == steps
+  assert shares == [0.5], 'rows are split once, because their labels may be slow to read'
 
 
 @cases(
