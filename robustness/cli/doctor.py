@@ -4,7 +4,9 @@ Devices and memory, versions, packages and extras, and the data that need no dow
 """
 
 import importlib.util
+import json
 import os
+import pathlib
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -117,9 +119,21 @@ def data() -> Iterator[tuple[str, str]]:
     yield source, _installation_state((module,), contents)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
   prepared = sorted(
-    {str(file.parent.relative_to(folder)) for file in folder.glob('*/**/dataset_info.json')}
+    f'{file.parent.relative_to(folder)}{"" if _has_all_files(file) else " (incomplete)"}'
+    for file in folder.glob('*/**/dataset_info.json')
+    if (file.parent / 'features.json').is_file()  # else it is no data set of TFDS
   )
   yield 'tfds', f'{folder}: {", ".join(prepared) or "no data set; TFDS downloads one when asked"}'
+
+
+def _has_all_files(info: pathlib.Path) -> bool:
+  """Returns whether the folder of a `dataset_info.json` has as many shards as the file lists."""
+  try:
+    splits = json.loads(info.read_text('utf-8'))['splits']
+    num_shards = sum(len(split['shardLengths']) for split in splits)
+  except (OSError, ValueError, LookupError, TypeError):  # damaged, or not of TFDS
+    return False
+  return len([*info.parent.glob('*-?????-of-?????')]) >= num_shards
 
 
 def is_installed(module: str) -> bool:

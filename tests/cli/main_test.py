@@ -1,6 +1,7 @@
 """The command `robustness`: lists of parts, facts of the machine, refusals and clean ends."""
 
 import errno
+import json
 import os
 import re
 import signal
@@ -69,6 +70,21 @@ def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, m
   assert {'jax', 'numpy'} <= set(message) & set(PACKAGES)
   project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
   assert set(doctor.EXTRAS) == set(project['optional-dependencies'])
+
+
+def test_the_doctor_says_which_data_sets_lack_files(tmp_path, monkeypatch):
+  splits = [{'name': 'test', 'shardLengths': ['2', '1']}]
+  for name in ('whole', 'part', 'other'):
+    folder = tmp_path / name / '1.0.0'
+    folder.mkdir(parents=True)
+    (folder / 'dataset_info.json').write_text(json.dumps({'splits': splits}))
+    (folder / 'x-test.tfrecord-00000-of-00002').touch()
+    if name != 'other':
+      (folder / 'features.json').touch()
+  (tmp_path / 'whole/1.0.0/x-test.tfrecord-00001-of-00002').touch()
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
+  expected = f'{tmp_path}: part/1.0.0 (incomplete), whole/1.0.0'
+  assert dict(doctor.data())['tfds'] == expected
 
 
 def test_the_doctor_takes_no_folder_without_code_for_a_package(tmp_path, monkeypatch):
