@@ -252,7 +252,7 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     self.note_inputs()
     generators = {}
     for split in config.splits or (default_split(base),):
-      rows = made_of.open_base(config, self.base_dir, split)
+      rows = made_of.open_base(config, self.base_dir, split, 'splits')
       self.info.metadata.update(  # alike for all splits, which have images of one size
         {
           **self.info.metadata[made_of.SETTINGS],
@@ -292,7 +292,7 @@ def block_examples(
     split: split of the uncorrupted data set.
     block: index of the block; blocks have `BLOCK` images.
   """
-  rows = made_of.open_base(config, base_dir, split)
+  rows = made_of.open_base(config, base_dir, split, 'splits')
   [batch] = rows.batches(made_of.BLOCK, [block])
   images = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
   for index in np.flatnonzero(batch['mask']):

@@ -98,6 +98,9 @@ class HeldOutConfig(made_of.BaseConfig):
     super().__post_init__()
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
+    for name in ('classes_per_group', 'class_group_seed'):
+      is_used = not self.class_groups or getattr(self, name) == 0
+      require(is_used, name, getattr(self, name), '0 where class_groups names the classes')
     # a config called like one of the paper's, such as 'cifar10_rotation', has its environments
     instance = self.name.rpartition('_')[2]
     if instance in INSTANCES:
@@ -193,8 +196,8 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     del dl_manager
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
-    train = made_of.open_base(config, self.base_dir, config.train_split)
-    test = made_of.open_base(config, self.base_dir, config.test_split)
+    train = made_of.open_base(config, self.base_dir, config.train_split, 'train_split')
+    test = made_of.open_base(config, self.base_dir, config.test_split, 'test_split')
     groups = config.groups(train.class_names)
     for name in config.environments:
       transforms.get(name).check_shape(train.image_shape)

@@ -26,7 +26,7 @@ import input_pipeline
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.tfds import Tfds
 from input_pipeline.tfds_sets import check_features, find_builder
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, renaming_section
 from robustness.core.rows import Rows
 from robustness.core.sequential import map_entries
 from robustness.core.settings import differing_keys, require
@@ -281,24 +281,27 @@ class MadeOfBase(MadeOf):
 
 
 @functools.lru_cache(maxsize=4)
-def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
+def open_base(config: BaseConfig, base_dir: str, split: str, key: str) -> Rows:
   """Opens a split of the base data set, with images resized and cropped.
 
   Args:
     config: settings of the base data set and of resizing and cropping.
     base_dir: TFDS folder of the base data set.
     split: name of the split.
+    key: name of the setting with the split, for messages.
   """
-  return input_pipeline.load(
-    DataSettings(
-      Tfds(config.base, base_dir),
-      split,
-      resize=config.resize,
-      crop=config.crop,
-      interpolation=config.interpolation,
-      resized_by=config.resized_by,
+  # messages name the settings as `config` does
+  with renaming_section('config.data', ''), renaming_section('config.data.split', key):
+    return input_pipeline.load(
+      DataSettings(
+        Tfds(config.base, base_dir),
+        split,
+        resize=config.resize,
+        crop=config.crop,
+        interpolation=config.interpolation,
+        resized_by=config.resized_by,
+      )
     )
-  )
 
 
 def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
