@@ -1,5 +1,4 @@
-"""Accuracy on ImageNet-9 with exchanged backgrounds, and the gain by backgrounds of the right
-class.
+"""Accuracy on ImageNet-9 with exchanged backgrounds, and the gain by right backgrounds.
 
   bg_gap  accuracy on 'mixed_same' − accuracy on 'mixed_rand'
 

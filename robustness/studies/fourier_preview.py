@@ -1,5 +1,4 @@
-"""A cheap preview of a Fourier heatmap: the Fourier transform of the loss gradient, one pass per
-image.
+"""A cheap preview of a Fourier heatmap: the Fourier transform of the gradient of the loss.
 
 To first order, adding v r U_f changes the loss by v Σ_c r_c ⟨∇_c, U_f⟩, with the norm v, the basis
 image U_f of frequency f, and the gradient ∇_c and a sign r_c = ±1 in channel c. The root mean
