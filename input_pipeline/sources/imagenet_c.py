@@ -237,7 +237,7 @@ def same_files(
     if names != names_in_first:
       # none if the only difference is that a folder has two files with one base name
       in_one_folder = set(names).symmetric_difference(names_in_first)
-      name = min(in_one_folder, default=names[0])
+      name = min(in_one_folder or names)
       is_in_first = name in names_in_first
       lacking, having = (folder, folders[0]) if is_in_first else (folders[0], folder)
       raise InputError(
