@@ -148,23 +148,23 @@ class Rescoring:
       sets: the neighbor sets.
       folder: where the records are written.
     """
-    # Scores of a finer label space, such as ImageNet's, are projected onto `space`. It is None for
-    # sets that name classes of no known label space: their scores must be of these classes.
     if sets.class_names:
-      space, classes = label_space.coarse_space(sets.class_names), sets.class_names
+      classes = sets.class_names
+      space = label_space.coarse_space(classes)  # None if no known label space has these classes
     else:
       space = label_space.get(self.label_space)
       classes = space.class_names
     if _is_records(path):
-      return _write(folder, *transfer_to(Records.open(path), sets, classes))
+      transferred_sets, arrays, identity = transfer_to(Records.open(path), sets, classes)
+      return _write(folder, transferred_sets, arrays, identity)
     sets.check_labels(self.label_space, len(classes), 'config.label_space')
-    num_scores = [len(classes)]  # the numbers of scores that a frame may have
-    if space is not None and space.source:
-      num_scores.append(len(label_space.get(space.source).class_names))
-    scores = predictions.read(path, sets.frames, num_scores, self.unpredicted)
+    valid_lengths = [len(classes)]  # of the list of scores of a frame
+    if space is not None and space.source:  # the finer label space, such as ImageNet's
+      valid_lengths.append(len(label_space.get(space.source).class_names))
+    scores = predictions.read(path, sets.frames, valid_lengths, self.unpredicted)
     classifier = {'label': label, 'predictions': str(path), **self._describe(scores, path, sets)}
     if space is not None and scores.shape[1] != len(classes):
-      classifier['label_space'] = space.name  # the study must project the scores
+      classifier['label_space'] = space.name  # the study projects finer scores
     identity = {
       'classifier': classifier,
       'data': {
@@ -176,8 +176,8 @@ class Rescoring:
       'classes': list(classes),
       'sets': sets.digest,
     }
-    # scores [F, 1, classes], with an axis for the only view
-    return _write(folder, sets, {OUTPUTS[0]: scores[:, None]}, identity)
+    unprojected_scores = OUTPUTS[0]  # name of the array
+    return _write(folder, sets, {unprojected_scores: scores[:, None]}, identity)  # [F, 1, classes]
 
   def _describe(self, scores: np.ndarray, path: Path, sets: NeighborSets) -> dict[str, object]:
     """Returns a description of a file's scores for the records: their kind and SHA-256.
@@ -214,7 +214,7 @@ class Rescoring:
     unknown_shape = 0, 0, 0  # (H, W, C) of the images, which predictions do not state
     findings = study.reduce(evaluations, unknown_shape)
     records = evaluations[0].records  # all records are on the same frames
-    # the table that the study computes itself describes images, which predictions do not state
+    # Replaces the table of `study.reduce`, which describes the images: they are unknown here.
     comparable = provenance.comparability_in_words(study.differences(records, unknown_shape))
     lines = {**study.shown_as, provenance.COMPARABLE: comparable}
     findings.tables[WHICH_NUMBERS] = provenance.table(lines)

@@ -103,7 +103,8 @@ class ReviewRounds:
     for anchor, pairs in enumerate(candidates.pairs_of):
       # The page of a pair shows its anchor too. An anchor has a page of its own only if annotators
       # add labels to it (`densify`), or if it has no pairs.
-      self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
+      if plan.densify or not pairs:
+        self._order.append(Item(ANCHOR, anchor))
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
     # {annotator: index in `_order` of the first item that the annotator may still have to answer}
@@ -131,10 +132,7 @@ class ReviewRounds:
       InputError: the anchor or pair is not under review, or the answer is a joint vote where none
         is needed.
     """
-    item = self.candidates.items.get((answer.anchor, answer.neighbor))
-    if item is None:
-      pair = f'anchor {answer.anchor} with neighbor {answer.neighbor}'
-      raise InputError(f'{pair} is not under review.')
+    item = self._item_of(answer)
     with self._lock:
       if answer.round == JOINT and not self.ready_for_joint(item):
         reason = 'nobody objected to it, or not everybody has answered alone.'
@@ -169,18 +167,32 @@ class ReviewRounds:
       OutdatedAnswerError: the annotator has since answered in another window, or has already voted
         in the joint round and now answers in the individual round.
     """
-    item, name = self.candidates.items.get((answer.anchor, answer.neighbor)), answer.annotator
+    item, name = self._item_of(answer), answer.annotator
     with self._lock:
-      if item and answer.round == INDIVIDUAL and name in self.ballot(item).joint:
+      has_voted = name in self.ballot(item).joint
+      if answer.round == INDIVIDUAL and has_voted:
         raise OutdatedAnswerError(
           f'{name} has voted on {item} in the joint round: the individual answer stands.'
         )
-      if item and replaces not in (UNCHECKED, self.answer_time(item, answer.round, name)):
+      newest_time = self.answer_time(item, answer.round, name)
+      if replaces not in (UNCHECKED, newest_time):
         raise OutdatedAnswerError(
           f'{name} has answered {item} in another window since it was shown here: that answer '
           'stands. Go back to change it.'
         )
       self.add(answer, write)
+
+  def _item_of(self, answer: Answer) -> Item:
+    """Returns the item (an anchor or a pair) that an answer is about.
+
+    Raises:
+      InputError: the item is not under review.
+    """
+    item = self.candidates.items.get((answer.anchor, answer.neighbor))
+    if item is None:
+      pair = f'anchor {answer.anchor} with neighbor {answer.neighbor}'
+      raise InputError(f'{pair} is not under review.')
+    return item
 
   def answer_time(self, item: Item, review_round: str, annotator: str) -> float | None:
     """Returns when an annotator answered, in seconds since 1970; None without an answer.
@@ -280,21 +292,21 @@ class ReviewRounds:
       * `joint`, `joint_of`: votes by all annotators in the joint round, and the number needed.
     """
     with self._lock:
-      # Pairs of an anchor that somebody called bad need no individual answers but those they have.
-      bad = [item for item in self._contested if item.kind == ANCHOR and self._blocks_pairs(item)]
-      pairs = [pair for anchor in bad for pair in self.candidates.pairs_of[anchor.number]]
-      num_not_needed = sum(self._num_awaited(Item(PAIR, number)) for number in pairs)
-      num_votes = [  # on each contested item, at most as many as it needs
-        min(len(self.ballot(item).joint), self.plan.needed)
-        for item in self._contested
-        if not self._is_dropped(item)
-      ]
+      num_needed = len(self._order) * self.plan.annotators_per_pair
+      for item in self._contested:
+        if item.kind == ANCHOR and self._blocks_pairs(item):
+          # Somebody called the anchor bad: its pairs need no answers beyond those given already.
+          pairs = self.candidates.pairs_of[item.number]
+          num_needed -= sum(self._num_awaited(Item(PAIR, number)) for number in pairs)
+      items_to_vote_on = [item for item in self._contested if not self._is_dropped(item)]
+      votes_needed = self.plan.needed  # of each item
+      num_votes = (len(self.ballot(item).joint) for item in items_to_vote_on)
       return {
         'own': len(self._history.get(annotator, {})),
         'individual': self._done,
-        'individual_of': len(self._order) * self.plan.annotators_per_pair - num_not_needed,
-        'joint': sum(num_votes),
-        'joint_of': len(num_votes) * self.plan.needed,
+        'individual_of': num_needed,
+        'joint': sum(min(votes, votes_needed) for votes in num_votes),
+        'joint_of': len(items_to_vote_on) * votes_needed,
       }
 
   def annotators(self) -> list[str]:

@@ -165,7 +165,8 @@ class ReviewServer(ThreadingHTTPServer):
     """
     fields = dict(posted)
     replaces, shown = fields.pop('replaces', UNCHECKED), fields.pop('shown', UNCHECKED)
-    if type(replaces) not in (int, float) and replaces not in (None, UNCHECKED):
+    is_time = type(replaces) in (int, float)  # `isinstance` would accept True
+    if not is_time and replaces not in (None, UNCHECKED):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(fields.pop('item', '')))
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
@@ -176,9 +177,9 @@ class ReviewServer(ThreadingHTTPServer):
       )
     answer = Answer.from_json({**fields, 'shown': labels, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
-    if item.kind == ANCHOR:  # `Answer` refuses added classes of a pair
-      admitted = set(self.candidates.class_names) - set(labels)
-      invalid = [label for label in answer.added if label not in admitted]
+    if item.kind == ANCHOR:  # for a pair, `Answer.from_json` has refused any added classes
+      other_classes = set(self.candidates.class_names) - set(labels)
+      invalid = [label for label in answer.added if label not in other_classes]
       if invalid:
         raise InputError(f'added = {invalid}: give ids of other classes than its labels.')
     self.rounds.submit(answer, self.log.append, replaces)
@@ -217,8 +218,9 @@ class ReviewServer(ThreadingHTTPServer):
       return {'item': None, 'progress': progress}
     item, review_round = turn
     ballot, anchor = self.rounds.ballot(item), self.candidates.anchor_of(item)
+    # In both rounds the page shows the annotator's newest answer, which is the joint vote if given.
     answer = ballot.joint.get(annotator) or ballot.individual.get(annotator)
-    votes = ballot.votes if review_round == JOINT else []  # each annotator first answers alone
+    votes = ballot.votes if review_round == JOINT else []  # hidden in the individual round
     page_item: Plain = {
       'id': str(item),
       'kind': item.kind,
@@ -249,7 +251,7 @@ class ReviewServer(ThreadingHTTPServer):
     """
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
-    has_other_labels = labels not in ((), anchor_labels)  # only then shown next to the anchor's
+    has_other_labels = bool(labels) and labels != anchor_labels
     anchor_round = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
     return {
       'anchor_item': str(anchor),
@@ -409,11 +411,13 @@ class _Handler(BaseHTTPRequestHandler):
   def _post(self, path: str) -> None:
     """Answers a POST request, which must send an annotator's answer to `/api/answer`."""
     length = self.headers.get('Content-Length', '')
+    # `int` is called only for up to nine digits: it raises ValueError for thousands of them.
     is_number = length.isascii() and length.isdigit() and len(length) < 10
     if not is_number or int(length) > MAX_BODY:
       raise _RequestError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'Give a Content-Length of at most {MAX_BODY}.'
       )
+    # Read before any refusal: the browser may not see a response that leaves its body unread.
     body = self.rfile.read(int(length))
     if path != '/api/answer':
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')

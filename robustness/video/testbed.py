@@ -166,12 +166,12 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
   caption = (
     f'Accuracy on anchors and at pm-{K}: {len(published_models(name))} published models on {name}, '
     'the line through them with its 95 % band (Student), and, in black, the classifiers of this '
-    f'run{", with the line through these" if _has_line(measured) else ""}.'
+    f'run{", with the line through these" if _can_fit_line(measured) else ""}.'
   )
   return {'testbed': (testbed_fit(name, measured), caption)}
 
 
-def _has_line(measured: Measured) -> bool:
+def _can_fit_line(measured: Measured) -> bool:
   """Returns whether a line can be fitted to the measured accuracies.
 
   A fit needs three or more classifiers with at least two distinct accuracies on anchors.
@@ -204,22 +204,23 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
   axes = figure.subplots()
   models = published_models(name)
   _draw_published(axes, models)
-  published_anchors = [entry.anchor for entry in models]
-  anchors = [anchor.value for anchor, _ in measured.values()]
-  all_anchors = *published_anchors, *anchors
-  grid = np.linspace(min(all_anchors) - 0.02, max(all_anchors) + 0.02, 50)
-  fit = linear_fit(published_anchors, [entry.worst for entry in models], grid)
+  published_x = [model.anchor for model in models]
+  measured_x = [anchor.value for anchor, _ in measured.values()]
+  all_x = *published_x, *measured_x
+  grid = np.linspace(min(all_x) - 0.02, max(all_x) + 0.02, 50)  # x at which lines are drawn
+  fit = linear_fit(published_x, [model.worst for model in models], grid)
   label = f'fit, slope {fit.slope.value:.2f}'
   axes.plot(100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=label)
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
-  if _has_line(measured):
-    through = linear_fit(anchors, [worst.value for _, worst in measured.values()], grid)
-    label = f'fit of this run, slope {through.slope.value:.2f}'
-    axes.plot(100 * grid, 100 * through.y, '--', color='black', linewidth=0.9, label=label)
-  for index, (label, rows) in enumerate(measured.items()):
-    x, y = ((row.value, row.low, row.high) for row in rows)
-    # from the end, because published models take the first markers
-    marker = style.MARKERS[::-1][index % len(style.MARKERS)]
+  if _can_fit_line(measured):
+    run_fit = linear_fit(measured_x, [worst.value for _, worst in measured.values()], grid)
+    label = f'fit of this run, slope {run_fit.slope.value:.2f}'
+    axes.plot(100 * grid, 100 * run_fit.y, '--', color='black', linewidth=0.9, label=label)
+  last_markers_first = style.MARKERS[::-1]  # published models have the first markers
+  for index, (label, (anchor, worst)) in enumerate(measured.items()):
+    x = anchor.value, anchor.low, anchor.high
+    y = worst.value, worst.low, worst.high
+    marker = last_markers_first[index % len(style.MARKERS)]
     _draw_point(axes, x, y, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
   axes.set_xlabel('accuracy on anchors (%)')
   axes.set_ylabel('accuracy at pm-10 (%)')

@@ -22,7 +22,7 @@ NAME = 'failures'
 
 
 def table(
-  predictions: Mapping[str, FramePredictions], right: SetOutcomes, k: int, max_sets: int
+  predictions: Mapping[str, FramePredictions], outcomes: SetOutcomes, k: int, max_sets: int
 ) -> Table:
   """Lists neighbor sets in which a classifier is right on the anchor but wrong on neighbors.
 
@@ -31,22 +31,22 @@ def table(
 
   Args:
     predictions: {label of a classifier: its predictions on all frames}.
-    right: correctness of the predictions of these classifiers.
+    outcomes: correctness of the predictions of these classifiers, with P pairs in A sets.
     k: largest distance, in frames, of neighbors that count.
     max_sets: most rows for each classifier.
   """
   rows = []
-  is_near = np.abs(right.offset) <= k
-  for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
+  is_near = np.abs(outcomes.offset) <= k  # [P]
+  for (label, predicted), is_mistake in zip(predictions.items(), outcomes.mistakes, strict=True):
     pairs, num_sets = predicted.sets.pairs, len(predicted.sets.anchors)
-    is_wrong = mistakes & is_near
-    # Of each set: how many neighbors are wrong, and how many there are.
-    num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)
-    num_near = np.bincount(pairs.group[is_near], minlength=num_sets)
+    is_wrong = is_mistake & is_near  # [P]: the neighbor is wrong and the anchor of its set right
+    num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)  # [A], neighbors of each set
+    num_near = np.bincount(pairs.group[is_near], minlength=num_sets)  # [A]
     nearest_wrong = _nearest_of_each_set(pairs, is_wrong)  # a pair of each set with a wrong one
     sets_with_wrong = pairs.group[nearest_wrong]
     share = num_wrong[sets_with_wrong] / num_near[sets_with_wrong]
-    for pair in nearest_wrong[np.argsort(-share, kind='stable')][:max_sets]:
+    largest_share_first = np.argsort(-share, kind='stable')
+    for pair in nearest_wrong[largest_share_first][:max_sets]:
       group = int(pairs.group[pair])
       counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
       rows.append({'classifier': label, **_failure(predicted, pair), **counts})
@@ -125,11 +125,11 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   table, pictures = results.tables.get(NAME), results.arrays.get(FAILURE_IMAGES)
   if table is None or pictures is None or len(pictures) != len(table.rows):
     return {}
-  sets = pd.DataFrame(table.rows, columns=table.columns)
+  listed = pd.DataFrame(table.rows, columns=table.columns)
   figures = {}
-  for label, of_classifier in sets.groupby('classifier', sort=False):
-    titles = []
-    for failure in of_classifier.to_dict('records'):
+  for label, listed_of_classifier in listed.groupby('classifier', sort=False):
+    titles = []  # [title of the anchor, title of the neighbor] for each listed neighbor set
+    for failure in listed_of_classifier.to_dict('records'):
       anchor = failures.prediction_title(failure['anchor predicted'], failure['anchor probability'])
       neighbor = failures.prediction_title(
         failure['neighbor predicted'], failure['neighbor probability']
@@ -140,5 +140,6 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
       'distance in frames.'
     )
-    figures[f'{NAME}_{label}'] = failures.gallery(pictures[of_classifier.index], titles), caption
+    rows = listed_of_classifier.index  # in `listed`, and so in `pictures`
+    figures[f'{NAME}_{label}'] = failures.gallery(pictures[rows], titles), caption
   return figures

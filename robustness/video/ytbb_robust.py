@@ -79,34 +79,39 @@ def read(
     InputError: a file is missing, truncated or of another release, a key is not the path of a
       frame, or the CSV file lacks an anchor.
   """
-  missing = [name for name in FILES if not (folder / name).is_file()]
-  if missing:
-    has = ', '.join(FILES)
-    advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
-    raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}{advice}.')
-  names = _class_names(folder / CLASSES)
+  _check_files(folder)
+  class_names = _class_names(folder / CLASSES)
   marks_of_anchors = _annotations(folder / ANCHORS, GOOD, _frame_path)
   marks_of_pairs = _annotations(folder / PAIRS, SIMILAR, _pair_paths)
   bad_anchors = {anchor for (anchor, _), marks in marks_of_pairs.items() if BAD_ANCHOR in marks}
-  classes = _csv_classes(folder / CSV, len(names))
-  sets: dict[str, list[str]] = {}
+  class_of_video = _csv_classes(folder / CSV, len(class_names))
+  neighbors: dict[str, list[str]] = {}
   labels: dict[str, list[int]] = {}
   for anchor, marks in marks_of_anchors.items():
-    is_good = GOOD in marks and not marks & NOT_GOOD and anchor not in bad_anchors
+    is_good = GOOD in marks and marks.isdisjoint(NOT_GOOD) and anchor not in bad_anchors
     if reviewed and not is_good:
       continue
     video, _, _ = anchor.partition('/')
-    if video not in classes:
+    if video not in class_of_video:
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
-    # the classes are the marks that name a class, and the class in the CSV file
-    marked_classes = {names.index(mark) for mark in marks if mark in names}
-    sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
-  for (anchor, frame), marks in marks_of_pairs.items():
-    is_accepted = SIMILAR in marks and not marks & PROBLEMS
-    is_pair = anchor != frame  # some keys are an anchor with itself
-    if anchor in sets and is_pair and (is_accepted or not reviewed):
-      sets[anchor].append(frame)
-  return sets, labels, names
+    marked_classes = {class_names.index(mark) for mark in marks if mark in class_names}
+    labels[anchor] = sorted(marked_classes | {class_of_video[video]})
+    neighbors[anchor] = []
+  for (anchor, neighbor), marks in marks_of_pairs.items():
+    is_accepted = SIMILAR in marks and marks.isdisjoint(PROBLEMS)
+    is_pair = anchor != neighbor  # some keys are an anchor with itself
+    if anchor in neighbors and is_pair and (is_accepted or not reviewed):
+      neighbors[anchor].append(neighbor)
+  return neighbors, labels, class_names
+
+
+def _check_files(folder: pathlib.Path) -> None:
+  """Raises InputError if a folder lacks a file of the release."""
+  missing = [name for name in FILES if not (folder / name).is_file()]
+  if missing:
+    advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
+    has = f'YTBB-Robust has {", ".join(FILES)}{advice}.'
+    raise InputError(f'{folder} has no {" and ".join(missing)}; {has}')
 
 
 def _class_names(path: pathlib.Path) -> tuple[str, ...]:
