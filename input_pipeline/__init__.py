@@ -44,8 +44,9 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     check_class_names(images.class_names, f'class names of {images.title}')
     selection = select(images, settings, seed, preparation)
   rows: Rows | None = selection.array_rows()
-  if rows is None:  # TensorFlow reads the images, or only resizes or crops them
-    with _refusals(reading if images.arrays is None else resizing):
+  if rows is None:
+    is_file = images.arrays is None  # else TensorFlow only resizes or crops arrays
+    with _refusals(reading if is_file else resizing):
       from input_pipeline.rows import TfRows
     rows = TfRows(selection)
   if settings.known_classes:

@@ -237,13 +237,14 @@ def _finished_study(
     raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
   results = Results.read(folder)
   study = recorded_study.study_of_results(section, results.study, results.settings, study_file)
+  # the tasks of a battery have their records in folders inside `RECORDS`
   records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
-  labels = results.classifier_labels if study.needs_classifier else [IMAGES]
-  folders = [records_folder / label for label in labels]
-  evaluations = as_evaluations(
-    {f.name: SequentialRecords.open(f, design) if design else Records.open(f) for f in folders}
-  )
+  opened: dict[str, Records | SequentialRecords] = {}
+  for label in results.classifier_labels if study.needs_classifier else [IMAGES]:
+    directory = records_folder / label
+    opened[label] = SequentialRecords.open(directory, design) if design else Records.open(directory)
+  evaluations = as_evaluations(opened)
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
   if isinstance(study, RecordedStudy):  # a user's study; only the records have its views
@@ -267,25 +268,25 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   Raises:
     InputError: no folder matches.
   """
-  expected_study = json.loads(json.dumps(study.recording))  # lists for tuples, as in a header
+  settings = json.loads(json.dumps(study.recording))  # lists for tuples, as in a header
   matches: list[tuple[int, pathlib.Path]] = []  # (number of unshared keys, folder)
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
   for header in sorted((path / RECORDS).glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    recorded = recorded_study.with_current_keys(type(study), identity['study'])
-    is_same_study = recorded == expected_study
+    recorded_settings = recorded_study.with_current_keys(type(study), identity['study'])
+    is_same_study = recorded_settings == settings
     # A study from a user's file, which is not run here, is a `RecordedStudy`. It has the settings
     # that the results state, which may be more than the records state.
     if isinstance(study, RecordedStudy):
-      is_same_study = is_same_study or study.is_recorded_as(recorded)
-    described, recorded_data = results.data, identity['data']
-    shared_keys = described.keys() & recorded_data.keys()
-    is_same_data = all(described[key] == recorded_data[key] for key in shared_keys)
+      is_same_study = is_same_study or study.is_recorded_as(recorded_settings)
+    data, recorded_data = results.data, identity['data']
+    shared_keys = data.keys() & recorded_data.keys()
+    is_same_data = all(data[key] == recorded_data[key] for key in shared_keys)
     if is_same_study and is_same_data:
+      num_unshared = len(data.keys() ^ recorded_data.keys())
       study_folder = header.relative_to(path / RECORDS).parts[0]
-      num_unshared = len(described.keys() ^ recorded_data.keys())
       matches.append((num_unshared, path / RECORDS / study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
@@ -410,8 +411,8 @@ class WorkdirPredictions:
     evaluations = []
     for evaluation in task.evaluations:
       refuse_unknown_classes(evaluation.records.identity['data'], 'what reads config.predictions')
-      # All classifiers have the same views.
       records, views = task.study.by_image(evaluation.records, task.image_shape)
       evaluations.append(dataclasses.replace(evaluation, records=records))
     settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
+    # `views` are those of the last classifier; all classifiers have the same views
     return Scored(task.evaluations, reduce(evaluations, views, self.seed), settings)

@@ -28,7 +28,7 @@ import jax
 from robustness import __version__
 from robustness.core import disk, json_files
 from robustness.core.atomic_files import lock, write_atomically
-from robustness.core.errors import WORKDIR, InputError
+from robustness.core.errors import WORKDIR, InputError, for_caller
 from robustness.core.paths import expanded
 from robustness.core.settings import Section, differing_keys
 from robustness.core.typing import Facts
@@ -206,12 +206,11 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
   recorded = json_files.read(path, form, REWRITTEN)
   old = _keys_of_records(recorded)
-  new = _keys_of_records(_with_equal_studies_of(recorded, config))
+  new = _keys_of_records(_with_studies_of_equal_records(recorded, config))
   lines = _refused_differences(old, new, has_results)
   if not lines:
     return
-  is_command = f'{WORKDIR:--}' == '--workdir'  # else a call in Python, with keys without `config.`
-  separator = '\n  config.' if is_command else '\n  '
+  separator = for_caller('\n  config.', python='\n  ')
   hint = ''
   if has_checkpoints:
     option = f'--config.classifiers.LABEL.weights={path.parent}/checkpoints/LABEL'
@@ -255,17 +254,16 @@ def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]
   Returns:
     A line 'key: old value → new value' for each difference.
   """
-  # Classifiers and tasks that only one of the two configs has; they have no values to compare.
-  unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
-  compared_keys = (old.keys() | new.keys()) - unmatched
+  # Classifiers and tasks of only one of the two configs, such as 'classifiers.base', 'battery.fog'.
+  in_one_config = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
+  compared_keys = (old.keys() | new.keys()) - in_one_config
   if not has_results:  # a checkpoint itself checks the other settings of its training
     compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
-  lines = differing_keys(
-    {k: v for k, v in old.items() if k in compared_keys},
-    {k: v for k, v in new.items() if k in compared_keys},
-  )
+  lines = []
+  for key in sorted(compared_keys):
+    lines += differing_keys(old.get(key), new.get(key), key)
   if has_results:
-    classifiers = sorted(key for key in unmatched if key.startswith('classifier'))
+    classifiers = sorted(key for key in in_one_config if key.startswith('classifier'))
     lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
   return lines
 
@@ -277,7 +275,7 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
   return frozenset((str(file), file.stat().st_mtime_ns) for file in files)
 
 
-def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
+def _with_studies_of_equal_records(before: Section, config: Section) -> dict[str, Any]:
   """Replaces study sections of a config by earlier ones that produce the same records.
 
   Used before two configs are compared. Study sections may differ in how estimates are computed from
@@ -293,7 +291,7 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
     if not isinstance(section, Mapping) or not isinstance(earlier, Mapping):
       continue
     if name != 'study':
-      merged[name] = _with_equal_studies_of(earlier, section)
+      merged[name] = _with_studies_of_equal_records(earlier, section)
     elif _recording_settings(section) == _recording_settings(earlier):
       merged[name] = earlier
   return merged
@@ -334,17 +332,15 @@ def code_version() -> dict[str, str]:
   return {'robustness': __version__, 'git_commit': _git_commit()}
 
 
-def environment(command: str, seed: int | None = None) -> dict[str, Any]:
-  """Returns the contents of environment.json: versions, devices, git commit, command and seed.
+def environment(command: str) -> dict[str, Any]:
+  """Returns the contents of environment.json: versions, devices, git commit and command.
 
   Args:
     command: the command that was run.
-    seed: seed of the run; None leaves it out.
   """
   return {
     'command': command,
     'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
-    **({} if seed is None else {'seed': seed}),
     **code_version(),
     'python': platform.python_version(),
     'system': platform.platform(),
@@ -392,7 +388,7 @@ class RunLog:
       InputError: the workdir belongs to another config or cannot be created.
     """
     path = open_or_create(directory, config)
-    current = environment(command, seed)
+    current = {'seed': seed, **environment(command)}
     finished: dict[str, Any] = {}
     file = path / ENVIRONMENT
     if file.is_file():

@@ -181,8 +181,8 @@ def test_a_workdir_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
   refused('file cannot be made', prepare, tmp_path / 'file', CONFIG)
 
 
-def test_environment_tells_versions_devices_and_seed(monkeypatch):
-  described = workdir.environment('python main.py', 7)
+def test_environment_tells_versions_devices_and_seed(monkeypatch, tmp_path):
+  described = workdir.RunLog.begin(tmp_path, {}, 7, 'python main.py').environment
   assert described['versions']['jax'] == jax.__version__
   monkeypatch.setattr('importlib.metadata.version', lambda package: package)
   monkeypatch.setitem(sys.modules, 'torch', None)
