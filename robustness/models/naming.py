@@ -157,8 +157,8 @@ class Scheme:
   def locate(self, path: Path) -> Stored:
     """Finds the arrays of a weights file that hold a variable.
 
-    If an expression of `table` matches the variable's path, its template is the whole name. If it
-    matches the layer's path, the suffix from `suffixes` is added.
+    The regular expressions of `table` are tried in order. If one matches the variable's path, its
+    template is the whole name. If one matches the layer's path, a suffix of `suffixes` is added.
 
     Args:
       path: path of the variable, such as ('params', 'stage1', 'block0', 'conv1', 'kernel').
@@ -166,17 +166,20 @@ class Scheme:
     Raises:
       InputError: no expression of `table` matches.
     """
+    # path[0] is the collection, such as 'params'
     variable, layer, leaf = '/'.join(path[1:]), '/'.join(path[1:-1]), path[-1]
     for pattern, entry in self.table.items():
-      stored = Stored((entry,)) if isinstance(entry, str) else entry
+      if isinstance(entry, str):  # the template of one array
+        stored, kernel_layout = Stored((entry,)), self.kernel
+      else:
+        stored, kernel_layout = entry, entry.layout
       if match := re.fullmatch(pattern, variable):
         return Stored(tuple(map(match.expand, stored.names)), stored.layout)
       if match := re.fullmatch(pattern, layer):
         suffix = self.suffixes.get(leaf, '')
         names = tuple(match.expand(template) + suffix for template in stored.names)
-        if leaf != 'kernel':  # biases and norms have one axis
-          return Stored(names)
-        return Stored(names, self.kernel if isinstance(entry, str) else stored.layout)
+        # other arrays than kernels have one axis, so no layout
+        return Stored(names, kernel_layout if leaf == 'kernel' else AS_IS)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:

@@ -48,8 +48,8 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """Reads the preprocessing that was saved with a weights file.
 
-  It is in the header of files that this project saved. Otherwise it is in a JSON file of the same
-  folder, such as timm's `config.json`, see `_READERS`.
+  Files that this project saved have it in their header. Other projects publish it in a JSON file of
+  the same folder, such as timm's `config.json`, see `_READERS`.
 
   Args:
     path: a weights file, or a folder with a weights file and a JSON file.
@@ -63,31 +63,33 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
       here, or it is unclear which file of the folder has the weights.
   """
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
-    saved = weights.saved_facts(path)
-    if preparation := saved.get('preprocessing'):
+    header = weights.saved_facts(path)
+    if preprocessing := header.get('preprocessing'):
       with _refusing_unreadable(f'the metadata of {path}: '):
-        owner = saved.get('architecture', architecture.name)
-        fields = {**_check_fields(_fields_of_metadata(preparation)), 'record': 'its metadata'}
-        return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
+        network = header.get('architecture', architecture.name)
+        lists = {name: tuple(preprocessing[name]) for name in ('mean', 'std')}
+        fields = {**_check_fields({**preprocessing, **lists}), 'record': 'its metadata'}
+        return Weights(path.name, network, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
   contents = {name: read_if_present(folder / name) for name in _READERS}
-  records = [name for name, content in contents.items() if content]
-  # without `pretrained_cfg` the file is transformers', and does not state the preparation
-  if CONFIG_FILE in records and 'pretrained_cfg' not in contents[CONFIG_FILE]:
-    records.remove(CONFIG_FILE)
-  if not records:
+  config = contents[CONFIG_FILE]
+  present = [name for name, content in contents.items() if content]
+  # without `pretrained_cfg` the file is transformers', and does not state the preprocessing
+  if config and 'pretrained_cfg' not in config:
+    present.remove(CONFIG_FILE)
+  if not present:
     return None
-  record, config = records[0], contents[CONFIG_FILE]
+  record = present[0]  # the names are in the order of preference
   with _refusing_unreadable(f'{folder / record}: '):
-    owner = _stated_owner(config, architecture) if record == CONFIG_FILE else architecture.name
+    network = _stated_network(config, architecture) if record == CONFIG_FILE else architecture.name
     stated = _check_fields(_READERS[record](contents[record]))
     fields = {**stated, 'record': record, 'class_names': class_names(config)}
     _check_activation(architecture, contents)
   file = path if path.is_file() else only_file(path)
-  return Weights(file.name, owner, LOCAL, str(folder), file.name, **fields)
+  return Weights(file.name, network, LOCAL, str(folder), file.name, **fields)
 
 
-def _stated_owner(config: Facts, architecture: Architecture) -> str:
+def _stated_network(config: Facts, architecture: Architecture) -> str:
   """Returns our name of the network that timm's `config.json` is for.
 
   It is the name of `architecture` if `config.json` names no network, or a network that is unknown
@@ -172,15 +174,6 @@ def read_if_present(file: pathlib.Path) -> Facts:
   return json_files.read(file) if file.is_file() else {}
 
 
-def _fields_of_metadata(facts: Facts) -> Facts:
-  """Converts the preprocessing in a saved file's header to fields of `Weights`.
-
-  Args:
-    facts: the result of `Weights.preprocessing`, read from JSON.
-  """
-  return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
-
-
 def _fields(
   side: int,
   crop_fraction: float,
@@ -218,18 +211,22 @@ def _fields_of_open_clip(config: Facts) -> Facts:
 
 
 def _fields_of_transformers(facts: Facts) -> Facts:
-  """Converts transformers' `preprocessor_config.json` to fields of `Weights`."""
+  """Converts transformers' `preprocessor_config.json` to fields of `Weights`.
+
+  Such a file has the shorter side of images resized, and the centre cropped. Or it has both sides
+  resized to one length, which squashes images; this may also be followed by a crop.
+  """
   _check_steps(facts)
-  size = facts['size']  # a number, a pair or a dict
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
-  # pixels to which the shorter side is resized; None if both sides are, which squashes the image
+  size = facts['size']  # a number, a pair or a dict
   if isinstance(size, dict):
     shorter_side = size.get('shortest_edge')
   else:
     is_both_sides = isinstance(size, list) or _OF_SQUARES.match(kind)
     shorter_side = None if is_both_sides else size
-  resized = shorter_side or _side(size)  # pixels before a crop
-  side, squash = resized, not shorter_side
+  squash = not shorter_side
+  # pixels of the shorter side after the resizing, and of the side of the network's images
+  resized = side = shorter_side or _side(size)
   if facts.get('do_center_crop', False):
     side = _side(facts['crop_size'])
     # PoolFormer's files state a share that the crop keeps; LeViT's do not, but it keeps 224 / 256
@@ -237,7 +234,8 @@ def _fields_of_transformers(facts: Facts) -> Facts:
     resized = int(resized / share)
   elif shorter_side and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, else crops
     squash = shorter_side >= 384
-    resized = shorter_side if squash else int(shorter_side / facts['crop_pct'])
+    if not squash:
+      resized = int(shorter_side / facts['crop_pct'])
   elif shorter_side:
     raise InputError(f'it resizes the shorter side to {shorter_side} and crops nothing: not square')
   number = facts.get('resample', 2)  # Pillow's number of a filter
@@ -337,14 +335,17 @@ def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> 
   """
   activation = getattr(architecture.network, 'activation', '')
   open_clip, config = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
-  image_tower = config.get('vision_config', config)  # a section if there is a text tower too
-  stated = _ACTIVATIONS.get(image_tower.get('hidden_act', ''), '')  # '' if not stated or unknown
-  is_of_timm = 'timm_model_name' in open_clip.get('vision_cfg', {})
+  # files of a CLIP have a section for each of its two networks
+  hidden_act = config.get('vision_config', config).get('hidden_act', '')
   if open_clip.get('quick_gelu'):
     stated = 'quick_gelu'
-  elif open_clip and not stated and not is_of_timm:
+  elif hidden_act in _ACTIVATIONS:
+    stated = _ACTIVATIONS[hidden_act]
+  elif open_clip and 'timm_model_name' not in open_clip.get('vision_cfg', {}):
     stated = 'gelu'
-  if activation and stated and activation != stated:
+  else:
+    return
+  if activation and activation != stated:
     raise InputError(
       f'the weights are for {stated!r} and {architecture.name} has {activation!r}: take the '
       'architecture with the other activation'

@@ -124,7 +124,8 @@ class Linear(Probe):
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
     """Fits the kernel [F, classes] and the bias [classes] by L-BFGS from zero.
 
-    See `Probe.fitted`. The kernel includes the standardisation of features.
+    See `Probe.fitted`; `option` is the penalty. The kernel includes the standardisation of
+    features.
     """
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
@@ -330,12 +331,14 @@ def fit(
   rows, held_out = drawn_rows(probe, labels, class_names, seed)
   candidates, classes = probe.candidates(), len(class_names)
   has_choice = len(candidates) > 1
-  scores: dict[float, tuple[float, float]] = {}  # accuracy and log loss by candidate
-  not_held_out = np.setdiff1d(rows, held_out)
-  for candidate in candidates if has_choice else ():
-    if probe.takes(candidate, len(not_held_out)):  # k nearest neighbours need k rows
-      arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
-      scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
+  scores: dict[float, tuple[float, float]] = {}  # held-out accuracy and log loss by candidate
+  if has_choice:
+    not_held_out = np.setdiff1d(rows, held_out)
+    for candidate in candidates:
+      if probe.takes(candidate, len(not_held_out)):  # k nearest neighbours need k rows
+        arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
+        score = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
+        scores[candidate] = score
   if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
   else:  # the first candidate for which all rows suffice; `Probe.empty` raised if there is none
@@ -360,7 +363,8 @@ def drawn_rows(
     seed: seed of the random choice.
 
   Returns:
-    (indices of the drawn images, indices of the held-out images), both ascending.
+    (indices of the drawn images, indices of the held-out images), both ascending. Images are held
+    out even if the probe has no hyperparameter to choose by them.
 
   Raises:
     InputError: a class has too few images, or images have several labels.
@@ -374,8 +378,8 @@ def drawn_rows(
       'held out: give 2 or more, or one value of what is chosen (penalties, neighbors).'
     )
   generator = np.random.default_rng(seed)
-  least = 2 if has_choice else 1  # a choice needs one row of a class to fit and one to hold out
-  needed = max(probe.rows_per_class, least)
+  # a choice needs one row of a class to fit and one to hold out
+  needed = max(probe.rows_per_class, 2 if has_choice else 1)
   drawn, held_out, too_small = [], [], dict[str, int]()
   for index, name in enumerate(class_names):
     rows_of_class = generator.permutation(np.flatnonzero(labels == index))
@@ -383,7 +387,7 @@ def drawn_rows(
     if len(rows) < needed:
       too_small[name] = len(rows)
     drawn.append(rows)
-    # at least one row of a class is held out, and one is not
+    # of two or more rows of a class, at least one is held out and at least one is not
     num_held_out = max(1, min(len(rows) - 1, round(len(rows) * probe.held_out)))
     held_out.append(rows[:num_held_out])
   if too_small:
@@ -416,14 +420,15 @@ def accuracy_and_log_loss(
 
 
 def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
-  """Returns a classifier that computes features for a probe as its layer 'features'.
+  """Returns a classifier whose layer 'features' has the input of a probe.
 
-  The features [B, F] are the output of `layer`, averaged over positions. The logits are zeros.
+  The features [B, F] are the output of `layer`, averaged over positions. The logits are zeros,
+  since the probe that computes them is not fitted yet.
 
   Args:
     network: the network with the layer.
     layer: name of the layer.
-    class_names: class names of the new classifier.
+    class_names: the classes of the probe, which have as many logits.
 
   Raises:
     InputError: the network has no such layer, or is a callable without layers.
@@ -536,28 +541,29 @@ def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> _Nearest:
   Returns:
     (cosines, indices in `rows`), both [B, k], from the most similar on.
   """
-  size = min(len(rows), _ROWS_AT_ONCE)
+  block_size = min(len(rows), _ROWS_AT_ONCE)
 
-  @jax.checkpoint  # else a gradient would keep the products of all blocks, [B, N]
+  @jax.checkpoint  # else a gradient would keep the cosines of all blocks, [B, N]
   def search_block(best: _Nearest, start: jax.Array) -> tuple[_Nearest, None]:
     """Updates the nearest rows with the block of rows that begins at `start`.
 
     Args:
       best: cosines and indices of the nearest rows before `start`, [B, k] each.
-      start: index of the first row of the block.
+      start: index of the first row of the block that was not searched yet.
     """
-    best_products, best_indices = best
+    best_cosines, best_indices = best
     # the last block overlaps the one before: of 10 rows in blocks of 4 it has rows 6 to 9
-    first = jnp.minimum(start, len(rows) - size)
-    indices = jnp.broadcast_to((first + jnp.arange(size))[None], (len(features), size))
-    products = features @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
-    products = jnp.where(indices < start, -jnp.inf, products)  # without the overlap, rows 6 and 7
-    values, ranks = jax.lax.top_k(jnp.concatenate([best_products, products], 1), k)
+    first = jnp.minimum(start, len(rows) - block_size)
+    indices = first + jnp.arange(block_size)
+    indices = jnp.broadcast_to(indices[None], (len(features), block_size))
+    cosines = features @ jax.lax.dynamic_slice_in_dim(rows, first, block_size).T  # [B, block]
+    cosines = jnp.where(indices < start, -jnp.inf, cosines)  # without the overlap, rows 6 and 7
+    cosines, places = jax.lax.top_k(jnp.concatenate([best_cosines, cosines], 1), k)
     indices = jnp.concatenate([best_indices, indices], 1)
-    return (values, jnp.take_along_axis(indices, ranks, 1)), None
+    return (cosines, jnp.take_along_axis(indices, places, 1)), None
 
   no_rows = jnp.full((len(features), k), -jnp.inf), jnp.zeros((len(features), k), jnp.int32)
-  best, _ = jax.lax.scan(search_block, no_rows, jnp.arange(0, len(rows), size))
+  best, _ = jax.lax.scan(search_block, no_rows, jnp.arange(0, len(rows), block_size))
   return best
 
 

@@ -88,15 +88,17 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   Raises:
     InputError: the classifier lacks one of the classes, or two names mean the same class.
   """
-  names = map(composed_unicode, classifier.class_names)
-  indices = {**classifier.aliases, **{name: index for index, name in enumerate(names)}}
+  setting = f"{KEYS.classifier.label_space} is 'data'"
+  if not class_names:
+    raise InputError(f'{setting}, but the data have no class names.')
+  indices = dict(classifier.aliases)  # {name or alias of a class: index of its logit}
+  indices |= {composed_unicode(name): i for i, name in enumerate(classifier.class_names)}
   unknown = [name for name in class_names if composed_unicode(name) not in indices]
-  if unknown or not class_names:
-    reason = 'the data have no class names'
-    if unknown:
-      count = f'{len(unknown)} of {len(class_names)} classes of the data'
-      reason = f'{count} are none of {classifier.name}, first {unknown[0]!r}'
-    raise InputError(f"{KEYS.classifier.label_space} is 'data', but {reason}.")
+  if unknown:
+    raise InputError(
+      f'{setting}, but {len(unknown)} of {len(class_names)} classes of the data are none of '
+      f'{classifier.name}, first {unknown[0]!r}.'
+    )
   members = tuple((indices[composed_unicode(name)],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
@@ -134,8 +136,8 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
   """Changes a classifier to return logits merged by `project_logits`.
 
-  Its layer 'logits' has the merged logits, and its layer 'unprojected_logits' the original ones. A
-  classifier that is a function on the host has no layers.
+  Its layer 'logits' has the merged logits of the coarse classes, and its layer 'unprojected_logits'
+  the original ones of the fine classes. A classifier that is a function on the host has no layers.
 
   Args:
     classifier: the classifier of fine classes.
@@ -145,17 +147,16 @@ def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Clas
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns the merged logits, and {layer: output} of the requested layers."""
-    inner_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
-    logits, outputs = classifier.apply(variables, images, inner_layers)
+    other_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
+    logits, outputs = classifier.apply(variables, images, other_layers)
     merged = project_logits(logits, space, merge)
-    both_logits = {UNPROJECTED: logits, LOGITS: merged}
-    requested = {name: value for name, value in both_logits.items() if name in layers}
-    return merged, {**outputs, **requested}
+    outputs = {**outputs, UNPROJECTED: logits, LOGITS: merged}
+    return merged, {name: outputs[name] for name in layers}
 
-  unmerged, merged_on_host = classifier.host_function, None
-  if unmerged:
+  original, merged_on_host = classifier.host_function, None  # functions of images on the host
+  if original:
     merged_on_host = CheckedFunction(
-      lambda images: np.asarray(project_logits(jnp.asarray(unmerged(images)), space, merge)),
+      lambda images: np.asarray(project_logits(jnp.asarray(original(images)), space, merge)),
       len(space.class_names),
     )
   return dataclasses.replace(
@@ -164,6 +165,6 @@ def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Clas
     host_function=merged_on_host,
     class_names=space.class_names,
     aliases=space.aliases,
-    layers=() if unmerged else (*classifier.layers, UNPROJECTED),
+    layers=() if original else (*classifier.layers, UNPROJECTED),
     provenance={**classifier.provenance, 'label_space': space.name, 'merge': merge},
   )

@@ -128,8 +128,9 @@ def _architecture(depth: int, norm: layers.Norm) -> Architecture:
   """
   has_groups = norm == 'group'
   name = f'resnet{depth}' + ('_gn' if has_groups else '')
-  weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))
-  if has_groups:
+  if not has_groups:
+    weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))
+  else:
     weights = (timm(name, f'{name}.a1h_in1k', crop=0.94),) if depth == 50 else ()
   return Architecture(
     name,

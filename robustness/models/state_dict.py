@@ -62,9 +62,9 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
       state dict; or torch is needed and not installed.
   """
   file = check_weights_path(path)
-  kind, taken_from = 'tensors', ''
+  taken_from = ''
   if file.suffix == NPZ_SUFFIX:
-    arrays, kind = read_npz(file), 'arrays'
+    arrays = read_npz(file)
   elif file.suffix in TORCH_SUFFIXES:
     arrays, taken_from = _read_torch(file)
   else:
@@ -72,10 +72,11 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
   # without the counter of PyTorch's averaged models
   arrays = {name: value for name, value in arrays.items() if name != COUNT}
   if not arrays:
+    kind = 'arrays' if file.suffix == NPZ_SUFFIX else 'tensors'
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')
-  # the first prefix that all names share, until there is none
-  while prefix := next((p for p in PREFIXES if all(name.startswith(p) for name in arrays)), ''):
-    arrays = {name.removeprefix(prefix): value for name, value in arrays.items()}
+  # several wrappers put their prefixes before one another, such as 'module._orig_mod.'
+  while shared := [x for x in PREFIXES if all(name.startswith(x) for name in arrays)]:
+    arrays = {name.removeprefix(shared[0]): value for name, value in arrays.items()}
   return arrays, {'taken_from': taken_from} if taken_from else {}
 
 
@@ -151,9 +152,11 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
         f'{file} holds Python objects that only run code could restore, which is never done here:'
         ' save its state_dict() instead (if that is what it was, the file is truncated)'
       ) from error
-    cause = reason.rpartition('WeightsUnpickler error:')[2].strip().partition('\n')[0]
+    # advice of many lines may come before these words, and more after the first line
+    *_, cause = reason.split('WeightsUnpickler error:')
+    first_line, *_ = cause.strip().split('\n')
     raise InputError(
-      f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
+      f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {first_line})'
     ) from error
   if not isinstance(content, Mapping):
     raise InputError(
@@ -161,7 +164,7 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
       f' by itself or under one of {", ".join(WRAPPERS)})'
     )
   weights: Mapping[Any, Any] = content
-  keys: list[str] = []  # from the top of the file to the weights
+  keys: list[str] = []  # from the top of the file to the weights, which may be nested
   while wrappers := [name for name in WRAPPERS if isinstance(weights.get(name), Mapping)]:
     if len(wrappers) > 1:
       _log.warning('%s holds weights under %s: those of %s are taken', file, wrappers, wrappers[0])

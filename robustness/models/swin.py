@@ -123,26 +123,26 @@ class Block(Layer):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps patches [B, H, W, C] to [B, H, W, C]."""
     _, rows, columns, _ = x.shape
-    height, width = min(rows, self.window), min(columns, self.window)
-    sides = height, width  # of a window
+    window = height, width = min(rows, self.window), min(columns, self.window)
     shift = self.window // 2 if self.shifted else 0
-    # a side with a single window is not shifted
-    down = shift if rows > self.window else 0
-    right = shift if columns > self.window else 0
+    # along a side with a single window nothing is shifted
+    shift_up = shift if rows > self.window else 0
+    shift_left = shift if columns > self.window else 0
+    # rows and columns of zeros that fill the last windows
+    pad_below, pad_right = -rows % height, -columns % width
+    padded = rows + pad_below, columns + pad_right
     num_offsets = (2 * height - 1) * (2 * width - 1)
     table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
-    num_below, num_beside = -rows % height, -columns % width  # patches that fill the last windows
-    padded = rows + num_below, columns + num_beside
-    # [1, 1, heads, N, N], N patches
-    bias = jnp.moveaxis(table[bias_indices(sides)], -1, 0)[None, None]
+    bias = jnp.moveaxis(table[bias_indices(window)], -1, 0)  # [heads, N, N], N patches in a window
+    bias = bias[None, None]  # [1, 1, heads, N, N] for scores [B, windows, heads, N, N]
     y = norm(dtype=self.dtype, name='norm1')(x)
-    if down or right:  # the bias of −100 hides patches that only the cyclic shift makes neighbours
-      y = jnp.roll(y, (-down, -right), (1, 2))
-      bias += jnp.asarray(shift_mask(padded, sides, (down, right)))[None]
-    y = jnp.pad(y, ((0, 0), (0, num_below), (0, num_beside), (0, 0)))
-    y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
-    y = from_windows(y, padded, sides)[:, :rows, :columns]
-    y = jnp.roll(y, (down, right), (1, 2))  # undoes the shift
+    if shift_up or shift_left:  # −100 hides patches that only the cyclic shift makes neighbours
+      y = jnp.roll(y, (-shift_up, -shift_left), (1, 2))
+      bias += jnp.asarray(shift_mask(padded, window, (shift_up, shift_left)))[None]
+    y = windows(jnp.pad(y, ((0, 0), (0, pad_below), (0, pad_right), (0, 0))), window)
+    y = SelfAttention(self.num_heads, **self.common, name='attention')(y, bias=bias)
+    y = from_windows(y, padded, window)[:, :rows, :columns]
+    y = jnp.roll(y, (shift_up, shift_left), (1, 2))  # undoes the shift
     x = x + self.drop_path(y, branch=0)
     y = norm(dtype=self.dtype, name='norm2')(x)
     return x + self.drop_path(Perceptron(**self.common, name='mlp')(y), branch=1)
@@ -217,6 +217,7 @@ class Swin(Network):
 _PROJECTS = ('timm', 'microsoft/Swin-Transformer', 'torchvision', 'transformers')
 # our names, and the names of each project in the order of `_PROJECTS`
 _EMBEDDINGS, _TABLE = 'embeddings.patch_embeddings.projection', 'relative_position_bias_table'
+# three layers, with spaces between their names
 _QKV = ' '.join(f'attention.self.{part}' for part in ('query', 'key', 'value'))
 _OUTSIDE = {
   'patches': ('patch_embed.proj', 'patch_embed.proj', 'features.0.0', _EMBEDDINGS),
@@ -239,7 +240,7 @@ def _names(column: int) -> Names:
   r"""Maps Swin's variables to the names in one project's weight files.
 
   For example, r'stage1/block(\d+)/mlp/fc1' is timm's r'layers.0.blocks.\1.mlp.fc1', in which `\1`
-  is the number of the block.
+  is the number of the block. A project may store one of our layers as several, see `_QKV`.
 
   Args:
     column: index of the project in `_PROJECTS`, and of its names in `_OUTSIDE` and `_BLOCK`.
@@ -248,21 +249,20 @@ def _names(column: int) -> Names:
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if project == 'transformers' else 'layers'
   for stage in range(4):
-    # `merger` is the layer that joins 2 × 2 patches before the stage
+    # their names of the blocks, and of the layer that joins 2 × 2 patches before the stage
     blocks = f'{layers}.{stage}.blocks'
-    if project == 'torchvision':  # features.0 is the stem; then stages and mergers alternate
-      merger, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
-    elif project == 'timm':  # it is the first layer of the stage
-      merger = f'{layers}.{stage}.downsample'
-    else:  # it is the last layer of the stage before
-      merger = f'{layers}.{stage - 1}.downsample'
+    if project == 'torchvision':  # features.0 is the stem; then blocks and joins alternate
+      join, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
+    elif project == 'timm':  # the join is the first layer of the stage
+      join = f'{layers}.{stage}.downsample'
+    else:  # the join is the last layer of the stage before
+      join = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
     if stage > 0:  # no patches are joined before the first stage
-      table |= {f'{ours}/join': f'{merger}.reduction', f'{ours}/join_norm': f'{merger}.norm'}
+      table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
     for part, names in _BLOCK.items():
-      # several names, separated by spaces, are of layers that are one layer here
-      stored = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
-      entry = stored[0] if len(stored) == 1 else Stored(stored, OUTPUT_FIRST)
+      theirs = tuple(rf'{blocks}.\1.{name}' for name in names[column].split(' '))
+      entry = theirs[0] if len(theirs) == 1 else Stored(theirs, OUTPUT_FIRST)
       table[rf'{ours}/block(\d+)/{part}'] = entry
   return table
 

@@ -184,7 +184,7 @@ class TorchModule:
 
     outputs: dict[str, torch.Tensor] = {}
 
-    def keep(name: str, module: object, inputs: object, output: object) -> None:
+    def record(name: str, module: object, inputs: object, output: object) -> None:
       """Stores the output of a layer's first call, with channels last. Used as a PyTorch hook.
 
       Outputs that are not tensors, such as tuples, are ignored.
@@ -202,10 +202,10 @@ class TorchModule:
       version = x._version  # PyTorch's number of changes of the tensor
       for name in layers:
         if name == FEATURES and self.head:  # the input of the head
-          hook = lambda module, inputs: keep(FEATURES, module, inputs, inputs[0])  # noqa: E731
+          hook = lambda module, inputs: record(FEATURES, module, inputs, inputs[0])  # noqa: E731
           handles.append(modules[self.head].register_forward_pre_hook(hook))
         else:
-          handles.append(modules[name].register_forward_hook(functools.partial(keep, name)))
+          handles.append(modules[name].register_forward_hook(functools.partial(record, name)))
       try:
         with _errors_on(images):
           logits = self.module(x.requires_grad_(gradient))
@@ -237,9 +237,9 @@ def wrap(
   """
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
-  made = TorchModule(check_module(module, name, head), {}, classes, batch_size, head)
+  wrapped = TorchModule(check_module(module, name, head), {}, classes, batch_size, head)
   try:
-    return dataclasses.replace(made, shapes=_shapes_of_layers(made, images))
+    return dataclasses.replace(wrapped, shapes=_shapes_of_layers(wrapped, images))
   except InputError as error:
     raise InputError(f'{name}: {error}') from error
 
@@ -283,8 +283,8 @@ def check_module(module: object, name: str, head: str = '') -> 'torch.nn.Module'
   return module
 
 
-def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]:
-  """Calls a module to check it and to find its layers.
+def _shapes_of_layers(wrapped: TorchModule, images: np.ndarray) -> dict[str, Shape]:
+  """Calls a module to check its logits and to find its layers.
 
   Layers are 'features', and submodules that return float tensors [B, ...]. They are found by two
   calls with different numbers of images.
@@ -295,30 +295,46 @@ def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]
   Raises:
     InputError: the module fails a check of `wrap`.
   """
-  import torch
-
-  layers = [*filter(None, dict(made.module.named_modules())), *([FEATURES] if made.head else [])]
-  _, outputs = made._run(images, layers, gradient=False)
-  _check(outputs[LOGITS], len(images), made.classes)
-  _, outputs_of_fewer = made._run(images[1:], layers, gradient=False)
-  _check(outputs_of_fewer[LOGITS], len(images) - 1, made.classes)
-  _, again = made._run(images, (), gradient=False)
-  if not torch.equal(outputs[LOGITS], again[LOGITS]):
-    raise InputError('it gives other logits when it is called again: switch off dropout.')
-  _, with_gradient = made._run(images, (), gradient=True)
-  if not with_gradient[LOGITS].requires_grad:
-    raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
-  made.vector_jacobian_products((), images, np.ones((len(images), made.classes), np.float32))
+  layers = list(filter(None, dict(wrapped.module.named_modules())))  # the module itself is ''
+  if wrapped.head:
+    layers.append(FEATURES)
+  _, outputs = wrapped._run(images, layers, gradient=False)
+  _check(outputs[LOGITS], len(images), wrapped.classes)
+  _, outputs_of_fewer = wrapped._run(images[1:], layers, gradient=False)
+  _check(outputs_of_fewer[LOGITS], len(images) - 1, wrapped.classes)
+  _check_second_call(wrapped, images, outputs[LOGITS])
   shapes = {}
   for layer, output in outputs.items():
-    fewer = outputs_of_fewer.get(layer)
-    if layer == LOGITS or fewer is None or output.ndim < 2 or not output.is_floating_point():
+    if layer == LOGITS or layer not in outputs_of_fewer:
       continue
     shape = tuple(output.shape[1:])  # for one image
-    has_image_axis = len(output) == len(images) and fewer.shape == (len(images) - 1, *shape)
-    if has_image_axis:
+    all_shapes = output.shape, outputs_of_fewer[layer].shape
+    has_image_axis = all_shapes == ((len(images), *shape), (len(images) - 1, *shape))
+    if has_image_axis and shape and output.is_floating_point():
       shapes[layer] = shape
   return shapes
+
+
+def _check_second_call(wrapped: TorchModule, images: np.ndarray, logits: 'torch.Tensor') -> None:
+  """Checks that another call of a module gives the same logits, with a gradient.
+
+  Args:
+    wrapped: the module.
+    images: normalised images [B, H, W, C].
+    logits: the logits of the first call on these images.
+
+  Raises:
+    InputError: the logits differ or have no gradient, or the backward pass fails.
+  """
+  import torch
+
+  _, outputs = wrapped._run(images, (), gradient=False)
+  if not torch.equal(logits, outputs[LOGITS]):
+    raise InputError('it gives other logits when it is called again: switch off dropout.')
+  _, outputs = wrapped._run(images, (), gradient=True)
+  if not outputs[LOGITS].requires_grad:
+    raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
+  wrapped.vector_jacobian_products((), images, np.ones(logits.shape, np.float32))
 
 
 def facts(module: TorchModule) -> Facts:

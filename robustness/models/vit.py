@@ -198,17 +198,18 @@ _TORCHVISION = Scheme(
 
 
 def _google(num_heads: int) -> Scheme:
-  """Maps the variables of a vision transformer to google-research's names in `.npz` files.
+  r"""Maps the variables of a vision transformer to google-research's names in `.npz` files.
 
-  The files store queries, keys and values as separate arrays, with an axis for attention heads.
+  The files store queries, keys and values as separate arrays, with an axis for attention heads. In
+  names, `\1` is the number of the block and `\2` is 'kernel' or 'bias'.
 
   Args:
     num_heads: number of attention heads.
   """
-  # from Linen's shapes to shapes in the file; qkv: [..., width] → [..., heads, width / heads]
-  heads_last = reshaped(lambda shape: (*shape[:-1], num_heads, shape[-1] // num_heads))
-  # out: [width, ...] → [heads, width / heads, ...]
-  heads_first = reshaped(lambda shape: (num_heads, shape[0] // num_heads, *shape[1:]))
+  # Linen's [..., width] is [..., heads, width / heads] in the file
+  last_axis_split = reshaped(lambda shape: (*shape[:-1], num_heads, shape[-1] // num_heads))
+  # Linen's [width, width] is [heads, width / heads, width] in the file
+  first_axis_split = reshaped(lambda shape: (num_heads, shape[0] // num_heads, *shape[1:]))
   block = r'Transformer/encoderblock_\1'
   attention = f'{block}/MultiHeadDotProductAttention_1'
   qkv = tuple(rf'{attention}/{part}/\2' for part in ('query', 'key', 'value'))
@@ -219,8 +220,8 @@ def _google(num_heads: int) -> Scheme:
       'embedding/position': 'Transformer/posembed_input/pos_embedding',
       'embedding/patches': 'embedding',
       r'block(\d+)/norm1': f'{block}/LayerNorm_0',
-      r'block(\d+)/attention/qkv/(\w+)': Stored(qkv, heads_last),
-      r'block(\d+)/attention/out': Stored((f'{attention}/out',), heads_first),
+      r'block(\d+)/attention/qkv/(\w+)': Stored(qkv, last_axis_split),
+      r'block(\d+)/attention/out': Stored((f'{attention}/out',), first_axis_split),
       r'block(\d+)/norm2': f'{block}/LayerNorm_2',
       r'block(\d+)/mlp/fc1': f'{block}/MlpBlock_3/Dense_0',
       r'block(\d+)/mlp/fc2': f'{block}/MlpBlock_3/Dense_1',
