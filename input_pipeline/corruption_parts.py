@@ -54,8 +54,10 @@ def of_parts(
   }
 
   def describe(index: int) -> str:
-    return f'{title}, {parts[index // num_base]}, image {index % num_base} (example {index})'
+    part, base_id = divmod(index, num_base)
+    return f'{title}, {parts[part]}, image {base_id} (example {index})'
 
+  fields.setdefault('where', describe)
   return Images(
     title=title,
     description={**description, **facts},
@@ -63,7 +65,7 @@ def of_parts(
     parts=len(parts),
     cropped=True,
     columns={'corruption': corruptions, 'severity': severities, 'base_id': base},
-    **{'where': describe, **fields},
+    **fields,
   )
 
 

@@ -263,8 +263,8 @@ def extract(
   for segment in tqdm(ordered, desc='cutouts', disable=None):
     try:
       pixels, fill = _cut_segment(segment, images, masks, filters)
-    except InputError as left_out:
-      reason = str(left_out)
+    except InputError as rejection:
+      reason = str(rejection)
       rejected.append({'mask': segment.mask, 'class': segment.class_name, 'reason': reason})
       continue
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
@@ -282,7 +282,7 @@ def extract(
     }
     entries.append({**entry, **segment.flags})
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
-  reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
+  reasons = Counter(_category(str(entry['reason'])) for entry in rejected)
   if not entries:
     listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
     raise InputError(
@@ -311,7 +311,7 @@ def _cut_segment(
   Raises:
     InputError: the object is rejected; the message is the reason.
   """
-  if not segment.flags:
+  if not segment.flags:  # no box matches the object
     raise InputError('no box in the table of boxes')
   if tagged := [flag for flag in filters.absent if segment.flags[flag] == 1]:
     raise InputError(', '.join(tagged))
@@ -333,7 +333,7 @@ def _cut_segment(
   return pixels, fill
 
 
-def _kind(reason: str) -> str:
+def _category(reason: str) -> str:
   """Shortens the reason for a rejected object to a category, so that reasons can be counted.
 
   For instance '20×9 pixels, below 10' becomes 'too small', and 'no mask masks/1.png' becomes 'no
@@ -391,8 +391,8 @@ def prune(out: Path) -> int:
   present = {str(f.relative_to(out)) for f in (out / FOREGROUNDS).rglob('*.png')}
   absent = sorted(str(file) for file in listed - present)
   if not listed or absent:
-    wrong = f'lists {absent[0]!r}, which is not there' if absent else 'lists no cutout'
-    raise InputError(f'{out / LIST} {wrong}; delete whole lines only, and keep the first.')
+    problem = f'lists {absent[0]!r}, which is not there' if absent else 'lists no cutout'
+    raise InputError(f'{out / LIST} {problem}; delete whole lines only, and keep the first.')
   for file in sorted(present - listed):
     target = out / REMOVED / Path(file).relative_to(FOREGROUNDS)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -39,15 +39,16 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     return tf.ensure_shape(pixels, [None, None, None])
   if settings.resize:
     sides = tf.shape(image)[:2]
-    # the length that the resize makes `settings.resize`: each side, or the shorter side for both
+    # the length that becomes `settings.resize`: of each side, or of the shorter side for both
     reference = sides if settings.squash else tf.reduce_min(sides)
     resized = sides * settings.resize // reference  # height and width after the resize
     cropped = tf.constant([settings.crop] * 2) if settings.crop else resized  # after the crop
+    offset = (resized - cropped) // 2  # row and column at which the crop begins
     window = tf.raw_ops.ScaleAndTranslate(  # computes only the pixels of the crop
       images=image[None],
       size=cropped,
       scale=tf.cast(resized, tf.float32) / tf.cast(sides, tf.float32),
-      translation=-tf.cast((resized - cropped) // 2, tf.float32),
+      translation=-tf.cast(offset, tf.float32),
       kernel_type=KERNELS[settings.interpolation],
       antialias=True,
     )[0]

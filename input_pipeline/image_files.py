@@ -290,7 +290,7 @@ def file_images(
     channels = 1 if all(map(may_be_grey, paths)) else 3
   fields = {
     'read': functools.partial(read_file, channels=channels),
-    'header': lambda path: read_header(path.decode()),
+    'header': lambda path: read_header(path.decode()),  # the store has paths as bytes
     'sizes': lambda indices: (read_size(paths[index]) for index in indices),
     'file': lambda index: paths[index],
     **fields,

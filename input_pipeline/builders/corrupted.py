@@ -100,18 +100,18 @@ class CorruptedConfig(made_of.BaseConfig):
     super().__post_init__()
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
-    severities = (0,) if self.is_clean else SEVERITIES
-    for key, values in {'severity': severities, 'constants': (0, *TABLES)}.items():
+    valid_numbers = {'severity': (0,) if self.is_clean else SEVERITIES, 'constants': (0, *TABLES)}
+    for key, numbers in valid_numbers.items():
       value = getattr(self, key)
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-      require(is_whole and value in values, key, value, f'one of {", ".join(map(str, values))}')
-    # a text in place of a tuple has the name '', which is refused as well
-    is_tuple = isinstance(self.splits, tuple | list)
-    split_names = [split.partition('[')[0] for split in self.splits] if is_tuple else ['']
+      require(is_whole and value in numbers, key, value, f'one of {", ".join(map(str, numbers))}')
+    # A text in place of a tuple would be read letter by letter; '' is refused below.
+    splits = self.splits if isinstance(self.splits, tuple | list) else ['']
+    split_names = [split.partition('[')[0] for split in splits]  # without slices
     are_names = all(re.fullmatch(r'\w+', name) for name in split_names)
     valid = "a tuple of different splits, each with at most one slice: ('test[:1000]',)"
     require(are_names and are_distinct(split_names), 'splits', self.splits, valid)
-    # a name such as 'cifar10_fog_3' is only for the config with this base, corruption and severity
+    # a name of the form 'cifar10_fog_3' must state the base, corruption and severity of this config
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
       plain_name = self._plain_name()
       valid = f'{plain_name!r}, what this is, or a name of another form'
@@ -135,7 +135,7 @@ class CorruptedConfig(made_of.BaseConfig):
     if self.resize:  # otherwise these two have no effect
       keys += ['interpolation', 'resized_by']
     changed = [key for key in keys if vars(self)[key] != defaults[key]]
-    if '/' in self.base and not changed:  # such as 'set/config'; names of configs have no slash
+    if '/' in self.base and not changed:  # a name with such a base, 'set/config', is not valid
       changed = ['a base with a config']
     if changed:
       raise InputError(
@@ -253,12 +253,13 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     generators = {}
     for split in config.splits or (default_split(base),):
       rows = made_of.open_base(config, self.base_dir, split, 'splits')
-      self.info.metadata.update(  # alike for all splits, which have images of one size
+      table = table_for(*rows.image_shape[:2], config.constants or None)  # by height and width
+      self.info.metadata.update(  # the same for all splits, which have images of one size
         {
           **self.info.metadata[made_of.SETTINGS],
           'base': base.info.full_name,
           'corruption_number': CLEAN if config.is_clean else NUMBERS[config.corruption],
-          'constants': table_for(*rows.image_shape[:2], config.constants or None).side,
+          'constants': table.side,
           'frost': (config.photographs or 'procedural') if is_frost else '',
           'interpolation': config.interpolation if config.resize else '',
           'resized_by': config.resized_by if config.resize else '',
@@ -317,7 +318,7 @@ def corruptor(
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
   names = (config.corruption,)
-  # also raises an error if the images are too small for the corruption
+  # raises InputError if the images are too small for the corruption
   table = checked_table(image_shape[:2], names, None, side=config.constants or None, options={})
   options = {}
   if config.corruption == 'frost' and config.photographs:
@@ -335,5 +336,5 @@ def corruptor(
     """Returns an image under the corruption `names[index]` at a severity."""
     return apply(random_keys.for_example(root, example_id, view), image, index, severity)
 
-  only, severity = np.int32(0), np.int32(config.severity)  # `names` has one corruption
-  return functools.partial(made_of.compiled(show), index=only, severity=severity)
+  index, severity = np.int32(0), np.int32(config.severity)  # `names` has one corruption
+  return functools.partial(made_of.compiled(show), index=index, severity=severity)

@@ -122,8 +122,8 @@ class HeldOutConfig(made_of.BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
-    # By default (0) groups are as large as possible, and a single group would have all classes. It
-    # has half of them, so that other classes are not trained in its environment.
+    # The size 0 makes groups as large as possible. A single group gets half of the classes: with
+    # all of them, no class would be held out of its environment.
     default_size = len(class_names) // 2 if count == 1 else 0
     settings = DataSettings(
       class_groups=self.class_groups,
@@ -203,43 +203,37 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
       transforms.get(name).check_shape(train.image_shape)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
     self.note_inputs()
+    # the labels of each batch of test images, without its padding
     test_labels = [batch['label'][batch['mask']] for batch in test.batches(made_of.BLOCK)]
-    group_of_row = groups.of_label[np.concatenate(test_labels)]  # of each test image
-    groups_without_images = np.setdiff1d(groups.of_label, group_of_row)
+    group_of_image = groups.of_label[np.concatenate(test_labels)]
+    groups_without_images = np.setdiff1d(groups.of_label, group_of_image)
     if len(groups_without_images):
       raise InputError(
         f'the test split {config.test_split!r} has no image of the classes of '
         f'c{groups_without_images[0]}: take more of it.'
       )
-    splits: dict[str, object] = {TRAIN: self._train(train, groups)}
-    for number, environment in enumerate(config.names):
+    train_examples = self._transformed(train, groups, TRAIN_STREAM, self._training_views)
+    splits: dict[str, object] = {TRAIN: train_examples}
+    for index, environment in enumerate(config.names):
       for group in np.unique(groups.of_label).tolist():
-        rows = test.at(np.flatnonzero(group_of_row == group))
-        splits[f'test_{environment}_c{group}'] = self._test(rows, groups, number)
+        rows = test.at(np.flatnonzero(group_of_image == group))
+        splits[f'test_{environment}_c{group}'] = self._test(rows, groups, index)
     return splits
 
-  def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
-    """Yields the training examples: all images clean, then images of class groups transformed.
+  def _training_views(self, ids: np.ndarray, groups: np.ndarray) -> Iterator[View]:
+    """Yields the two views of a batch of training images: all clean, then in its environment.
 
-    An image of class group k > 0 is transformed by environment k, at a random severity or angle.
-    Images of classes in no group are clean only.
+    An image of class group k > 0 is shown in environment k, at a random severity or angle. Images
+    of classes in no group (0) are shown clean only.
+
+    Args:
+      ids: int [B], ids of the images.
+      groups: int [B], class groups of the images.
     """
-
-    def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
-      """Yields the environments and levels for a batch: all images clean, then class groups
-      transformed.
-
-      Args:
-        ids: int [B], ids of the images.
-        group: int [B], class groups of the images.
-      """
-      yield 0, 0  # the clean environment and its only level, for all images
-      pairs = zip(ids.tolist(), group.tolist(), strict=True)
-      levels = [self._training_level(example_id, number) for example_id, number in pairs]
-      # group k is shown in environment k; classes of no group (0) are shown clean only
-      yield np.where(group > 0, group, NOWHERE), levels
-
-    return self._transformed(rows, groups, TRAIN_STREAM, views)
+    yield 0, 0  # the clean environment and its only level, for all images
+    ids_with_groups = zip(ids.tolist(), groups.tolist(), strict=True)
+    levels = [self._training_level(example_id, group) for example_id, group in ids_with_groups]
+    yield np.where(groups > 0, groups, NOWHERE), levels
 
   def _training_level(self, example: int, group: int) -> int:
     """Returns the random severity or angle of a transformed training image.
@@ -294,10 +288,10 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(made_of.BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
-      for view in views(ids, group):
-        # arrays [B], also where one number stands for all images of the batch
-        arrays = [np.asarray(values, np.int32) for values in view]
-        environments, levels = (np.broadcast_to(values, ids.shape) for values in arrays)
+      for view_environments, view_levels in views(ids, group):
+        # arrays [B], where a single number stands for all images of the batch
+        environments = np.broadcast_to(np.asarray(view_environments, np.int32), ids.shape)
+        levels = np.broadcast_to(np.asarray(view_levels, np.int32), ids.shape)
         images = show(batch['image'], ids, environments, levels)
         is_shown = (environments != NOWHERE) & batch['mask']
         for index in np.flatnonzero(is_shown):

@@ -267,15 +267,13 @@ class ScenePlan:
       'pct_inside_image': self.inside[pair, level],
     }
     header = ('int', 'label')
-    # the distinct classes with their labels, in the order of the cutouts
-    classes = list(dict.fromkeys((c.class_name, c.label) for c in self.cutouts))
+    label_of_class = {c.class_name: c.label for c in self.cutouts}  # in the order of the cutouts
+    numbered_classes = ((label, name) for name, label in label_of_class.items())
     return {
       'metadata.csv': metadata_text(columns),
       'backgrounds.csv': csv_text(header, enumerate(path.name for path in self.backgrounds)),
-      'foreground_classes.csv': csv_text(header, ((label, name) for name, label in classes)),
-      'foreground_classes_metadata_indices.csv': csv_text(
-        header, enumerate(name for name, _ in classes)
-      ),
+      'foreground_classes.csv': csv_text(header, numbered_classes),
+      'foreground_classes_metadata_indices.csv': csv_text(header, enumerate(label_of_class)),
     }
 
 
@@ -300,13 +298,13 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   for index in np.unique(drawn):
     check_background(files[index], design.side)
   alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]  # of RGBA
-  sizes = np.array([alpha.shape for alpha in alphas])
-  areas = sizes.prod(axis=1)  # pixels, [objects]
+  sizes = np.array([alpha.shape for alpha in alphas])  # height and width, [objects, 2]
+  areas = sizes.prod(axis=1)  # of the bounding rectangles in pixels, [objects]
   if measure == 'mask':
     areas = np.array([designs.num_mask_pixels(alpha) for alpha in alphas])
-  # [objects, levels]; both pairs of an object have the same fractions
-  inside = scene_views.fractions_inside(design, sizes, areas, design.side)
-  objects = np.arange(len(cutouts)).repeat(drawn.shape[1])  # the object of each pair
+  inside = scene_views.fractions_inside(design, sizes, areas, design.side)  # [objects, levels]
+  num_objects, num_drawn = drawn.shape
+  objects = np.arange(num_objects).repeat(num_drawn)  # the object of each pair, [pairs]
   plan = ScenePlan(
     design, cutouts, files, objects, grounds=drawn.ravel(), inside=inside[objects], measure=measure
   )
@@ -331,7 +329,7 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
   numbers = design.image_ids(len(plan.objects))[pair]  # the image number at each level
   pixels = read_cutout(cutout.path)
   height, width = pixels.shape[:2]
-  # the cutout is padded to a square with a multiple of `ROOM` as side, so that few are compiled
+  # `prepare` is compiled for each size of a cutout, so cutouts are padded to a few sizes of squares
   side = math.ceil(max(height, width) / ROOM) * ROOM
   factors = np.stack([*design.factors.values()])  # area, angle, x and y of the L levels, [4, L]
   prepare, compose = composer(factors.tobytes(), design.side, plan.measure)

@@ -150,18 +150,32 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
       }
     )
     self.note_inputs(manual)
-    boxes_of: Mapping[str, list[Box]] = {}
-    if config.boxes:
-      path = _existing(config.boxes, manual)
-      boxes_of, clipped = boxes.read(path, loaded.paths, label_space.index_by_name(names))
-      self.info.metadata['clipped_boxes'] = clipped.number
-      if clipped.number:
-        logging.warning(
-          '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
-          'borders, the first on %s',
-          *(path, clipped.number, boxes.TOLERANCE, clipped.first),
-        )
+    boxes_of = self._read_boxes(manual, loaded) if config.boxes else {}
     return {'test': self._examples(loaded, frames_root, boxes_of)}
+
+  def _read_boxes(
+    self, manual_dir: str, loaded: video_neighbors.NeighborFrames
+  ) -> Mapping[str, list[Box]]:
+    """Reads the object boxes, and stores the number of clipped boxes as TFDS metadata.
+
+    Args:
+      manual_dir: TFDS's folder of manual downloads.
+      loaded: the frames.
+
+    Returns:
+      {path of a frame: its boxes}.
+    """
+    path = _existing(self.builder_config.boxes, manual_dir)
+    index_of_class = label_space.index_by_name(loaded.class_names)
+    boxes_of, clipped = boxes.read(path, loaded.paths, index_of_class)
+    self.info.metadata['clipped_boxes'] = clipped.number
+    if clipped.number:
+      logging.warning(
+        '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
+        'borders, the first on %s',
+        *(path, clipped.number, boxes.TOLERANCE, clipped.first),
+      )
+    return boxes_of
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """Returns SHA-256 digests of the input files, to detect changes.
