@@ -31,7 +31,7 @@ from robustness.augment.policy import Policy
 from robustness.building import checks
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.trained_module import TrainedModule
-from robustness.classifiers import ClassifierSettings, Images, resolve_section
+from robustness.classifiers import ClassifierKind, ClassifierSettings, Images, resolve_section
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.cli import command_line
 from robustness.cli import compare as comparing
@@ -181,14 +181,15 @@ def measure(
     execution = parse(Execution, {'seed': seed, 'batch_size': batch_size or 0}, 'config')
     name, seed = study_object.name, execution.seed
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
-      rows, classifiers = _rows_and_classifiers(
-        model, data, labels, dict(() if columns is None else columns), _as_names(class_names), seed
-      )
+      models = _named_models(model)  # checked before images are read, which may take long
       # The smallest number of classifiers; 0 for a study of images alone, which takes none.
       needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
-      if len(classifiers) < needed or (classifiers and not needed):
+      if len(models) < needed or (models and not needed):
         valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
-        raise InputError(f'model has {len(classifiers)} classifiers; {name} takes {valid}.')
+        raise InputError(f'model has {len(models)} classifiers; {name} takes {valid}.')
+      rows, classifiers = _rows_and_classifiers(
+        models, data, labels, dict(() if columns is None else columns), _as_names(class_names), seed
+      )
       checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
       checks.check_classes(study_object, classifiers, rows)
       checks.check_step(study_object, execution, classifiers, rows)
@@ -240,8 +241,39 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
   return studies.from_config({'name': study, **values})
 
 
+def _named_models(model: Any) -> list[Classifier | Model]:
+  """Returns the models of `measure`, each with its name; weights of networks given by name exist.
+
+  Args:
+    model: one model, {label: model}, or None, as for `measure`.
+
+  Raises:
+    InputError: a model or its name is not valid, two have one name, or weights are missing.
+  """
+  single = {} if model is None else {'': model}
+  models = [
+    _with_label(str(label), entry)
+    for label, entry in (model if isinstance(model, Mapping) else single).items()
+  ]
+  names = [entry.name if isinstance(entry, Classifier) else entry.label for entry in models]
+  for name, entry in zip(names, models, strict=True):
+    check_name('a classifier', name, is_key=False)
+    if names.count(name) > 1:
+      raise InputError(f'two models are called {name!r}: give each another name.')
+    if isinstance(entry, Model) and isinstance(entry.module, str):
+      _recipe_of(entry)
+  return models
+
+
+def _with_label(label: str, model: Any) -> Classifier | Model:
+  """Returns a model of any form as an object with the name `label`; '' keeps the model's name."""
+  if isinstance(model, Classifier | Model):
+    return dataclasses.replace(model, name=label or model.name)
+  return Model(model, name=label)
+
+
 def _rows_and_classifiers(
-  model: Any,
+  models: Sequence[Classifier | Model],
   data: Any,
   labels: Any,
   columns: Mapping[str, Any] | None,
@@ -253,7 +285,7 @@ def _rows_and_classifiers(
   Images without class names get the class names of the first classifier.
 
   Args:
-    model: one model, {label: model}, or None, as for `measure`.
+    models: the models, each with its name.
     data: images in any form that `measure` takes.
     labels: labels of the images. None if `data` has labels.
     columns: {name: values [N, ...]} for the N images, or None.
@@ -261,17 +293,8 @@ def _rows_and_classifiers(
     seed: seed of the random choice of images, where `data` asks for a random part of a data set.
   """
   rows = as_rows(data, labels, columns, class_names, seed)
-  single = {} if model is None else {'': model}
-  models = model if isinstance(model, Mapping) else single
   first_image = as_float32(next(rows.batches(1, [0]))['image'])  # [1, H, W, C]
-  classifiers = [
-    as_classifier(str(label), m, first_image, rows.class_names) for label, m in models.items()
-  ]
-  names = [classifier.name for classifier in classifiers]
-  for name in names:
-    check_name('a classifier', name, is_key=False)
-    if names.count(name) > 1:
-      raise InputError(f'two models are called {name!r}: give each another name.')
+  classifiers = [as_classifier('', model, first_image, rows.class_names) for model in models]
   if isinstance(rows, ArrayRows) and not rows.class_names and classifiers:
     rows = user_data.with_class_names(rows, classifiers[0].class_names)
   return rows, classifiers
@@ -314,38 +337,47 @@ def as_classifier(
     images: example inputs, float32 [N, H, W, C] in [0, 1], which show the model's input shape.
     class_names: the names of the classes of the images; () if they have none.
   """
+  model = _with_label(label, model)
   if isinstance(model, Classifier):
-    return dataclasses.replace(model, name=label or model.name)
-  model = model if isinstance(model, Model) else Model(model)
-  model = dataclasses.replace(model, name=label) if label else model
+    return model
   if isinstance(model.module, str):  # a name of the catalogue or timm:NAME
-    for key, default in (('channels', None), ('outputs', 'logits'), ('class_names', None)):
-      if getattr(model, key) != default:
-        raise InputError(f'{key} is for a module; {model.module!r} has its own: leave it out.')
-    weights = model.variables
-    if not isinstance(weights, str | os.PathLike | None):
-      raise InputError(
-        f'variables of {model.module!r} is a {type(weights).__name__}; give a file or a name of '
-        'weights, or variables with the module itself.'
-      )
-    section = ClassifierSettings(
-      model.module,
-      weights=os.fspath(weights or ''),
-      mean=tuple(model.mean or ()),
-      std=tuple(model.std or ()),
-      label_space=model.label_space,
-    )
-    recipe = resolve_section(section)
     height, width, channels = images.shape[1:]
     # the network takes images of this size; it does not choose another one
     input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
-    recipe.check(model.label, input_images.shape, 'float32')
-    recipe.fetch()
-    classifier = recipe.load(model.label, input_images, 'float32')
+    classifier = _recipe_of(model).load(model.label, input_images, 'float32')
   else:
     classifier = model.classifier(images, class_names)
   # a coarse class has the largest score of its fine classes
   return in_label_space(classifier, model.label_space, 'max', class_names)
+
+
+def _recipe_of(model: Model) -> ClassifierKind:
+  """Returns how a network that is given by its name is loaded; its weights are on this machine.
+
+  Raises:
+    InputError: the network or its weights are unknown or missing, or an argument is not for a name.
+  """
+  for key, default in (('channels', None), ('outputs', 'logits'), ('class_names', None)):
+    if getattr(model, key) != default:
+      raise InputError(f'{key} is for a module; {model.module!r} has its own: leave it out.')
+  weights = model.variables
+  if not isinstance(weights, str | os.PathLike | None):
+    raise InputError(
+      f'variables of {model.module!r} is a {type(weights).__name__}; give a file or a name of '
+      'weights, or variables with the module itself.'
+    )
+  section = ClassifierSettings(
+    model.module,
+    weights=os.fspath(weights or ''),
+    mean=tuple(model.mean or ()),
+    std=tuple(model.std or ()),
+    label_space=model.label_space,
+  )
+  recipe = resolve_section(section)
+  # the shape is only for input filters and attacks of trainings, which this section has not
+  recipe.check(model.label, (1, 1, 1), 'float32')
+  recipe.fetch()
+  return recipe
 
 
 @naming_arguments()

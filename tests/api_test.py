@@ -314,6 +314,9 @@ BAD_ARGUMENTS = {
   'path of weights': ('accuracy', robustness.classifier('resnet20', variables=MISSING), *BATCH),
 }
 """Arguments of `measure` by the mistake in them."""
+OF_MODELS = ('one name twice', 'no model', 'model of images alone', 'no function', 'no weights')
+OF_MODELS += ('no architecture', 'no file of weights', 'path of weights')
+"""The mistakes that need no image to be noticed."""
 NOISE = itertools.count(1.0)
 """Numbers that make a classifier answer differently at each call."""
 
@@ -324,6 +327,14 @@ def test_bad_input_is_refused_before_anything_is_written(name, tmp_path):
     robustness.measure(*BAD_ARGUMENTS[name], workdir=tmp_path / 'run')
   assert not re.search(r'--|config\.', str(raised.value)), 'a flag or key, not an argument'
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('name', OF_MODELS)
+def test_bad_models_are_refused_before_images_are_read(name):
+  study, model, *_ = BAD_ARGUMENTS[name]
+  pairs = iter(lambda: pytest.fail('images are read'), None)
+  with pytest.raises(InputError):
+    robustness.measure(study, model, pairs)
 
 
 @pytest.mark.parametrize('options', [{'nrom': 3}, {'norm': -1.0}, {'seed': -1}, {'batch_size': -1}])

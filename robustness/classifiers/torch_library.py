@@ -220,6 +220,10 @@ class TorchLibrary(ClassifierKind):
     weights = dataclasses.replace(source.weights, mean=self.mean, std=self.std)
     return dataclasses.replace(source, weights=weights)
 
+  def fetch(self) -> None:
+    """Downloads the files of the network if they are not on this machine."""
+    logging.debug('weights: %s', self.record.name)  # the first use of `record` downloads them
+
   @property
   def needs_mean(self) -> bool:
     """Whether the weights do not state how images are normalised, so that the config must.

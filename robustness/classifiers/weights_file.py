@@ -15,6 +15,7 @@ from robustness.models import catalog, hub, label_space, weights
 from robustness.models.architecture import Architecture, Weights
 from robustness.models.classifier import Classifier
 from robustness.models.naming import Scheme
+from robustness.models.state_dict import check_weights_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class WeightsFile(StoredNetwork):
     return self.has_positions
 
   def fetch(self) -> None:
-    """Downloads the file if it is not on this machine."""
+    """Downloads the file if it is not on this machine, or checks that a local file exists."""
     logging.debug('weights: %s', self.fetched.path)  # the first use of `fetched` downloads it
 
   @functools.cached_property
@@ -47,9 +48,8 @@ class WeightsFile(StoredNetwork):
     """The file of the weights, downloaded if `weights` is a published name.
 
     Raises:
-      InputError: `weights` is written like a published name, such as
-        'torchvision:resnet50.IMAGENET1K_V1', but is neither one nor a file. Other missing files
-        raise when they are read.
+      InputError: `weights` is no file with a supported suffix, or is written like a published
+        name, such as 'torchvision:resnet50.IMAGENET1K_V1', but is neither one nor a file.
     """
     path = expanded(self.weights)
     if self.record and not path.is_file():  # a published name, or a folder with a weights file
@@ -57,7 +57,7 @@ class WeightsFile(StoredNetwork):
     if ':' in self.weights and not path.exists():  # written like a published name
       valid = nearest(self.weights, catalog.WEIGHTS)
       raise InputError(f'unknown weights {self.weights!r}: {valid}')
-    return hub.Fetched(path, 'a local file')
+    return hub.Fetched(check_weights_path(path), 'a local file')
 
   @functools.cached_property
   def class_names(self) -> tuple[str, ...]:
