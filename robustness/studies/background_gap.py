@@ -72,16 +72,18 @@ class BackgroundGap(Study):
     """
     recorded.require_equal_columns((VARIANT,))
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
-    # The two variants of the gap are first, in the order in which it subtracts them.
-    names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
-    is_variant = variants[:, None] == np.array(names)  # [images, variants]
-    by_variant = recorded.outcomes(GAP).in_groups(is_variant, pd.DataFrame({VARIANT: names}))
-    # the gap is a difference of accuracies, so that these are the outcomes of both quantities
+    # The gap is the first name's accuracy minus the second's.
+    names = [*MIXED, *sorted(set(variants) - set(MIXED))]
+    is_of_variant = variants[:, None] == np.array(names)  # [images, variants]
+    # Whether predictions are right. The accuracy is a mean of these, the gap a difference of means.
+    outcomes = recorded.outcomes(GAP)
+    by_variant = outcomes.in_groups(is_of_variant, pd.DataFrame({VARIANT: names}))
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []
-    for name, values in BACKGROUNDS.items():
-      quantity, facets = (GAP, {}) if name == GAP.name else (ACCURACY, {VARIANT: name})
+    for name, values in BACKGROUNDS.items():  # a name is the gap's or a variant
+      quantity = GAP if name == GAP.name else ACCURACY
+      facets = {} if name == GAP.name else {VARIANT: name}
       for label, value in values.items():
         rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES, **facets))
     yield table_of_rows(rows)

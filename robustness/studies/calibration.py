@@ -140,7 +140,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
       InputError: Some views leave out images, or images are not independent, such as versions of
         one image.
     """
-    if table.counted is not None or table.units is not None:
+    leaves_out_images = table.counted is not None
+    has_dependent_images = table.units is not None
+    if leaves_out_images or has_dependent_images:
       raise InputError(
         'calibration needs every image exactly once in every view, and independent images for its '
         'intervals: these are scenes, images of one object or versions of one image. '
@@ -148,17 +150,18 @@ class Calibration(ScoresPredictions, StoredOrMade):
         f'{KEYS.study.clusters}.'
       )
     draws = Draws.generate(evaluations[0].records.layout.num_rows, self.resamples, seed)
-    # {name of a view or of a group: indices of its views}
-    members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()
     first = evaluations[0].label
     for evaluation in evaluations:
       label, records = evaluation.label, evaluation.records
-      confidence, right = records.table('confidence').T, records.table('rank').T == 0  # [V, N]
-      predictions = [Predictions.sort(*view) for view in zip(confidence, right, strict=True)]
+      confidence = records.table('confidence').T  # [V, N]
+      is_right = records.table('rank').T == 0  # rank 0: the true class is the predicted one
+      predictions = list(map(Predictions.sort, confidence, is_right))
       by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
-      # By name of a view or group; the values of a group are means over its views.
-      scores = {name: Scores.mean([by_view[i] for i in views]) for name, views in members.items()}
+      # {name of a view or group: its scores, which are means over the views of a group}
+      scores = {}
+      for name, views in _views_by_name(table).items():
+        scores[name] = Scores.mean([by_view[view] for view in views])
       rows = list(self._values(label, scores, table))
       if label == first:
         first_scores = scores
@@ -206,13 +209,12 @@ class Calibration(ScoresPredictions, StoredOrMade):
       views: Predictions of the classifier in each view.
       table: Names of the views and groups.
     """
-    # {name of a view or of a group: indices of its views}, first the views.
-    members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
-    facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
+    views_by_name = _views_by_name(table)
+    facets = pd.DataFrame([dict(table.facets_of(name)) for name in views_by_name])
     n = len(views[0].order)
     by_view = np.stack([view.selective_error(COVERAGES) for view in views])  # [V, coverages]
     # The curve of a group is the mean curve of its views.
-    risks = np.concatenate([by_view[indices].mean(0) for indices in members.values()])
+    risks = np.concatenate([by_view[indices].mean(0) for indices in views_by_name.values()])
     by_coverage = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
     yield self.arrays(SELECTIVE, label, by_coverage, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})
@@ -225,3 +227,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and the reliability diagram as `reliability`."""
     return {'reliability': reliability.draw(results), **charts.draw(results)}
+
+
+def _views_by_name(table: ViewTable) -> dict[str, Sequence[int]]:
+  """Returns {name of a view or of a group: indices of its views}, with single views first."""
+  single_views = {name: [view] for view, name in enumerate(table.names)}
+  return {**single_views, **table.groups}

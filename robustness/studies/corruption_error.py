@@ -98,20 +98,19 @@ class CorruptionError(StoredOrMade):
 
     All corruptions and severities of the published errors must be in the settings.
     """
-    # The name of the set that has all published corruptions, such as 'official'.
-    needed_set, *_ = whole_sets(tuple(published.corrupted))
-    has_corruptions = set(self.names) >= set(published.corrupted)
-    has_severities = set(self.severities) == set(SEVERITIES)
-    for key, is_complete, needed in (
-      ('corruptions', has_corruptions, (needed_set,)),
-      ('severities', has_severities, SEVERITIES),
-    ):
-      if not is_complete:
-        raise self.refused(
-          'baseline',
-          f'published for the {key} {needed}, and the images have {getattr(self, key)}',
-          f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier.",
-        )
+    if not set(published.corrupted) <= set(self.names):
+      # The first set is the one that has all published corruptions, such as 'official'.
+      set_name, *_ = whole_sets(tuple(published.corrupted))
+      needed = f'corruptions {(set_name,)}, and the images have {self.corruptions}'
+    elif set(self.severities) != set(SEVERITIES):
+      needed = f'severities {SEVERITIES}, and the images have {self.severities}'
+    else:
+      return
+    raise self.refused(
+      'baseline',
+      f'published for the {needed}',
+      f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier.",
+    )
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -176,26 +175,26 @@ class CorruptionError(StoredOrMade):
     * A classifier fails at the severity at which its accuracy falls below `failure_share` times the
       clean accuracy.
     """
-    # `published` is None if mCE divides by the first classifier.
     views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
-    is_averaged = views.severity.isin(self.severities)  # means leave out severities of `between`
+    is_in_means = views.severity.isin(self.severities)  # means leave out severities of `between`
     # Relative mCE subtracts the clean error of the classifier and of the baseline.
     has_clean_errors = is_clean.any() and not (published and np.isnan(published.clean))
     ratios = (MCE, RELATIVE_MCE) if has_clean_errors else (MCE,)
-    divisors = published.means if published else None
+    divisors = published.means if published else None  # None for those of the first classifier
     for k in recorded.top_k(self.top_k):
       is_top_1 = k == 1  # with `half_width`, top-1 errors decide when a view needs no more images
       error, clean_error = errors_at(k)
       if is_clean.any():
         yield self.means(clean_error, recorded, where=is_clean, test=True, decides=is_top_1)
       yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=is_top_1)
-      # With one severity, errors by corruption equal errors by corruption and severity.
-      is_single = len(self.severities) == 1
-      options = {'where': is_averaged, 'test': is_single, 'decides': is_top_1}
-      yield self.means(error, recorded, ('corruption',), **options)
+      # With one severity these are the errors by corruption and severity, which are tested.
+      is_tested = len(self.severities) == 1
+      yield self.means(
+        error, recorded, ('corruption',), where=is_in_means, test=is_tested, decides=is_top_1
+      )
       for label, members in whole_sets(self.names).items():
-        is_in_set = (is_averaged & views.corruption.isin(members)).to_numpy()
+        is_in_set = (is_in_means & views.corruption.isin(members)).to_numpy()
         facets = {'corruption_set': label}
         yield self.means(error, recorded, where=is_in_set, facets=facets, decides=is_top_1)
         has_divisors = not published or set(members) <= set(published.corrupted)
@@ -222,9 +221,11 @@ class CorruptionError(StoredOrMade):
       note = self._baseline_advice(image_shape)
     if note:
       for table in estimates:
-        is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
-        notes = ['; '.join(filter(None, (previous, note))) for previous in table.note[is_mce]]
-        table.loc[is_mce, 'note'] = notes
+        is_difference = table.versus != ''  # from the first classifier
+        has_note = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & ~is_difference
+        previous_notes = table.note[has_note]
+        notes = [f'{previous}; {note}' if previous else note for previous in previous_notes]
+        table.loc[has_note, 'note'] = notes
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:

@@ -6,6 +6,7 @@ change is measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, 
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -114,7 +115,8 @@ class CorruptionSpectrum(StoredOrMade):
     A view is one way to perturb each image. The spectra of clean images are measured in the clean
     view, and the spectra of the changes by corruptions in the others.
     """
-    measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
+    # A function of the amplitudes |F| of an image.
+    energies_and_rings = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     views = super().views(image_shape)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
@@ -127,9 +129,10 @@ class CorruptionSpectrum(StoredOrMade):
         image: The corrupted image, [H, W, C].
         view: The severity of generated images. If it is 0, the amplitudes are of `image` itself.
       """
-      # A stored image has its clean image and its severity in columns of the row.
-      clean = row[CLEAN_IMAGE if self.is_stored else 'image']
-      severity = (row if self.is_stored else view)['severity']
+      if self.is_stored:
+        clean, severity = row[CLEAN_IMAGE], row['severity']
+      else:
+        clean, severity = row['image'], view['severity']
       return spectrum.half_magnitude(change(image, clean, severity), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
@@ -145,7 +148,7 @@ class CorruptionSpectrum(StoredOrMade):
     return dataclasses.replace(
       views,
       image_shape=image_shape,
-      measure=lambda row, image, view: measures(magnitude(row, image, view)),
+      measure=lambda row, image, view: energies_and_rings(magnitude(row, image, view)),
       total=total,
       add_columns=_with_slots if self.is_stored else None,
     )
@@ -207,15 +210,18 @@ class CorruptionSpectrum(StoredOrMade):
     # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     clusters = versions(records)  # versions of one image are a cluster
-    high_energy = records.table('measure/high_energy')
-    # The quantity of changes, the same of clean images, and the arguments of their statistic.
+    # Results name `IMAGES` in place of a classifier. The tuples are the arguments of `statistic`.
+    shares = {IMAGES: (records.table('measure/high_energy'), energy)}
+    mean_squares = {IMAGES: (energy, pixels)}
     for of_changes, of_clean, fields in (
-      (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
-      (RMS, CLEAN_RMS, (energy, pixels)),
+      (SHARE_OF_HIGH, CLEAN_SHARE, shares),
+      (RMS, CLEAN_RMS, mean_squares),
     ):
-      by_view = Outcomes.from_fields(of_changes, {IMAGES: fields}, views, clusters=clusters)
+      by_view = Outcomes.from_fields(of_changes, fields, views, clusters=clusters)
       yield self.means(of_clean, by_view, where=is_clean)
-      yield self.means(of_changes, by_view.combined(('corruption',), known_mean), ('corruption',))
+      # The mean of an image over severities, without those at which it has no share.
+      by_corruption = by_view.combined(('corruption',), known_mean)
+      yield self.means(of_changes, by_corruption, ('corruption',))
       yield self.means(of_changes, by_view, ('corruption', 'severity'))
     amplitudes = {IMAGES: records.table('measure/rings').astype(float) * scale}  # [N, V, rings]
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
@@ -305,7 +311,8 @@ def _with_slots(rows: Rows) -> Rows:
   A mean spectrum is needed for each part: the images of one corruption and severity, which are
   consecutive. Sums are stored for blocks of at most 512 consecutive images (`MOST_ROWS`), which may
   touch several parts. A block therefore has S sums ("slots"), with S the largest number of parts in
-  a block. Images of part p are added to slot p modulo S.
+  a block. Images of part p are added to slot p modulo S, so that the parts of a block, which are
+  consecutive, have different slots.
 
   Returns:
     The data with the column `slots`, one-hot float32 [B, S].
@@ -313,8 +320,8 @@ def _with_slots(rows: Rows) -> Rows:
   number_of_part = {tuple(part): number for number, part in enumerate(stored.parts_of_rows(rows))}
   num_parts = len(number_of_part)
   part_size = rows.num_examples // num_parts
-  # The rows of a shard are in ⌈MOST_ROWS / part_size⌉ parts, or one more if the first is cut.
-  num_slots = min(num_parts, -(-MOST_ROWS // part_size) + 1)
+  # A block touches at most ⌈MOST_ROWS / part_size⌉ parts, or one more if it begins within a part.
+  num_slots = min(num_parts, math.ceil(MOST_ROWS / part_size) + 1)
 
   def one_hot_slots(batch: Batch) -> np.ndarray:
     """Returns the one-hot index of the sum ("slot") that each image is added to, [B, S]."""
@@ -346,17 +353,21 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   Raises:
     InputError: A block has images of more than S parts.
   """
-  numbers: dict[tuple[int, int], int] = {}  # {part: its number}
+  # {part: its number}, in order of occurrence as in `_with_slots`
+  number_of_part: dict[tuple[int, int], int] = {}
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
     (sums,) = shard['total/spectrum']  # [S, H, W // 2 + 1], of the only view
-    in_block = dict.fromkeys(stored.parts_in(shard['corruption'], shard['severity']))
-    if len(in_block) > len(sums):
+    num_sums = len(sums)
+    parts_of_images = stored.parts_in(shard['corruption'], shard['severity'])
+    parts_of_block = dict.fromkeys(parts_of_images)  # without repetition, in order
+    if len(parts_of_block) > num_sums:
       raise InputError(
-        f'a block of config.batch_size={records.layout.block_rows} rows holds {len(in_block)} '
-        f'corruptions and severities: set it to at most {MOST_ROWS}, and use another workdir.'
+        f'a block of config.batch_size={records.layout.block_rows} rows holds '
+        f'{len(parts_of_block)} corruptions and severities: set it to at most {MOST_ROWS}, and use '
+        'another workdir.'
       )
-    for part in in_block:
-      number = numbers.setdefault(part, len(numbers))  # a new part gets the next number
-      totals[part] = totals.get(part, 0) + sums[number % len(sums)]
+    for part in parts_of_block:
+      number = number_of_part.setdefault(part, len(number_of_part))  # a new part gets the next one
+      totals[part] = totals.get(part, 0) + sums[number % num_sums]
   return np.stack([totals[part] for part in (CLEAN_PART, *parts)])

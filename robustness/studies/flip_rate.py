@@ -107,12 +107,13 @@ class FlipRate(Study):
 
     A view is one way to perturb each image. All frames of a corruption use the same random numbers.
     """
-    # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones in `between`.
+    # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones, which `between`
+    # lists.
     numbers, between = catalog.number_severities(self.severities)
-    side = self.constants or None
-    options = {name: x for name, x in SMOOTH_OPTIONS.items() if name in self.names}
-    # Raises InputError for settings that are not valid and for images that are too small. Images
-    # are not rounded to 8 bits (None).
+    side = self.constants or None  # None takes the constants of the nearest size
+    # Options of a corruption that is not shown would be an error.
+    options = {name: SMOOTH_OPTIONS[name] for name in SMOOTH_OPTIONS if name in self.names}
+    # Only checks: raises InputError for invalid settings and for images that are too small.
     catalog.checked_table(image_shape[:2], self.references, None, side, options, between)
     corrupt = functools.partial(
       catalog.apply, names=self.references, side=side, options=options, between=between

@@ -155,15 +155,16 @@ class FourierAttack(BeginsWithMap):
       valid = 'at least 2, not versions of one image'
       require(len(images) >= 2, 'config.data.num_images', rows.num_examples, valid)
     elif self._map.shares_images(rows.description):
-      # With these keys equal, both runs chose the same images of the data set.
-      measured_on, keys = self._map.results.data, ('num_examples', 'subset_seed')
-      if all(rows.description.get(key) == measured_on.get(key) for key in keys):
+      # Both runs read the same data set. With these keys equal, they chose the same images of it.
+      choice_of_images = 'num_examples', 'subset_seed'
+      data_of_map = self._map.results.data
+      if all(rows.description.get(key) == data_of_map.get(key) for key in choice_of_images):
         raise InputError(
           f'{KEYS.study.heat_map} {self.heat_map!r} was measured on the very images of this run, '
           'and frequencies must not be chosen on the images that they are measured on: set another '
           f"{KEYS.data.split} or config.seed with {KEYS.data.num_images}, or heat_map=''."
         )
-      self._map.records()  # raises InputError if they are missing
+      self._map.records()  # only checks: raises InputError if they are missing
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which images are measured, bool [N]: those that did not select frequencies.
@@ -207,23 +208,27 @@ class FourierAttack(BeginsWithMap):
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
+    first_wave = basis.CLEAN + 1  # index of the first perturbed view, of the first candidate
     wrong_after, wave_errors = {}, []
     is_measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
-    for label, wrong in outcomes.values.items():
-      if self._map is None:  # all frequencies are candidates
-        error = wrong[~is_measured, basis.CLEAN + 1 :].mean(0)
+    for label, wrong in outcomes.values.items():  # bool [N, V]
+      if self._map is None:  # every frequency is a candidate, so that it has a view
+        error = wrong[~is_measured, first_wave:].mean(0)
       else:
         error = self._map.error(label, frequencies)
       worst = _worst(error, self.queries)  # indices of frequencies, the worst first
       fy, fx = frequencies.fy[worst], frequencies.fx[worst]
       waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
-      views_of_worst = basis.CLEAN + 1 + np.searchsorted(candidates, worst)
+      # The position of each among the candidates, which are ascending, says which view shows it.
+      views_of_worst = first_wave + np.searchsorted(candidates, worst)
       wrong_under_each = wrong[:, views_of_worst]  # [N, queries]
       under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
-      wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)  # of the first n, for all n
-      wrong_after[label] = np.concatenate([wrong[:, basis.CLEAN, None], wrong_under_any], 1)
+      # Column n: whether any of the waves up to number n makes the prediction wrong.
+      wrong_under_any = np.logical_or.accumulate(wrong_under_each, axis=1)
+      wrong_when_clean = wrong[:, [basis.CLEAN]]  # [N, 1]
+      wrong_after[label] = np.concatenate([wrong_when_clean, wrong_under_any], axis=1)
     views = pd.DataFrame({'queries': [None, *numbers]})  # None for clean images
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
     is_clean = views.queries.isna().to_numpy()

@@ -7,7 +7,6 @@ clean. `robustness.fourier.basis` has the conventions.
 
 import dataclasses
 import functools
-import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -109,12 +108,12 @@ class FourierHeatmap(Study):
   def check_classes(self, rows: Rows) -> None:
     """Raises InputError if the setting `classes` names a class without any image."""
     names = () if self.classes == (ALL,) else self.classes
-    label_of = _class_numbers(rows.class_names)
+    class_numbers = _class_numbers(rows.class_names)
     labels = rows.without_images()['label'] if names else ()
-    for name, title in zip(names, in_words(names), strict=True):
-      if title not in label_of:
-        settings.choice(self.key('classes'), name, (ALL, *label_of))
-      elif label_of[title] not in labels:
+    for name, english_name in zip(names, in_words(names), strict=True):
+      if english_name not in class_numbers:
+        settings.choice(self.key('classes'), name, (ALL, *class_numbers))  # raises SettingError
+      elif class_numbers[english_name] not in labels:
         raise InputError(
           f'{self.key("classes")} names {name!r}, of which there is no image among '
           f'{rows.num_examples}: give more ({KEYS.data.num_images}; 0 takes all).'
@@ -151,12 +150,14 @@ class FourierHeatmap(Study):
     """
     side = image_shape[0]
     # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}.
-    norms_by_side = {key: tuple(by_norm) for key, by_norm in PUBLISHED_WINDOWS.items()}
-    changed = basis.differences_from_paper(self.norm, norms_by_side, side, self.phase, self.clip)
+    norms = {
+      published_side: tuple(by_norm) for published_side, by_norm in PUBLISHED_WINDOWS.items()
+    }
+    changed = basis.differences_from_paper(self.norm, norms, side, self.phase, self.clip)
     windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
-    # A norm that is not published may have the window of any published norm.
-    all_windows = tuple({*itertools.chain(*windows_by_norm.values())})
-    windows = windows_by_norm.get(self.norm) or all_windows
+    windows = windows_by_norm.get(self.norm, ())
+    if not windows:  # a norm that is not published may have the window of any published norm
+      windows = tuple(sorted(set().union(*windows_by_norm.values())))
     if windows and self.window not in windows:
       published = ' and '.join(map(_window_in_words, windows))
       changed.append(f'window {_window_in_words(self.window)}, published {published}')
@@ -193,13 +194,15 @@ class FourierHeatmap(Study):
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
     f = self.frequencies(row['image'].shape)
-    y, x = (side // 2 for side in f.cell.shape)  # position of zero frequency in the window
-    # Distances from zero frequency along the diagonal, at least 1; none in a window of one cell.
+    # `f.cell[row, column]` is the index of the frequency at a position of the window. Frequency 0
+    # is in the centre, and (−step, −step) is `step` rows above it and `step` columns to the left.
+    y, x = (side // 2 for side in f.cell.shape)
+    # Steps along the diagonal, at least 1; none in a window of one cell.
     largest_step = min(y, x)
     shares = (0, 0.25, 0.5, 0.75, 1) if largest_step else ()
     steps = sorted({max(1, round(largest_step * share)) for share in shares})
-    # `f.cell` has the index of the frequency at a position, from 0; its view follows the clean one.
-    views = [basis.CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
+    waves_shown = [f.cell[y - step, x - step] for step in steps]
+    views = [basis.CLEAN, *(basis.CLEAN + 1 + index for index in waves_shown)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
     # Indices of the frequencies in the square around zero.
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
@@ -347,12 +350,13 @@ class FourierHeatmap(Study):
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1
-    label_of = _class_numbers(names)
+    class_numbers = _class_numbers(names)
     class_names = present if self.classes == (ALL,) else self.classes
-    for name in class_names:
-      (title,) = in_words([name])  # 'sea lion' for a WordNet identifier; other names unchanged
-      settings.choice('config.study.classes', title, label_of)
-      of_class = wrong.of_rows((labels == label_of[title]).any(1))
+    # English names, such as 'sea lion', in place of WordNet identifiers.
+    for name, english_name in zip(class_names, in_words(class_names), strict=True):
+      settings.choice('config.study.classes', english_name, class_numbers)  # raises SettingError
+      has_class = (labels == class_numbers[english_name]).any(1)  # of the labels of an image
+      of_class = wrong.of_rows(has_class)
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=is_perturbed, facets=facets)
@@ -411,18 +415,19 @@ def _with_relative_changes(results: Results) -> Results:
   Layers are sorted in network order. The name of a layer states its maximum, as in 'stage1, largest
   3.21'.
   """
-  table, is_change = results.table, results.table['quantity'] == LAYER_CHANGE.name
+  is_change = results.table['quantity'] == LAYER_CHANGE.name
   if not is_change.any():
     return results
   layers = [layer for facts in results.classifiers for layer in facts.get('layers', ())]
-  order = {layer: index for index, layer in enumerate(dict.fromkeys(layers))}
-  table = table.sort_values('layer', key=lambda names: names.map(order), kind='stable')
-  change = table[table['quantity'] == LAYER_CHANGE.name]
-  largest = change.groupby(['classifier', 'layer']).value.transform('max')
-  titles = change.layer + ', largest ' + largest.map('{:.3g}'.format)
-  # Without any change, the division by NaN leaves no value.
-  relative = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
-  table = pd.concat([table.drop(change.index), change.assign(layer=titles, **relative)])
+  # {layer: its position in the network}
+  position = {layer: index for index, layer in enumerate(dict.fromkeys(layers))}
+  changes, other_rows = results.table[is_change], results.table[~is_change]
+  changes = changes.sort_values('layer', key=lambda names: names.map(position), kind='stable')
+  largest = changes.groupby(['classifier', 'layer']).value.transform('max')
+  titles = changes.layer + ', largest ' + largest.map('{:.3g}'.format)
+  # A layer without any change has the largest 0: the division by NaN leaves it without a value.
+  relative = changes[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
+  table = pd.concat([other_rows, changes.assign(layer=titles, **relative)])
   # The quantity of the changes is described as a share from here on.
   quantities = list(results.quantities)
   for index, quantity in enumerate(quantities):

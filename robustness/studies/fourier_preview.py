@@ -104,15 +104,22 @@ class FourierPreview(BeginsWithMap):
     # The weight of each frequency of the half spectrum in the sum over a band, [bands, H, W // 2 +
     # 1]: 0 outside the band, 2 for a frequency with a mirror image that is left out, and else 1.
     weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
+
+    def band_energies(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
+      """Returns {`BAND_ENERGY`: Σ S(f)² of an image in each band, [bands]}."""
+      squared = _squared_sensitivity(row, image, view, logits)  # [H, W // 2 + 1]
+      return {BAND_ENERGY: (squared[None] * weights).sum((1, 2))}
+
+    def sensitivity(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
+      """Returns {'sensitivity': S(f) of an image, [H, W // 2 + 1]}, to be summed over images."""
+      return {'sensitivity': jnp.sqrt(_squared_sensitivity(row, image, view, logits))}
+
     return dataclasses.replace(
       stored_view(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
-      # The arguments are row, image, view and logits, as for `_squared_sensitivity`.
-      measure=lambda *args: {
-        BAND_ENERGY: (_squared_sensitivity(*args)[None] * weights).sum((1, 2))
-      },
-      total=lambda *args: {'sensitivity': jnp.sqrt(_squared_sensitivity(*args))},
+      measure=band_energies,
+      total=sensitivity,
     )
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -131,15 +138,16 @@ class FourierPreview(BeginsWithMap):
     recorded = Recorded(evaluations)
     estimates = [self.means(CLEAN_ERROR, recorded, test=True)]
     num_cells = [int((band_map(image_shape) == band).sum()) for band in BANDS]
-    energies = {}
+    arguments = {}  # {classifier: the arguments of `energy_per_cell`}
     for evaluation in evaluations:
       by_view = evaluation.records.table(f'measure/{BAND_ENERGY}')  # [N, 1, bands]
-      energies[evaluation.label] = by_view[:, 0].astype(float), num_cells
-    # A band without frequencies, in small images, has no estimate.
+      energy = by_view[:, 0].astype(float)  # of the only view
+      arguments[evaluation.label] = energy, num_cells
+    # A band without frequencies, in small images, is None: `means` skips it.
     bands = [band if count else None for band, count in zip(BANDS, num_cells, strict=True)]
     views = pd.DataFrame({'band': bands})
     clusters = recorded.clusters
-    by_band = Outcomes.from_fields(SENSITIVITY_PER_CELL, energies, views, clusters=clusters)
+    by_band = Outcomes.from_fields(SENSITIVITY_PER_CELL, arguments, views, clusters=clusters)
     estimates.append(self.means(SENSITIVITY_PER_CELL, by_band, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
@@ -162,30 +170,31 @@ class FourierPreview(BeginsWithMap):
         frequency in the centre.
       n: Number of images.
     """
-
-    def sensitivity_in(window: int) -> tuple[Frequencies, np.ndarray]:
-      """Returns F distinct frequencies, and the sensitivity of the loss at each, [F].
-
-      Args:
-        window: Side of the centred square of frequencies; 0 takes all.
-      """
-      height, width = sensitivity.shape
-      f = distinct_frequencies(height, width, window)
-      return f, sensitivity[f.fy + height // 2, f.fx + width // 2]
-
-    f, values = sensitivity_in(window=0)
-    facets = pd.DataFrame(dict(zip(FREQUENCY, (f.fy, f.fx), strict=True)))
-    tables = [self.arrays(SENSITIVITY, label, facets, values, n=n)]
+    height, width = sensitivity.shape
+    f = distinct_frequencies(height, width)
+    facets = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
+    tables = [self.arrays(SENSITIVITY, label, facets, _values_at(f, sensitivity), n=n)]
     if self._map is None:
       return tables
     rows = self._map.classifier_rows(label)
-    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]  # of a table of results; other facets are dropped
+    # The columns of a table of results with the facets fy and fx; the heatmap's have others too.
+    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]
     tables.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
-    f, values = sensitivity_in(self._map.window)
-    error = self._map.error(label, f)
+    # The correlation is over the frequencies that the heatmap measured.
+    f = distinct_frequencies(height, width, self._map.window)
+    values, error = _values_at(f, sensitivity), self._map.error(label, f)
     is_defined = min(np.ptp(values), np.ptp(error)) > 0  # neither is constant
     rho = scipy.stats.spearmanr(values, error).statistic if is_defined else np.nan
     return [*tables, self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=len(f))]
+
+
+def _values_at(f: Frequencies, spectrum_map: np.ndarray) -> np.ndarray:
+  """Returns the values of a map of all frequencies, [H, W], at F distinct frequencies, [F].
+
+  Zero frequency is in the centre of the map.
+  """
+  height, width = spectrum_map.shape
+  return spectrum_map[f.fy + height // 2, f.fx + width // 2]
 
 
 def _squared_sensitivity(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:

@@ -118,21 +118,15 @@ class FrequencyShortcuts(Study):
         # The row and the column of the patch of each frequency, [H] and [W].
         y, x = (np.arange(n) * grid // n for n in (height, width))
         mask &= is_kept[y[:, None], x[None, :]]
-    ordered = np.fft.ifftshift(masks, (1, 2))  # zero frequency first
-
-    def mirrored(table: np.ndarray) -> np.ndarray:
-      """Exchanges the values of the frequencies f and −f in a table [..., H, W].
-
-      Frequency 0 is at index 0, as in `fft2`.
-      """
-      # Reversed, index i has the value of n − 1 − i. The shift by one makes it n − i, that is −i:
-      # values 0, 1, 2, 3 become 3, 2, 1, 0 and then 0, 3, 2, 1.
-      return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
-
+    has_frequency = np.fft.ifftshift(masks, (1, 2))  # zero frequency first
+    # The frequency at index i of an axis has its mirror −f at index −i modulo the side.
+    mirror_y, mirror_x = -np.arange(height) % height, -np.arange(width) % width
+    has_mirror = has_frequency[:, mirror_y[:, None], mirror_x]
     # A set has both f and −f, or neither: of the two, the one that comes first decides.
     order = np.arange(height * width).reshape(height, width)
-    is_first = order <= mirrored(order)
-    return np.where(is_first, ordered, mirrored(ordered))[:, :, : width // 2 + 1]
+    is_first = order <= order[mirror_y[:, None], mirror_x]
+    symmetric = np.where(is_first, has_frequency, has_mirror)
+    return symmetric[:, :, : width // 2 + 1]
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then a view for each random set of frequencies.
@@ -221,9 +215,10 @@ class FrequencyShortcuts(Study):
         view = 1 + best_sets[label][number]  # view 0 shows whole images
         through[label] = right.values[label][:, [view]]  # [N, 1]
         whole[label] = right.values[label][:, [0]]
-        # Classifiers may number classes differently.
-        number_of_class = records.column('label')[in_class[0]]
-        predictions[label] = records.table('prediction')[:, [view]], number_of_class
+        # `number` is the first classifier's for the class, and this one may number it differently:
+        # its number is the label of any image of the class.
+        number_in_records = records.column('label')[in_class[0]]
+        predictions[label] = records.table('prediction')[:, [view]], number_in_records
       taken = Outcomes.from_fields(TAKEN, predictions, ONE_VIEW, clusters=recorded.clusters)
       right_through = dataclasses.replace(right, values=through, views=ONE_VIEW).of_rows(in_class)
       right_whole = dataclasses.replace(right, values=whole, views=ONE_VIEW).of_rows(in_class)

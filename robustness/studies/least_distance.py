@@ -175,18 +175,10 @@ class LeastDistance(AttackStudy):
       Returns:
         Images [B, H, W, C], and {'distance': [B]}.
       """
-
-      def nearest(attack: NearestAttack, _: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Runs an attack; returns the distances and the nearest misclassified images.
-
-        The second argument is the operand that `jax.lax.switch` passes to its branches; it is not
-        used.
-        """
-        return attack.nearest(keys, logits, rows['image'], rows['label'])
-
-      branches = [functools.partial(nearest, attack) for attack in attacks]
-      distance, images = jax.lax.switch(view['attack'], branches, view['attack'])
-      return images, {'distance': distance}
+      branches = [functools.partial(attack.nearest, keys, logits) for attack in attacks]
+      images, labels = rows['image'], rows['label']
+      distance, nearest_images = jax.lax.switch(view['attack'], branches, images, labels)
+      return nearest_images, {'distance': distance}
 
     parameters = {'attack': np.arange(len(ids), dtype=np.int32)}
     return Views(show, np.array(ids, np.int32), parameters, uses_classifier=True, together=True)

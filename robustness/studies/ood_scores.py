@@ -192,7 +192,8 @@ class OodScores(ScoresPredictions):
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
     needs_bank = any(find(name, self.key('scores')).is_fitted for name in self.scores)
-    if needs_bank != bool(workdirs.bank) or (workdirs.held_out and not workdirs.bank):
+    has_only_held_out = workdirs.held_out and not workdirs.bank
+    if needs_bank != bool(workdirs.bank) or has_only_held_out:
       fitted = ', '.join(repr(name) for name, score in SCORES.items() if score.is_fitted)
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
@@ -204,20 +205,18 @@ class OodScores(ScoresPredictions):
     shifted = {path: _read(path, workdirs.task, test) for path in workdirs.shifted}
     bank_paths = {'bank of features': workdirs.bank, 'held-out images': workdirs.held_out}
     banks = {path: _read(path, workdirs.task, test) for path in bank_paths.values() if path}
-    known_runs = {workdirs.predictions: test, **shifted}
-    scored = {workdirs.predictions: test, **unknown, **shifted}
-    _check_known(workdirs, scored | banks)
+    known_runs = {workdirs.predictions: test} | shifted
+    scored_runs = {workdirs.predictions: test} | unknown | shifted
+    _check_known(workdirs, scored_runs | banks)
     for path, bank in banks.items():
-      _refuse_shared(path, bank, scored)
+      _refuse_shared(path, bank, scored_runs)
     rows: list[Row] = []
     for evaluation in test.evaluations:
       rows += self._separations(evaluation.label, workdirs, known_runs, unknown, banks)
-    runs_by_use = {
-      TEST: test,
-      **{f'{path}, shifted': run for path, run in shifted.items()},
-      **{f'{path}, no known class': run for path, run in unknown.items()},
-      **{name: banks[path] for name, path in bank_paths.items() if path},
-    }
+    runs_by_use = {TEST: test}  # for the description of the data in the results
+    runs_by_use |= {f'{path}, shifted': run for path, run in shifted.items()}
+    runs_by_use |= {f'{path}, no known class': run for path, run in unknown.items()}
+    runs_by_use |= {use: banks[path] for use, path in bank_paths.items() if path}
     data = {use: dict(run.results.data) for use, run in runs_by_use.items()}
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
     return Scored(test.evaluations, Findings(estimates=[table_of_rows(rows)]), settings, data)
@@ -235,16 +234,17 @@ class OodScores(ScoresPredictions):
       banks: {path: run} on images that scores are fitted to: training images, then held-out images.
         It may have training images only, or be empty.
     """
-    runs = list(known_runs.values())
-    # Without a bank, the test images stand in for it, and none of the scores is fitted to it. A
-    # single run is both the bank and the held-out images.
-    recordings = [_recording(bank, label) for bank in [*banks.values()] or runs[:1]]
-    bank, held_out = recordings[0], recordings[-1]
+    runs, unknown_runs = list(known_runs.values()), list(unknown.values())
+    # Without a bank no score is fitted, and the test images only stand in for it.
+    bank_runs = list(banks.values()) or runs[:1]
+    bank_recordings = [_recording(run, label) for run in bank_runs]
+    # A single run is the bank, and also the held-out images.
+    bank, held_out = bank_recordings[0], bank_recordings[-1]
 
     @functools.cache
     def last_layer() -> LastLayer:
       """Solves for the network's last layer, which only 'vim', 'react' and 'ash' need."""
-      return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown.values()]))
+      return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown_runs]))
 
     data = FitData(bank, held_out, last_layer)
     scores = {name: find(name, self.key('scores')).fit(self, data) for name in self.scores}
@@ -256,7 +256,8 @@ class OodScores(ScoresPredictions):
       yield from self._compare(label, workdirs, by_run, by_set, facets={})
       return
     yield from self._compare(label, workdirs, by_run[:1], by_set, {'id_set': TEST})
-    note = NOTE_ON_VERSIONS if len({*map(_data_set, runs)}) > 1 else ''
+    data_sets = set(map(_data_set, runs))
+    note = NOTE_ON_VERSIONS if len(data_sets) > 1 else ''
     yield from self._compare(label, workdirs, by_run, by_set, {'id_set': SHIFTED}, note)
 
   def _compare(
@@ -279,11 +280,10 @@ class OodScores(ScoresPredictions):
       note: Note on all results; '' for none.
     """
     names = dict(zip(workdirs.unknown, by_set, strict=True))  # {path: name of the set}
-    means = {  # {name of a mean: the sets that it is over}
-      f'mean of {len(paths)} {group} sets': [names[path] for path in paths]
-      for group, paths in (('near', workdirs.near), ('far', workdirs.far))
-      if len(paths) > 1
-    }
+    means = {}  # {name of a mean: the sets that it is over}
+    for group, paths in (('near', workdirs.near), ('far', workdirs.far)):
+      if len(paths) > 1:
+        means[f'mean of {len(paths)} {group} sets'] = [names[path] for path in paths]
     ids = np.concatenate([values[ID] for values in by_run])
     for score in self.scores:
       known_scores = np.concatenate([values[score] for values in by_run])

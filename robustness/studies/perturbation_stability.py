@@ -183,36 +183,36 @@ class PerturbationStability(Study):
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      pairs = [frame_pairs(records, name) for name in self.names]
+      pairs_by_name = [frame_pairs(records, name) for name in self.names]
+      # The pairs in a sequence of each perturbation, the same for all classifiers.
+      num_pairs = [pairs.shape[-1] for pairs in pairs_by_name]
       # Row numbers of the reference frames and of the frames that are compared with them,
-      # [sequences, frames of all perturbations] each.
-      reference, frame = np.concatenate(pairs, 2)
+      # [sequences, pairs of all perturbations] each.
+      reference, frame = np.concatenate(pairs_by_name, axis=2)
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
         best_classes[label] = best[reference], best[frame]
-    # A view is a pair of frames. The number of pairs in a sequence differs between perturbations;
-    # it is the same for every classifier, here the last one.
-    num_pairs = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
+    # A view is a pair of frames, numbered from 1 in each perturbation.
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_pairs])
     names = np.repeat(self.names, num_pairs)
     views = pd.DataFrame({'perturbation': names, 'frame': numbers})
     weight = np.repeat(1 / np.array(num_pairs), num_pairs)  # perturbations have equal weights
     first = recorded.evaluations[0].label
-    # The quantity, its ratio to the baseline, and what both are computed from.
-    for quantity, ratio, fields, published in (
+    # `frames` is what both the quantity and its ratio to the baseline are computed from.
+    for quantity, ratio, frames, published in (
       (FLIP_PROBABILITY, MFR, predictions, ALEXNET_FLIPS),
       (TOP5_DISTANCE, MT5D, best_classes, ALEXNET_TOP5_DISTANCES),
     ):
-      if not fields:  # no classifier has five classes
+      if not frames:  # no classifier has five classes
         continue
-      outcomes = Outcomes.from_fields(quantity, fields, views, weight=weight)
+      outcomes = Outcomes.from_fields(quantity, frames, views, weight=weight)
       yield self.means(quantity, outcomes)
       yield self.means(quantity, outcomes, ('perturbation',))
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
       if self.baseline == ALEXNET:
         yield self.means(ratio, outcomes, baseline=published)
-      elif first in fields:  # the baseline is the first classifier
+      elif first in frames:  # the baseline is the first classifier
         yield self.means(ratio, outcomes)
 
 

@@ -179,9 +179,9 @@ class Recalibration(StoredOrMade):
       view=np.where(recorded.views.corruption.isna(), 'clean', 'corrupted'),
     )
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
-    # By label of the classifier: the fit, and the values [n, V, F] and classes [n] of the n images
-    # that are measured, with F values as in `_fields`.
-    fits, values, labels = {}, {}, {}
+    fits = {}  # {classifier: its scalings and thresholds}
+    values = {}  # {classifier: [n, V, F]}, F values as in `_fields` of the n measured images
+    labels = {}  # {classifier: the classes of the n images}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
       fits[label] = self._fit(evaluation, fitting, deciding)
@@ -200,10 +200,12 @@ class Recalibration(StoredOrMade):
       yield self._calibration(name, fields, views, resamples)
     for name in self.scores:
       is_in_set = np.stack([fitted.is_in_set[name] for fitted in fits.values()])
+      # At the threshold, and at both ends of its interval.
       fields_at_ends = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
       yield from self._coverage_and_size(name, fields_at_ends, views, is_in_set.astype(float))
       facets = views.drop(columns='view').assign(score=name)
-      yield from self._coverage_gaps(fields_at_ends[0], labels, facets)  # at the threshold
+      at_threshold, *_ = fields_at_ends
+      yield from self._coverage_gaps(at_threshold, labels, facets)
 
   def _likelihoods(
     self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]
@@ -369,17 +371,17 @@ class Recalibration(StoredOrMade):
         'measure it on images of the classes that it has.'
       )
     fitting_logits = logits[fitting][:, can_predict]
-    # The index of each class without the classes that cannot be predicted: 0, 1, 1, 2 for classes 0
-    # to 3 if class 2 cannot.
-    index_among_predictable = can_predict.cumsum() - 1
-    fitting_labels = index_among_predictable[labels[fitting]]
+    # Labels are indices of columns of these logits. If class 2 of 0 to 3 cannot be predicted, the
+    # classes 0, 1 and 3 have the columns 0, 1 and 2.
+    column_of_class = can_predict.cumsum() - 1
+    fitting_labels = column_of_class[labels[fitting]]
     scalings = {scaling.NONE: scaling.Scaling()}
     for kind in self.scalings:
       scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
-    absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))  # classes without an image
+    num_without_image = int(can_predict.sum()) - len(np.unique(fitting_labels))
     uniform = np.random.default_rng(SEED).random(len(labels))
-    fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels)
-    # Thresholds follow from scores, which are computed with the scalings.
+    fitted = _Fitted(self, scalings, can_predict, num_without_image, uniform, labels)
+    # The thresholds are added last, because scores are computed with the scalings.
     for name, scores in fitted.prediction_set_scores(logits[deciding], uniform[deciding]).items():
       true_scores = np.take_along_axis(scores, labels[deciding][:, None], 1)[:, 0]
       threshold = prediction_sets.threshold(true_scores, self.alpha, self.confidence)
@@ -434,7 +436,7 @@ class _Fitted:
     study: The study with its settings.
     scalings: {name: scaling of the logits}.
     can_predict: bool [K], whether the classifier can predict each class.
-    absent: Number of these classes without an image to fit scalings to.
+    num_without_image: Number of these classes without an image to fit scalings to.
     uniform: Random numbers in [0, 1) for randomised scores, one per image, [N].
     labels: int [N], classes of all images.
     thresholds: {score: threshold q}. Prediction sets have the classes that score at most q.
@@ -445,7 +447,7 @@ class _Fitted:
   study: Recalibration
   scalings: Mapping[str, scaling.Scaling]
   can_predict: np.ndarray
-  absent: int
+  num_without_image: int
   uniform: np.ndarray
   labels: np.ndarray
   thresholds: dict[str, prediction_sets.Threshold] = dataclasses.field(default_factory=dict)
@@ -459,8 +461,8 @@ class _Fitted:
     Args:
       name: Name of the scaling.
     """
-    has_unfitted = self.absent and name in (scaling.VECTOR, scaling.MATRIX)
-    return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
+    count = self.num_without_image if name in (scaling.VECTOR, scaling.MATRIX) else 0
+    return f'{count} classes have no image that is fitted on' if count else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
     """Rescales logits [..., K]; classes that the classifier cannot predict get −∞.

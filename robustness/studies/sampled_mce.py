@@ -126,7 +126,8 @@ class SampledMCE(CorruptionViews):
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns an image [H, W, C] with the corruption and severity that were drawn for it."""
       del view  # the only view has no parameters
-      drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
+      parameters = jax.tree.map(jax.numpy.asarray, all_views.parameters)  # of all views
+      drawn = {name: values[row[DRAWN]] for name, values in parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)
       return image
 
@@ -135,7 +136,7 @@ class SampledMCE(CorruptionViews):
       show=show,
       ids=np.zeros(1, np.int32),
       parameters={},
-      measure=None,
+      measure=None,  # the change by a corruption is not measured
       add_columns=lambda rows: _with_drawn_views(rows, self, all_views.ids),
     )
 
@@ -168,23 +169,24 @@ class SampledMCE(CorruptionViews):
     """
     recorded.require_distinct()
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
-    # The view of each image, [N], by label of the classifier.
-    views = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
-    first, *later = views
+    # {classifier: the view of each image, [N]}
+    drawn_views = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
+    first, *later = drawn_views
+    views = drawn_views[first]
     for label in later:
-      if not np.array_equal(views[label], views[first]):
+      if not np.array_equal(drawn_views[label], views):
         raise InputError(
           f'{first} and {label} were shown the same images under other corruptions, '
           'for these depend on which images a run has: run both on the same images.'
         )
     rows = []
     for quantity, facets, weights in self._weighted_sums():
-      strata = views[first], weights, self.confidence
       for label, values in wrong.items():
-        estimate = _cut_interval(stratified.estimate(values, *strata), quantity.range)
+        weighted_sum = stratified.estimate(values, views, weights, self.confidence)
+        estimate = _cut_interval(weighted_sum, quantity.range)
         rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
         if label != first:
-          difference = stratified.difference(wrong[first], values, *strata)
+          difference = stratified.difference(wrong[first], values, views, weights, self.confidence)
           estimate = _cut_interval(difference, quantity.difference_range)
           rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
     yield table_of_rows(rows)
@@ -230,19 +232,20 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
     ids: The ids of all views, [V].
   """
   example_ids = rows.without_images()['example_id']
-  num_images = stratified.allocated(study.weights, len(example_ids))  # of each view
-  views = np.empty(len(example_ids), np.int32)  # of each row
-  # Each view's index is repeated for its number of images, and the indices go to rows at random.
-  views[random_order(len(example_ids), SEED)] = np.repeat(np.arange(len(num_images)), num_images)
+  num_rows = len(example_ids)
+  num_images = stratified.allocated(study.weights, num_rows)  # of each view
+  repeated_views = np.repeat(np.arange(len(num_images)), num_images)  # as often as it has images
+  views = np.empty(num_rows, np.int32)  # of each row
+  views[random_order(num_rows, SEED)] = repeated_views
   order = np.argsort(example_ids)
   sorted_ids, sorted_views = example_ids[order], views[order]
 
   def view_of(batch: Batch) -> np.ndarray:
     """Returns the index of the view drawn for each image of a batch, int32 [B]."""
     # Padding may have an id that no row has; the clip keeps its index in range.
-    index = np.searchsorted(sorted_ids, batch['example_id']).clip(0, len(sorted_ids) - 1)
+    index = np.searchsorted(sorted_ids, batch['example_id']).clip(0, num_rows - 1)
     return np.asarray(sorted_views[index])
 
   facts = {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}
-  drawn = with_column(rows, DRAWN, view_of, facts)
-  return with_column(drawn, DRAWS, lambda batch: np.asarray(ids[batch[DRAWN]]), {})
+  with_views = with_column(rows, DRAWN, view_of, facts)
+  return with_column(with_views, DRAWS, lambda batch: np.asarray(ids[batch[DRAWN]]), {})

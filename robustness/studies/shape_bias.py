@@ -97,7 +97,7 @@ class ShapeBias(Study):
     conflicting classes count. There are values over all images and by class of shape.
     """
     Recorded(evaluations).require_equal_columns((TEXTURE,))
-    # {label: whether each image is answered by its shape, and whether by its texture, bool [N, 2]}.
+    # {classifier: whether it names the shape, and whether it names the texture, bool [N, 2]}
     answered = dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records
@@ -105,10 +105,10 @@ class ShapeBias(Study):
       shapes = classes[records.column('label')]
       textures = _class_names_of(records.column(TEXTURE).astype(str), classes)
       answers = classes[records.table('prediction')[:, 0]]
-      answers_by_cue = np.stack([answers == shapes, answers == textures], 1)
       is_conflict = shapes != textures
-      answered[evaluation.label] = answers_by_cue & is_conflict[:, None]
-    # The classes, shapes and conflicts are the same for all classifiers; here the last one's.
+      names_shape, names_texture = answers == shapes, answers == textures
+      answered[evaluation.label] = np.stack([names_shape, names_texture], 1) & is_conflict[:, None]
+    # Class names, shapes and conflicts are the same for all classifiers: the last one's are used.
     yield from self._estimates_of_images(answered, is_conflict, {})
     for name in classes.tolist():
       if name in shapes[is_conflict]:
@@ -128,19 +128,20 @@ class ShapeBias(Study):
       mask: bool [N], the images to use.
       facets: Columns that describe the images in the results, such as {'class': 'cat'}.
     """
-    by_shape = {label: answers[:, :1] for label, answers in answered.items()}
+    # {classifier: bool [N, 1]}
+    by_shape = {label: answers[:, [0]] for label, answers in answered.items()}
     decided = {label: answers.any(1, keepdims=True) for label, answers in answered.items()}
     is_decided = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
     yield self.means(DECIDED, is_decided, facets=facets)
-    # The bias of a classifier is a share, of the images that it decides, with an exact interval.
+    # The bias of each classifier is a share of the images that it decides, with an exact interval.
     is_by_shape = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
     yield means(BIAS, is_by_shape, confidence=self.confidence, facets=facets, paired=False)
-    # Two classifiers decide different images, so that a difference of biases is no paired share: it
-    # is a function of the shares of answers by shape and by texture, with a bootstrap interval.
+    # Differences of biases are computed in another way, since two classifiers decide different
+    # images: as a function of the shares by shape and by texture, with a bootstrap interval.
     cues = pd.DataFrame({'answer': ['shape', 'texture']})
     by_cue = Outcomes.from_fields(BIAS, answered, cues).of_rows(mask)
     biases = self.means(BIAS, by_cue, ['answer'], facets=facets)
-    yield biases[biases.versus != '']
+    yield biases[biases.versus != '']  # the differences alone
 
   def _published_rows(self) -> Iterator[pd.DataFrame]:
     """Yields published shape biases and shares of decided answers, without intervals.

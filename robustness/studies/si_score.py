@@ -128,20 +128,19 @@ class SiScore(Study):
     """
     super().__post_init__()
     is_grid, is_cross = self.factor == GRID, self.factor == CROSS
-    valid = f'left out where {KEYS.study.factor} is {self.factor!r}'
+    left_out = f'left out where {KEYS.study.factor} is {self.factor!r}'
     for key in ('areas', 'angles', 'xs', 'ys'):
-      values = getattr(self, key)
+      values, default = getattr(self, key), getattr(SiScore, key)
       self.require(are_distinct_and_some(values), key, 'distinct')
-      # A cross uses the values of all four, a grid has a single area.
+      # A cross uses all four settings, and a grid a single area.
       is_used = is_cross or (is_grid and key == 'areas' and len(values) == 1)
-      is_default = values == getattr(SiScore, key)
-      self.require(is_used or is_default, key, valid)
+      self.require(is_used or values == default, key, left_out)
     # angles a whole turn apart have the same scenes, which would count twice
     has_distinct_turns = are_distinct([angle % 360 for angle in self.angles])
     self.require(has_distinct_turns, 'angles', 'different, and no whole turns apart')
-    self.require(is_grid or self.cells == SiScore.cells, 'cells', valid)
-    valid = 'left out for stored scenes, whose areas are what they are'
-    self.require(not self.stored or self.measure == SiScore.measure, 'measure', valid)
+    self.require(is_grid or self.cells == SiScore.cells, 'cells', left_out)
+    left_out = 'left out for stored scenes, whose areas are what they are'
+    self.require(not self.stored or self.measure == SiScore.measure, 'measure', left_out)
     _check_reach(self.design)
 
   @property
@@ -365,8 +364,12 @@ class SiScore(Study):
     batch = next(rows.batches(num_pairs, [0]))
     prepare = views.prepare
     assert prepare is not None  # views that compose scenes have one
-    # `prepare` computes what the scenes of a row share; `map_rows` applies it to all rows.
-    prepare_rows = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
+
+    @jax.jit
+    def prepare_rows(batch: Arrays) -> Arrays:
+      """Computes what all scenes of a pair share, for each pair of a batch."""
+      return map_rows(lambda row, _: prepare(row), batch, None)
+
     columns = prepare_rows(numeric_columns(batch))
 
     @jax.jit

@@ -391,19 +391,19 @@ class Systematic(Study):
       is_trained = _is_trained_on(facts['classifier'], self, names)
       measured = list(self._accuracies(by_environment[label], facts, is_trained))
       if is_trained:
-        notes, baseline = self._notes(evaluation, evaluations), self._baseline_of(label)
+        notes = self._notes(evaluation, evaluations)
         num_classes = len(facts['classes'])
-        # First the mean over all environments, without facets, then each environment.
+        # The facets and the environments of each mean: all together, then each alone.
         averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
         averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
-        # The shares of the classifier, and of the baseline if there is one.
-        shares = by_environment[label], by_environment.get(baseline)
-        measured += self._rho_and_accuracies(*shares, averages, notes, num_classes)
+        baseline = self._baseline_of(label)  # '' for none, which has no shares
+        shares, baseline_shares = by_environment[label], by_environment.get(baseline)
+        measured += self._rho_and_accuracies(shares, baseline_shares, averages, notes, num_classes)
         if by_level:
-          shares = by_level[label], by_level.get(baseline)
-          each_level = self._each_level(names)
-          measured += self._rho_and_accuracies(*shares, each_level, notes, num_classes)
-          measured += self._mean_rho(*shares, averages)
+          shares, baseline_shares = by_level[label], by_level.get(baseline)
+          levels = self._each_level(names)
+          measured += self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
+          measured += self._mean_rho(shares, baseline_shares, averages)
       # No classifier is subtracted from another: `versus` is ''.
       rows = [
         estimate_row(label, '', quantity, facets, estimate, self.confidence)
@@ -582,10 +582,10 @@ class Systematic(Study):
     records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
     environment_of_view = np.array([0, *(k for k, _ in self._levels)])
-    # Of each column of `share`: the number k of its environment, which is also the number of the
-    # class group that training showed there, and the number of views that it is a mean of.
+    # Each branch sets `share` [N, columns], and two facts about its columns: the environment, and
+    # the number of views that the share is a mean of.
     if by_level:
-      environments = environment_of_view[1:]
+      environments = environment_of_view[1:]  # without the clean view
       num_views = np.ones_like(environments)
       share = right[:, 1:].astype(float)
     elif self.source == STORED:
@@ -598,11 +598,15 @@ class Systematic(Study):
       num_views = np.bincount(environment_of_view)
       environments = np.arange(len(num_views))
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in environments], 1)
-    label, group = records.column('label'), records.column(COLUMN)
-    trained, trials = environments.tolist(), num_views.tolist()
-    noun = 'levels' if by_level else 'environments'
     return EnvironmentShares(
-      share, label, group, trained, trials, self.balance, self.confidence, noun
+      share,
+      label=records.column('label'),
+      group=records.column(COLUMN),
+      trained=environments.tolist(),  # training showed environment k to class group k
+      trials=num_views.tolist(),
+      balance=self.balance,
+      confidence=self.confidence,
+      noun='levels' if by_level else 'environments',
     )
 
   @property
@@ -645,7 +649,8 @@ class Systematic(Study):
     groups = f'Class groups: {"; ".join(titles)}{listed}.'
     figures = dict[str, tuple[Figure, str]]()
     by_cell = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))  # name of a default figure
-    for name in sorted(default, key=lambda name: name != by_cell):  # puts `by_cell` first
+    # `by_cell` first: its key is False, which is sorted before True.
+    for name in sorted(default, key=lambda name: name != by_cell):
       figure, caption = default[name]
       figures[name] = figure, f'{caption} {groups}' if CLASS_GROUP in name else caption
     figures |= charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT)

@@ -417,7 +417,7 @@ class VideoPmK(study.ScoresPredictions):
       sets: The neighbor sets, which are labelled frames with nearby frames.
     """
     yield from self._accuracies(right)
-    # `_accuracies` yields pm-k with the facet k. Reports state pm-k without facets first.
+    # The same pm-k without the facet k, which reports state first.
     yield self._means(PM_K, right, self._at_k, test=True).assign(note=f'k = {self.k}')
     yield from self._by_distance(right)
     yield from self._errors_by_offset(right)
@@ -427,10 +427,11 @@ class VideoPmK(study.ScoresPredictions):
     yield from by_class
     # `versus` is '' for a value, and names the other classifier for a difference.
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
-    medians, n = drops.groupby('classifier', sort=False).value.median(), right.num_anchors
-    yield table_of_rows(
-      [published_row(label, MEDIAN_DROP, median, n, k=self.k) for label, median in medians.items()]
-    )
+    medians = drops.groupby('classifier', sort=False).value.median()
+    rows = []
+    for label, median in medians.items():
+      rows.append(published_row(label, MEDIAN_DROP, median, right.num_anchors, k=self.k))
+    yield table_of_rows(rows)
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
       yield from self._accuracies(subset, {'without_frame_type': frame_type})
     for rate, subset in metrics.by_fps(right, sets).items():
@@ -467,7 +468,7 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def _at_k(self) -> tuple[Sequence[int], bool]:
-    """The arguments ([k], `include_anchor`) for functions such as `all_right_within`."""
+    """The arguments (distances, include_anchor) of `all_right_within` for the distance k alone."""
     return [self.k], self.include_anchor
 
   def _all_right_within_k(self, right: SetOutcomes) -> np.ndarray:
@@ -515,14 +516,16 @@ class VideoPmK(study.ScoresPredictions):
     * pm-0 to pm-k without the anchor.
     * Conditional accuracy: on frames at exactly this distance from an anchor that is right.
     """
+    # Each tuple has the arguments of the quantity's statistic, after the outcomes.
     distances = range(self.k)
-    yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
+    arguments = distances, self.include_anchor
+    yield self._means(PM_K, right, arguments, pd.DataFrame({'k': distances}))
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
     distance = np.abs(right.offsets)
+    nearest_first = np.argsort(distance, kind='stable')
     is_near = (distance > 0) & (distance <= self.k)  # without 0, the anchor itself
-    by_distance = np.argsort(distance, kind='stable')
-    near = by_distance[is_near[by_distance]]  # indices of the near offsets, the nearest first
+    near = nearest_first[is_near[nearest_first]]  # indices of near offsets
     # A set counts at an offset if it has a frame there and its anchor is right.
     counted = right.is_anchor_right[..., None] & right.has_frame
     views = pd.DataFrame({'k': distance[near]})
@@ -644,15 +647,15 @@ class VideoPmK(study.ScoresPredictions):
     else:
       image_of = metrics.row_images(rows)
     pair_distances = metrics.distances(image_of, sets)  # [P, 2], ℓ∞ and root mean square
-    has_passed = np.ones(len(pair_distances), bool)
+    is_accepted = np.ones(len(pair_distances), bool)  # without a review, every pair
     # {(label, name of the subset): bool [P]}; `IMAGES` is the label of what no classifier decides
-    subsets = {(study.IMAGES, 'all pairs'): has_passed}
+    subsets = {(study.IMAGES, 'all pairs'): is_accepted}
     if self.reviewed:
-      has_passed = are_reviewed(sets, metadata.read(self.reviewed))
-      subsets[study.IMAGES, 'reviewed pairs'] = has_passed
+      is_accepted = are_reviewed(sets, metadata.read(self.reviewed))
+      subsets[study.IMAGES, 'reviewed pairs'] = is_accepted
     right = self._outcomes(predictions)
     for label, mistakes in zip(right.models, right.mistakes, strict=True):
-      subsets[label, 'mistakes'] = mistakes & has_passed  # not in pairs that people rejected
+      subsets[label, 'mistakes'] = mistakes & is_accepted
     clusters = right.group if right.videos is None else right.videos[right.group]
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), is_in in subsets.items():
