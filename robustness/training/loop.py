@@ -282,8 +282,9 @@ class _Run:
     self.meter.flush()  # raises before weights that are not finite are evaluated
     single = self.parallel.unreplicate(state)
     with progress.other_work('evaluation'):
+      # the averaged weights, if the training has an average
       numbers = dict(self.evaluate(single.variables))
-      # with an average also the raw weights; `lookahead` replaces these by the slow ones itself
+      # the weights of the optimizer; with `lookahead` they are not evaluated
       if self.settings.ema_decay:
         raw = self.evaluate(single.raw_variables)
         numbers |= {f'raw_{name}': value for name, value in raw.items()}

@@ -160,18 +160,19 @@ class TrainingSettings:
     rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
     is_divisor = self.batch_size % self.accumulate == 0
     rule('accumulate', is_divisor, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
-    has_momentum = not self.nesterov or self.momentum > 0 or self.optimizer != SGD
-    rule('nesterov', has_momentum, f'False when {KEYS.training.momentum} is 0')
-    epochs = self.step_epochs
-    # there are epochs for the schedule 'step' only, and they are ascending and distinct
-    fits = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
-    rule('step_epochs', fits, "ascending epochs for the schedule 'step', and () for every other")
-    has_one_rise = self.schedule != TRIANGULAR or self.warmup_epochs == 0
-    rule('warmup_epochs', has_one_rise, "0 for the schedule 'triangular', which rises by itself")
-    has_one_average = not self.lookahead or not self.ema_decay
-    rule('lookahead', has_one_average, f'0 where {KEYS.training.ema_decay} averages the weights')
-    is_reached = not self.steps or self.lookahead <= self.steps
-    rule('lookahead', is_reached, f'at most {KEYS.training.steps}, which is {self.steps}')
+    lacks_momentum = self.optimizer == SGD and self.momentum <= 0
+    is_possible = not (self.nesterov and lacks_momentum)
+    rule('nesterov', is_possible, f'False when {KEYS.training.momentum} is 0')
+    has_epochs, needs_epochs = bool(self.step_epochs), self.schedule == STEP
+    is_ascending = list(self.step_epochs) == sorted(set(self.step_epochs))
+    valid = "ascending epochs for the schedule 'step', and () for every other"
+    rule('step_epochs', has_epochs == needs_epochs and is_ascending, valid)
+    rises_twice = self.schedule == TRIANGULAR and self.warmup_epochs != 0
+    rule('warmup_epochs', not rises_twice, "0 for the schedule 'triangular', which rises by itself")
+    averages_twice = bool(self.lookahead and self.ema_decay)
+    rule('lookahead', not averages_twice, f'0 where {KEYS.training.ema_decay} averages the weights')
+    exceeds_steps = 0 < self.steps < self.lookahead
+    rule('lookahead', not exceeds_steps, f'at most {KEYS.training.steps}, which is {self.steps}')
     is_valid = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
     rule('bias_rate', is_valid, "above 0, and 1 for every optimizer but 'sgd'")
     valid_keep = (

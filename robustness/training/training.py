@@ -330,9 +330,10 @@ class Training:
     if not isinstance(objective, GroupObjective):
       return
     column, key = objective.column, objective.count_key
-    setting = objective.describe()[key]
-    num_weights = setting or self.num_classes  # 0 stands for the number of classes
-    num_groups = {'label': self.num_classes, **self.pipeline.policy.added_columns}.get(column)
+    stated_number = objective.describe()[key]  # 0 stands for the number of classes
+    num_weights = stated_number or self.num_classes
+    known_numbers = {'label': self.num_classes, **self.pipeline.policy.added_columns}
+    num_groups = known_numbers.get(column)
     section = key_name(f'config.classifier.objective.{objective.name}')
     if num_groups is None:
       if column not in columns:
@@ -346,7 +347,7 @@ class Training:
         )
       num_groups = int(values.max()) + 1
     if num_groups > num_weights:
-      in_words = setting or f'0, the number of classes ({num_weights})'
+      in_words = stated_number or f'0, the number of classes ({num_weights})'
       raise InputError(
         f'{section}.{key} is {in_words}, but the column {column!r} has the values 0 to '
         f'{num_groups - 1}: rows of {num_weights} and above would have no weight. Set '
