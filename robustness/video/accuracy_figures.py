@@ -27,12 +27,12 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   are left out.
   """
   table, figures = results.table, {}
-  worst = select(table, 'accuracy_pm_k', k=...)  # for all k
-  if worst.empty:
+  by_k = select(table, 'accuracy_pm_k', k=...)  # `...` selects every k
+  if by_k.empty:
     return {}
-  k = int(worst.k.max())
+  k = int(by_k.k.max())
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
-  # the table has accuracy at pm-k for the largest k a second time, in rows without the facet k
+  # the table has the accuracy for the largest k a second time, in rows without the facet k
   pm_k = select(table, 'accuracy_pm_k').set_index('classifier')
   static = select(table, 'accuracy_static').set_index('classifier')
   if not static.empty:

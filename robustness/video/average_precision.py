@@ -60,7 +60,7 @@ class Matches:
     image: int [D], image of each detection.
     category: int [D], class of each detection.
     right: bool [D], whether the detection is a true positive.
-    truths: int [F, C], number of ground-truth boxes of each image and class.
+    num_truths: int [F, C], number of ground-truth boxes of each image and class.
     categories: int [C], the classes that have ground truth, ascending.
   """
 
@@ -68,7 +68,7 @@ class Matches:
   image: np.ndarray
   category: np.ndarray
   right: np.ndarray
-  truths: np.ndarray
+  num_truths: np.ndarray
   categories: np.ndarray
 
 
@@ -87,24 +87,25 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   """
   assert detections.score is not None
   categories, column = np.unique(truth.category, return_inverse=True)
-  truths = np.zeros((num_images, len(categories)), int)
-  np.add.at(truths, (truth.image, column), 1)  # counts the boxes of each image and class
-  truths_of = _by_image_and_class(truth, np.arange(len(truth.image)))
+  num_truths = np.zeros((num_images, len(categories)), int)
+  np.add.at(num_truths, (truth.image, column), 1)  # counts the boxes of each image and class
+  truth_of = _by_image_and_class(truth, np.arange(len(truth.image)))
   by_score = np.argsort(-detections.score, kind='stable')
-  right = np.zeros(len(detections.image), bool)
+  is_right = np.zeros(len(detections.image), bool)
   is_scored = np.zeros(len(detections.image), bool)
-  for key, members in _by_image_and_class(detections, by_score).items():
-    members = members[:MAX_DETECTIONS]
-    is_scored[members] = True
-    if key in truths_of:
-      objects = truth.corners[truths_of[key]]
-      right[members] = _claims_truth(detections.corners[members], objects, threshold)
-  is_scored &= np.isin(detections.category, categories)
-  # by falling score; detections of equal score by image, then by class
+  for image_and_class, members in _by_image_and_class(detections, by_score).items():
+    best = members[:MAX_DETECTIONS]  # the highest scores of the image and class
+    is_scored[best] = True
+    if image_and_class in truth_of:
+      objects = truth.corners[truth_of[image_and_class]]
+      is_right[best] = _claims_truth(detections.corners[best], objects, threshold)
+  is_scored &= np.isin(detections.category, categories)  # only classes with ground truth
+  # by falling score; detections of equal score by image, then by class (`lexsort` takes the main
+  # key last)
   order = np.lexsort((detections.category, detections.image, -detections.score))
-  scored = order[is_scored[order]]
+  scored = order[is_scored[order]]  # without the others, in this order
   image, category = detections.image[scored], detections.category[scored]
-  return Matches(scored, image, category, right[scored], truths, categories)
+  return Matches(scored, image, category, is_right[scored], num_truths, categories)
 
 
 def _by_image_and_class(
@@ -155,7 +156,7 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
   """
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
-    total = counts @ matches.truths[:, column]  # ground-truth boxes of the class, [B]
+    total = counts @ matches.num_truths[:, column]  # ground-truth boxes of the class, [B]
     members = matches.category == category
     image, right = matches.image[members], matches.right[members]
     # one resample at a time: [B, detections] may not fit in memory
@@ -213,15 +214,15 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
-  precision = np.full(len(matches.truths), np.nan)
+  precision = np.full(len(matches.num_truths), np.nan)
   detections_of = _by_image_and_class(matches, np.arange(len(matches.image)))
   no_detections = np.zeros(0, int)
-  for image in np.flatnonzero(matches.truths.sum(1)).tolist():
+  for image in np.flatnonzero(matches.num_truths.sum(1)).tolist():
     precisions = []
-    for column in np.flatnonzero(matches.truths[image]):  # of each class with ground truth
+    for column in np.flatnonzero(matches.num_truths[image]):  # of each class with ground truth
       category = int(matches.categories[column])
       members = detections_of.get((image, category), no_detections)
-      weight, total = np.ones(len(members)), matches.truths[image, column]
+      weight, total = np.ones(len(members)), matches.num_truths[image, column]
       precisions.append(
         _weighted_average_precision(matches.right[members], weight, total, recall_points)
       )

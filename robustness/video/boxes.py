@@ -91,8 +91,9 @@ def read(
   truth = _parse_truth(document, frames, path)
   annotated = {image['file_name'] for image in document['images']}
   boxes: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}
+  sizes = truth.sizes[truth.boxes.image]  # width and height of each box's image, [N, 2]
   # x0, y0, x1, y1 as fractions of width, height, width, height.
-  corners = truth.boxes.corners / np.tile(truth.sizes, 2)[truth.boxes.image]
+  corners = truth.boxes.corners / np.tile(sizes, 2)
   for image, category, (x0, y0, x1, y1) in zip(
     truth.boxes.image, truth.boxes.category.tolist(), corners.tolist(), strict=True
   ):

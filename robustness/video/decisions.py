@@ -127,6 +127,7 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   return Decisions(
     anchor_reviewed=anchor_reviewed,
     anchor_accepted=anchor_accepted,
+    # who rejects an anchor is not asked about its pairs: they are decided too
     pair_reviewed=has_votes[pairs] | anchor_rejected[anchor_of_pair],
     pair_accepted=is_settled[pairs] & is_approved[pairs] & anchor_accepted[anchor_of_pair],
     unsettled=tuple(itertools.compress(items, ~is_settled)),
@@ -274,7 +275,8 @@ def reasons(rounds: ReviewRounds) -> Table:
   """
   pairs: dict[str, set[Item]] = {}  # {mark: pairs with a vote that has the mark}
   for item, ballot in rounds.ballots.items():
-    for vote in ballot.votes if item.kind == PAIR else ():
+    votes = ballot.votes if item.kind == PAIR else ()
+    for vote in votes:
       marks = list(vote.reasons)
       if vote.feature:
         marks.append('feature in only one')

@@ -109,16 +109,13 @@ class ScoredInputs(NamedTuple):
     truth, detected = self.truth.boxes.category, self.detections.category
     unknown = detected[~np.isin(detected, truth)]  # classes of detections without ground truth
     first_unknown = f'class {unknown[0]}' if len(unknown) else ''
-    cut_truth, cut, count = self.truth.clipped, self.clipped, len(detected)
+    num_truth, num_detected = len(truth), len(detected)
+    num_cut, first_cut = self.clipped
+    num_cut_truth, first_cut_truth = self.truth.clipped
     return [
-      (
-        'ground truth cut at the border of its image',
-        cut_truth.number,
-        len(truth),
-        cut_truth.first,
-      ),
-      ('detections cut at the border of their image', cut.number, count, cut.first),
-      ('detections of classes without ground truth', len(unknown), count, first_unknown),
+      ('ground truth cut at the border of its image', num_cut_truth, num_truth, first_cut_truth),
+      ('detections cut at the border of their image', num_cut, num_detected, first_cut),
+      ('detections of classes without ground truth', len(unknown), num_detected, first_unknown),
     ]
 
 

@@ -75,19 +75,20 @@ def pictures(
     * `class`, `class_name`: numbers and names of the C classes of all boxes, [C].
   """
   precision = scored.scores.per_image
-  fall = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
-  by_fall = np.argsort(-fall, kind='stable')
-  groups = by_fall[fall[by_fall] > 0][:count]  # numbers of the drawn sets
-  if not len(groups):
+  drop = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
+  num_drawn = min(count, int((drop > 0).sum()))
+  if not num_drawn:
     return {}
+  groups = np.argsort(-drop, kind='stable')[:num_drawn]  # numbers of the drawn sets
   worst_frames = scored.scores.frames[groups]
   frames = np.stack([sets.anchors[groups], worst_frames], 1).ravel()  # anchor, worst, anchor, ...
-  images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
+  paths = [sets.frames[frame] for frame in frames]
+  images_and_scales = [_picture(folder, path) for path in paths]
+  images, scales = zip(*images_and_scales, strict=True)
   truth, detections = scored.truth.of_images(frames), scored.boxes.of_images(frames)
   matches = match(truth, detections, len(frames), scored.threshold)
   right = np.zeros(len(detections.image), bool)  # also of detections that were not scored
   right[matches.index] = matches.right
-  paths = [sets.frames[frame] for frame in frames]
   offsets = []
   for anchor, worst_frame in zip(paths[::2], paths[1::2], strict=True):
     offsets += [0, frame_number(worst_frame) - frame_number(anchor)]

@@ -469,9 +469,10 @@ def _class_names_of_indices(
     InputError: a file is named after a label space but has other classes, ImageNet-Vid-Robust comes
       with ImageNet's index alone, or the indices differ.
   """
-  names = {path: _names_in_index(path, index) for path, index in indices.items()}
-  folder = next(iter(names)).parent
-  for path, classes in names.items():
+  names_in = {path: _names_in_index(path, index) for path, index in indices.items()}
+  first, *_ = names_in
+  folder = first.parent  # of all files
+  for path, classes in names_in.items():
     named_space = path.name.removesuffix(f'_{CLASS_INDEX}')
     space = label_space.coarse_space(classes)
     if named_space in RELEASES and (space is None or space.name != named_space):
@@ -479,19 +480,19 @@ def _class_names_of_indices(
       content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
       raise InputError(f'{path} holds {content}, and not those of {named_space}.')
   imagenet = label_space.get(label_space.IMAGENET).class_names
-  # `rev_wnid_map.json` was released with ImageNet-Vid-Robust
-  if list(names.values()) == [imagenet] and (folder / 'rev_wnid_map.json').is_file():
-    raise InputError(f'{folder} has only {next(iter(names)).name}, which does not name its labels.')
+  is_vid_robust = (folder / 'rev_wnid_map.json').is_file()  # ImageNet-Vid-Robust has this file
+  if list(names_in.values()) == [imagenet] and is_vid_robust:
+    raise InputError(f'{folder} has only {first.name}, which does not name its labels.')
   imagenet_index = folder / f'{label_space.IMAGENET}_{CLASS_INDEX}'
-  has_coarse_index = any(map(label_space.coarse_space, names.values()))
-  if has_coarse_index and names.get(imagenet_index) == imagenet:
-    del names[imagenet_index]
-  if len(set(names.values())) > 1:
+  has_coarse_index = any(map(label_space.coarse_space, names_in.values()))
+  if has_coarse_index and names_in.get(imagenet_index) == imagenet:
+    del names_in[imagenet_index]
+  if len(set(names_in.values())) > 1:
     raise InputError(
       f'{folder} holds class indices that differ '
-      f'({", ".join(path.name for path in names)}): leave the one that names the labels.'
+      f'({", ".join(path.name for path in names_in)}): leave the one that names the labels.'
     )
-  return next(iter(names.values()))
+  return next(iter(names_in.values()))  # all are equal
 
 
 def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
@@ -516,7 +517,7 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
   if tuple(entry[0] for entry in entries) == WNIDS:
     return label_space.get(label_space.IMAGENET).class_names
   names = tuple(entry[-1] for entry in entries)
-  for name, count in Counter(names).most_common(1):
+  for name, count in Counter(names).most_common(1):  # the most frequent name
     if count > 1:
       raise InputError(f'{path} calls {count} classes {name!r}: give each another name.')
   return names

@@ -75,7 +75,7 @@ def of_pycocotools(
 
 def precisions(matches: detection.Matches, points: int = 0) -> np.ndarray:
   """Returns the AP of each class over all images, float [classes]."""
-  return detection.average_precisions(matches, points, np.ones((1, len(matches.truths))))[0]
+  return detection.average_precisions(matches, points, np.ones((1, len(matches.num_truths))))[0]
 
 
 @pytest.mark.parametrize('threshold, points', [(0.5, 101), (0.5, 11), (0.75, 101)])
