@@ -230,7 +230,7 @@ class Images:
     if labels is not None:
       part_size = self.num_examples // self.parts
       are_labels = labels.dtype.kind in 'iu' and labels.ndim in (1, 2)
-      # a store may have the labels of all examples, or of one part
+      # a store may have the labels of one part alone, as they are the same in all parts
       if not are_labels or len(labels) not in (part_size, self.num_examples):
         raise InputError(
           f'labels of {self.title} are {labels.dtype} of shape {labels.shape}; expected integers '
@@ -243,10 +243,10 @@ class Images:
         )
       is_array = isinstance(values, np.ndarray) and values.dtype.kind in 'biufUS'
       if not is_array or values.shape[:1] != (self.num_examples,):
-        kind, shape = getattr(values, 'dtype', type(values).__name__), np.shape(values)
+        kind = getattr(values, 'dtype', type(values).__name__)  # `values` may be no array
         raise InputError(
-          f'column {name!r} of {self.title} is {kind} of shape {shape}; expected an array of '
-          f'numbers or texts [{self.num_examples}, ...].'
+          f'column {name!r} of {self.title} is {kind} of shape {np.shape(values)}; expected an '
+          f'array of numbers or texts [{self.num_examples}, ...].'
         )
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -118,10 +119,10 @@ class TfRows:
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
-    # a batch of the first row alone, to count the bytes of a row; `stored` keeps 8-bit pixels
-    [first] = self._batches(1, [0], stored=True)
-    row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
-    if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
+    [first_batch] = self._batches(1, [0], stored=True)  # the first row alone
+    row = {name: value for name, value in first_batch.items() if isinstance(value, np.ndarray)}
+    bytes_of_row = sum(value.nbytes for value in row.values())
+    if self.num_examples * bytes_of_row > max_bytes:
       return None
     batches = [*self._batches(min(_READ_AT_ONCE, self.num_examples), None, stored=True)]
     # the mask is False for the padding of the last batch
@@ -170,8 +171,9 @@ class TfRows:
     batches: Iterator[Batch]
     if has_image_files and not is_resized_by_tensorflow:
       batches = map(self._check_labels, self._file_batches(indices_of_blocks))
-    else:  # tf.data reads all blocks, and after an error one of them again, to find the image
+    else:
       examples = store.elements(np.concatenate(indices_of_blocks))
+      # the function reads one block again after an error, to find the image that caused it
       batches = self._read(examples, size, lambda number: store.elements(indices_of_blocks[number]))
     for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
@@ -197,18 +199,10 @@ class TfRows:
       sampler: order of the images; None shuffles them in every epoch.
     """
     order = sampler or Epochs(self.num_examples, seed)
-    low, high = share_of_batch(0, batch_size, share)  # this process reads [low, high) of a batch
     if sampler is not None:
       self._refuse_streamed(max_examples=0)
-
-    def is_mine(i: tf.Tensor) -> tf.Tensor:
-      """Returns whether this process reads position `i` of the sequence of training images."""
-      return (i % batch_size >= low) & (i % batch_size < high)
-
-    def elements_from(step: int) -> tf.data.Dataset:
-      """Returns the images that this process reads from a training step on, without end."""
-      return self._sequence(order, seed, step * batch_size, is_mine)
-
+    low, high = share_of_batch(0, batch_size, share)
+    elements_from = functools.partial(self._sequence, order, seed, batch_size, (low, high))
     batches = self._read(
       elements_from(start_step),
       high - low,
@@ -283,7 +277,7 @@ class TfRows:
       )
 
   def _sequence(
-    self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
+    self, order: Sampler, seed: int, batch_size: int, share: tuple[int, int], step: int
   ) -> tf.data.Dataset:
     """Returns the undecoded training images of this process, shuffled and without end.
 
@@ -295,17 +289,23 @@ class TfRows:
       order: order of the images. Data that can only be read in sequence are shuffled by `seed`
         instead.
       seed: seed of random crops.
-      first: position at which to start.
-      is_mine: called with a position, int64 []; returns whether this process reads it.
+      batch_size: images per batch, over all processes.
+      share: (low, high): this process reads the positions [low, high) of each batch.
+      step: training step at which to start.
     """
+    first, (low, high) = step * batch_size, share
+
+    def is_mine(position: tf.Tensor, _: object) -> tf.Tensor:
+      return (position % batch_size >= low) & (position % batch_size < high)
+
     store = self._images.store
     if isinstance(store, IndexedStore):
-      indices = self._ordered(order, first).enumerate(first).filter(lambda i, _: is_mine(i))
+      indices = self._ordered(order, first).enumerate(first).filter(is_mine)
       sequence = indices.map(lambda i, index: (i, store.element(index)))
     else:
       assert isinstance(store, StreamedStore)
       shuffled = store.shuffled(self.indices, seed, first)
-      sequence = shuffled.enumerate(first).filter(lambda i, _: is_mine(i))
+      sequence = shuffled.enumerate(first).filter(is_mine)
     return sequence.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
@@ -386,51 +386,54 @@ class TfRows:
     Args:
       blocks: indices of the images of each batch.
     """
-    store, read, threads = self._images.store, self._images.read, usable_cores()
-    assert read is not None and isinstance(store, HostStore)
+    # one iterator over all blocks, so that no thread waits for the end of a block
+    decoded = self._decoded_files(itertools.chain.from_iterable(blocks))
+    for block in blocks:
+      images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
+      for image in images:  # a view of the array, which is filled here
+        image[:], label = next(decoded)
+        labels.append(label)
+      label, ids = np.asarray(labels, np.int32), block.astype(np.int32)
+      yield {'image': images, 'label': label, 'example_id': ids}
 
-    def decode(index: int, stored: bytes | np.ndarray) -> np.ndarray:
-      """Decodes and resizes an image to uint8 [H, W, C].
+  def _decoded_files(self, indices: Iterable[int]) -> Iterator[tuple[np.ndarray, int | np.ndarray]]:
+    """Yields the pixels, uint8 [H, W, C], and the label of each image file with these indices.
 
-      Args:
-        index: index of the image, for messages.
-        stored: content or path of the file, as bytes.
-      """
-      assert isinstance(stored, bytes)
-      try:
-        pixels = read(stored)
-      except InputError as error:
-        raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
-      # raises InputError if the image would have another size than the rows
-      size = pixels.shape[0], pixels.shape[1]
-      delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
-      return geometry.resized_by_pillow(pixels, self._settings) if self._settings.resize else pixels
-
-    # The images that threads decode now, in order, with their labels. Whenever one is taken from
-    # the front another is started, also of later blocks, so that no thread waits for a block.
+    Threads decode the next images while the caller uses the earlier ones.
+    """
+    store, threads = self._images.store, usable_cores()
+    assert isinstance(store, HostStore)
+    # images that threads decode now or have decoded, in order, with their labels
     started: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
-      not_started = itertools.chain.from_iterable(blocks)  # an iterator: each index comes once
-
-      def start(count: int) -> None:
-        """Starts to decode the next `count` images in threads."""
-        for index in itertools.islice(not_started, count):
-          stored, label = store.host_element(int(index))
-          started.append((pool.submit(decode, int(index), stored), label))
-
       try:
-        start(IN_FLIGHT * threads)
-        for block in blocks:
-          images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
-          for image in images:  # a view of the array, which is filled here
+        for index in indices:
+          stored, label = store.host_element(int(index))
+          started.append((pool.submit(self._decode_file, int(index), stored), label))
+          if len(started) == IN_FLIGHT * threads:
             future, label = started.popleft()
-            image[:] = future.result()
-            labels.append(label)
-            start(1)
-          label, ids = np.asarray(labels, np.int32), block.astype(np.int32)
-          yield {'image': images, 'label': label, 'example_id': ids}
+            yield future.result(), label
+        for future, label in started:
+          yield future.result(), label
       finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+  def _decode_file(self, index: int, stored: bytes | np.ndarray) -> np.ndarray:
+    """Decodes and resizes an image file to uint8 [H, W, C].
+
+    Args:
+      index: index of the image, for messages.
+      stored: content or path of the file, as bytes.
+    """
+    assert self._images.read is not None and isinstance(stored, bytes)
+    try:
+      pixels = self._images.read(stored)
+    except InputError as error:
+      raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
+    # raises InputError if the image would have another size than the rows
+    size = pixels.shape[0], pixels.shape[1]
+    delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
+    return geometry.resized_by_pillow(pixels, self._settings) if self._settings.resize else pixels
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Decodes, resizes and crops an image; returns it with its label, id and decoded columns.

@@ -128,7 +128,7 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
   if header is None or read is None or not isinstance(store, HostStore):  # no image files
     return
   if isinstance(store, StreamedStore):
-    checked = decoded = {*evenly_spaced(indices, MAX_STREAMED)}
+    checked = decoded = {*evenly_spaced(indices, MAX_STREAMED)}  # no headers alone
   else:
     decoded = {*evenly_spaced(indices, MAX_DECODED)}
     checked = decoded.union(evenly_spaced(indices, MAX_HEADERS))
@@ -172,14 +172,14 @@ def refuse_damaged(
     return
   # such as '3 of 512 pictures that were looked at of 9000 cannot be decoded, first a.jpg: it is
   # truncated; then b.jpg, c.jpg. Replace or remove them.'
-  among = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
+  coverage = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
   if num_headers:
     num_decoded = len(checked) - num_headers
-    among += f' ({num_decoded} were decoded, and only the headers of the others read)'
+    coverage += f' ({num_decoded} were decoded, and only the headers of the others read)'
   names = [describe(index) for index, _ in damaged]
   listed = f'; then {first_names(names[1:], 4)}' if len(names) > 1 else ''
   raise InputError(
-    f'{len(damaged)} of {len(checked)} pictures{among} cannot be decoded, first '
+    f'{len(damaged)} of {len(checked)} pictures{coverage} cannot be decoded, first '
     f'{names[0]}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
   )
 
@@ -217,11 +217,12 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
   indices_in_part = np.arange(part_size, dtype=np.int64)
   if settings.image_list:
     indices_in_part = _listed_indices(images, settings.image_list)
-  noun = 'base images' if images.parts > 1 else 'images'
+  noun = 'base images' if images.parts > 1 else 'images'  # for messages
   is_first = settings.subset == FIRST
   subset = choose_subset(len(indices_in_part), settings.num_images, seed, is_first, noun)
   first_of_part = np.arange(images.parts) * part_size
-  return (first_of_part[:, None] + indices_in_part[subset]).ravel()
+  indices = first_of_part[:, None] + indices_in_part[subset]  # [parts, images of a part]
+  return indices.ravel()
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
@@ -315,18 +316,9 @@ def select(
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
     facts['image_list'] = settings.image_list
-  if preparation and _needs_preparation(images, settings, preparation.side):
-    # images that were cropped before they were stored are resized without cutting off a margin
-    settings = dataclasses.replace(
-      settings,
-      resize=preparation.side if images.cropped else preparation.resize,
-      crop=preparation.side,
-      interpolation=preparation.interpolation,
-      squash=preparation.squash,
-    )
-    facts['prepared_for'] = preparation.name
-    if images.cropped:
-      facts['crop_margin'] = 'none: the images were cropped before they were stored'
+  if preparation:
+    settings, facts_of_preparation = _prepared(images, settings, preparation)
+    facts |= facts_of_preparation
   shape = (*_common_size(images, settings, indices), images.channels)
   facts |= {
     'num_examples': len(indices),
@@ -334,30 +326,49 @@ def select(
     'num_classes': len(images.class_names),
     'image_shape': list(shape),
     'resize': settings.resize,
-    **({'squash': True} if settings.resize and settings.squash else {}),
-    'crop': settings.crop,
-    'interpolation': settings.interpolation if settings.resize else '',
-    **({'resized_by': 'pillow'} if settings.pillow_resizes else {}),
   }
+  if settings.resize and settings.squash:
+    facts['squash'] = True
+  facts['crop'] = settings.crop
+  facts['interpolation'] = settings.interpolation if settings.resize else ''
+  if settings.pillow_resizes:
+    facts['resized_by'] = 'pillow'
   return Selection(images, settings, indices, shape, facts)
 
 
-def _needs_preparation(images: Images, settings: DataSettings, side: int) -> bool:
-  """Returns whether images must be resized and cropped to a classifier's input size.
+def _prepared(
+  images: Images, settings: DataSettings, preparation: Preparation
+) -> tuple[DataSettings, Facts]:
+  """Returns the settings with the resize and crop that a classifier wants, and facts about them.
 
-  This is not the case if `settings` or the source of the images determine the size, or if all
-  stored images have the input size. All stored images are compared, so that every subset is treated
-  alike. Images that were cropped before they were stored all have the same size.
+  The settings are unchanged, and the facts {}, if `settings` or the source of the images determine
+  the size, or if all stored images have the classifier's input size. All stored images are
+  compared, so that every subset is treated in the same way.
 
   Args:
     images: all stored images.
     settings: the settings of the data.
-    side: side of the classifier's input in pixels.
+    preparation: the resize and crop that the classifier wants.
   """
   if settings.resize or settings.crop or images.as_stored:
-    return False
+    return settings, {}
+  side = preparation.side
+  # images that were cropped before they were stored all have the same size
   compared = np.arange(1 if images.cropped else images.num_examples)
-  return any(size != (side, side) for size in _sizes(images, compared))
+  if all(size == (side, side) for size in _sizes(images, compared)):
+    return settings, {}
+  prepared = dataclasses.replace(
+    settings,
+    # images that were cropped before they were stored are resized without cutting off a margin
+    resize=side if images.cropped else preparation.resize,
+    crop=side,
+    interpolation=preparation.interpolation,
+    squash=preparation.squash,
+  )
+  facts = {'prepared_for': preparation.name}
+  if images.cropped:
+    facts['crop_margin'] = 'none: the images were cropped before they were stored'
+  return prepared, facts
 
 
 def output_size(size: Size, settings: DataSettings) -> Size | None:

@@ -234,19 +234,15 @@ class DataSettings:
     has_groups = bool(self.random_class_groups or self.class_groups)
     has_both = bool(self.random_class_groups and self.class_groups)
     no_groups = f'0 without {KEYS.data.random_class_groups}'
+    is_source = isinstance(self.source, Source)
+    crop_fits = self.resize == 0 or self.crop <= self.resize
     rules = {  # {key: (whether its value is valid, the valid values)}
-      'source': (
-        isinstance(self.source, Source),
-        "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')",
-      ),
+      'source': (is_source, "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')"),
       'random_class_groups': (not has_both, f'0 where {KEYS.data.class_groups} names the classes'),
       'classes_per_group': (has_groups or self.classes_per_group == 0, no_groups),
       'class_group_seed': (has_groups or self.class_group_seed == 0, no_groups),
       'squash': (self.resize > 0 or not self.squash, f'False where {KEYS.data.resize} is 0'),
-      'crop': (
-        self.resize == 0 or self.crop <= self.resize,
-        f'at most {KEYS.data.resize} = {self.resize}',
-      ),
+      'crop': (crop_fits, f'at most {KEYS.data.resize} = {self.resize}'),
     }
     for key, (is_valid, valid) in rules.items():
       require(is_valid, f'config.data.{key}', getattr(self, key), valid)
@@ -294,17 +290,16 @@ def open_images(settings: DataSettings) -> Images:
     )
   _check_description(source, images.description)
   names = tuple(map(composed_unicode, images.class_names))
-  # `source_name` is in it twice: to be the first entry, and to replace one of the description
-  source_name = {'source': source.name}
-  facts: dict[str, Any] = {**source_name, **images.description, **source_name, **source.file}
-  if left_out := {reason: count for reason, count in sorted(images.left_out.items()) if count}:
+  facts: dict[str, Any] = {'source': source.name, **images.description}
+  facts |= {'source': source.name, **source.file}  # a description may have a 'source' too
+  left_out = {reason: count for reason, count in sorted(images.left_out.items()) if count}
+  if left_out:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())
     logging.info('%s: left out %s', images.title, listed)
     facts[LEFT_OUT] = left_out
-  # images that are composed later (`as_stored`) are few and have all classes of ImageNet as names
-  needs_all_classes = settings.known_classes and not images.as_stored
   labels = images.store.labels
-  if needs_all_classes and labels is not None:
+  # scenes (`as_stored`) are of a few classes, and have all classes of ImageNet as names
+  if settings.known_classes and not images.as_stored and labels is not None:
     present = np.unique(labels)
     empty = [name for label, name in enumerate(names) if label not in present]
     if empty:

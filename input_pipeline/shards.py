@@ -156,16 +156,17 @@ def _check_complete(files: list[Path], key: str) -> None:
     key: the setting that allows missing files, for the message.
   """
   # {(path before the number, '-of-<total>' or '', rest of the name): the numbers that exist}
-  numbers: dict[tuple[str, ...], list[int]] = {}
+  numbers_of_series: dict[tuple[str, ...], list[int]] = {}
   for file in files:
     match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
     if match:
       before, number, total, after = match.groups('')
-      numbers.setdefault((str(file.parent / before), total, after), []).append(int(number))
-  for (before, total, after), listed in numbers.items():
+      series = str(file.parent / before), total, after
+      numbers_of_series.setdefault(series, []).append(int(number))
+  for (before, total, after), numbers in numbers_of_series.items():
     count = int(total.removeprefix('-of-') or 0)
-    expected = range(count) if total else range(min(listed), max(listed) + 1)
-    present = {number for number in listed if number in expected}
+    expected = range(count) if total else range(min(numbers), max(numbers) + 1)
+    present = {number for number in numbers if number in expected}
     num_missing = len(expected) - len(present)
     if num_missing:
       first = next(number for number in expected if number not in present)

@@ -69,11 +69,12 @@ class CnsBench(Source):
         class_match = _CLASS.fullmatch(folder.name)
         if not class_match or int(class_match[1]) >= len(WNIDS):
           raise InputError(f'{folder} is no class folder: expected <index>_<class>, as 007_cock.')
+        class_index = int(class_match[1])
         for file in images_in(folder, left_out=left_out):
           match = _PICTURE.fullmatch(file.name)
           if not match:
             raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
-          picture = (shift, int(class_match[1]), int(match[1]), int(match[2]) / 1000)
+          picture = (shift, class_index, int(match[1]), int(match[2]) / 1000)  # a key of `paths`
           if picture in paths:
             raise InputError(f'{paths[picture]} and {file} are one picture: remove the copy.')
           paths[picture] = str(file)
@@ -82,8 +83,8 @@ class CnsBench(Source):
     shifts, class_indices, seeds, scales = zip(*paths, strict=True)
     # labels number the classes that have pictures
     classes, labels = np.unique(class_indices, return_inverse=True)
-    # each pair of class and seed gets a number; seeds are below 10,000
-    _, bases = np.unique(10_000 * np.array(class_indices) + seeds, return_inverse=True)
+    class_and_seed = 10_000 * np.array(class_indices) + seeds  # seeds are below 10,000
+    _, bases = np.unique(class_and_seed, return_inverse=True)
     return file_images(
       [*paths.values()],
       labels.astype(np.int32),

@@ -129,7 +129,7 @@ class Environments(Source):
     """Returns the images of a split from a folder or a JSON file."""
     left_out = Counter[str]()
     splits = self.read(left_out)
-    # classes and environments of both splits, which have the same numbers in both
+    # both splits have the classes and environments of either, so that their numbers are the same
     class_names: set[str] = set()
     for cells in splits.values():
       class_names.update(*cells.values())
@@ -140,13 +140,14 @@ class Environments(Source):
     cells = splits[TEST if settings.split == TEST else TRAIN]
     # files[k][label] are the paths of a class in environment k; [] if it has no images there
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
-    num_files = np.array([[*map(len, files_of_class)] for files_of_class in files])
+    num_files = np.array([[*map(len, files_by_class)] for files_by_class in files])
     missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
     # whether the split contains the images of a class in an environment, [environments, classes]
     is_read = _is_permitted(settings.split, np.arange(len(files))[:, None], groups.of_label)
     numbers, labels = np.nonzero(is_read)  # environment and class of each cell that is read
-    paths = [path for k, label in zip(numbers, labels, strict=True) for path in files[k][label]]
-    num_paths = num_files[numbers, labels]
+    cells_read = zip(numbers, labels, strict=True)
+    paths = [path for number, label in cells_read for path in files[number][label]]
+    num_paths = num_files[numbers, labels]  # of each cell
     return image_files.file_images(
       paths,
       np.repeat(labels, num_paths).astype(np.int32),
@@ -206,17 +207,14 @@ class Environments(Source):
       for builder in builders:
         _, digests = Split(builder, TRAIN).labels_and_digests()
         seen_digests.update(digests)
-    # of each environment the labels [n], and whether an image is no copy of an earlier one, [n]
-    labels_and_firsts = list(_without_copies(splits, seen_digests))
     groups = from_settings(settings, classes)
-    all_labels = range(len(classes))
-    present = [np.isin(all_labels, labels[is_first]) for labels, is_first in labels_and_firsts]
+    present, selected, num_copies = [], [], []  # an entry for each environment
+    for number, (labels, is_first) in enumerate(_without_copies(splits, seen_digests)):
+      present.append(np.isin(range(len(classes)), labels[is_first]))  # [classes]
+      is_permitted = _is_permitted(settings.split, number, groups.of_label[labels])
+      selected.append(np.flatnonzero(is_first & is_permitted))  # indices of examples that are read
+      num_copies.append(int((~is_first).sum()))
     missing = _check_cells(np.array(present), environments, groups, self.allow_missing)
-    # of each environment the indices of the examples that are read
-    selected = [
-      np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
-      for number, (labels, is_first) in enumerate(labels_and_firsts)
-    ]
     counts = [len(indices) for indices in selected]
     description = {
       'path': self.path,
@@ -224,7 +222,7 @@ class Environments(Source):
       'split': settings.split,
       'environments': list(environments),
       'images_by_environment': counts,
-      'duplicates_left_out': [int((~is_first).sum()) for _, is_first in labels_and_firsts],
+      'duplicates_left_out': num_copies,
       **missing,
     }
     return dataclasses.replace(
@@ -319,8 +317,8 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
   if not any(cells.values()):
     release, layout = image_files.looks_like(path), '<environment>/<class>/<image>'
     raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-  # names of the environments, and of the classes of each environment
-  names_by_folder = [{*cells}, *map(set, cells.values())]
+  # names that one folder holds: of the environments, and of the classes of each environment
+  names_by_folder = [set(cells), *map(set, cells.values())]
   if any({TRAIN, TEST} <= names for names in names_by_folder):
     raise InputError(
       f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
@@ -545,8 +543,9 @@ def _check_cells(
       f'{len(missing)} of {present.size} cells have no images: {first_names(missing)}. '
       f'Add images, leave these classes out, or set {KEYS.data.environments.allow_missing}=True.'
     )
-  # group k is trained in environment k and, like all classes, in environment 0
-  for number in range(1, min(len(groups) + 1, len(environments))):
+  # group k = 1, 2, ... is trained in environment k and, like all classes, in environment 0
+  num_trained = min(len(groups), len(environments) - 1)
+  for number in range(1, num_trained + 1):
     if not present[number, groups.of_label == number].any():
       raise InputError(
         f'no class of group {number} has images of {environments[number]!r}, which it alone is '
