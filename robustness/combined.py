@@ -118,35 +118,37 @@ def _means_over(
   facets = [name for name in estimates.facets_of(table) if name != SEED]
   keys = [*estimates.SUBJECT, *facets]  # equal in the estimates that have one mean
   by_seed = table[table.family == 1].reset_index(drop=True)  # N estimates, each of one seed
-  # M means: `index` [N] says which mean an estimate belongs to; `count` to `confidence` are [M]
-  index = by_seed.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
-  values, count = by_seed['value'].to_numpy(), np.bincount(index)
-  mean = np.bincount(index, values) / count
-  sum_of_squares = np.bincount(index, (values - mean[index]) ** 2)
+  # For each estimate, the index of the one of M means that averages it, [N].
+  mean_index = by_seed.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  # All arrays from here on have a value for each mean, [M], except `values`, [N].
+  values, count = by_seed['value'].to_numpy(), np.bincount(mean_index)
+  mean = np.bincount(mean_index, values) / count
+  sum_of_squares = np.bincount(mean_index, (values - mean[mean_index]) ** 2)
   std = np.sqrt(sum_of_squares / np.maximum(count - 1, 1))
-  first = by_seed.drop_duplicates(keys)  # M rows: the estimate of the first seed that has it
-  is_constant = np.bincount(index, values == first.value.to_numpy()[index]) == count
-  confidence = first.confidence.fillna(0.95).to_numpy()
-  low, high = _intervals(first, quantities, mean, std, count, confidence)
+  # M rows: the estimate of the first seed that has it; the column `seed` is empty for a mean
+  first = by_seed.drop_duplicates(keys).assign(**{SEED: None})
+  is_constant = np.bincount(mean_index, values == first.value.to_numpy()[mean_index]) == count
+  confidence = first.confidence.fillna(0.95).to_numpy()  # 0.95 for estimates without interval
+  intervals = _intervals(first, quantities, mean, std, count, confidence)
   has_interval = ~is_constant & (count >= FEWEST_SEEDS)
-  low, high = np.where(has_interval, (low, high), np.nan)
-  notes: list[dict[int, str]] = [{} for _ in count]  # {seed: note} of each mean
-  for mean_index, seed, note in zip(index, by_seed[SEED], by_seed['note'], strict=True):
-    notes[mean_index][seed] = note
+  low, high = np.where(has_interval, intervals, np.nan)
+  notes_of_means: list[dict[int, str]] = [{} for _ in count]  # {seed: note} for each mean
+  for index, seed, note in zip(mean_index, by_seed[SEED], by_seed['note'], strict=True):
+    notes_of_means[index][seed] = note
+  note_and_equality = zip(notes_of_means, is_constant, strict=True)
+  numbers = {'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count}
   means = first.assign(
-    **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
+    **numbers,
     method=estimates.OVER_SEEDS,
     confidence=confidence,
     p=np.nan,
-    note=[
-      _note_of_mean(of_mean, seeds, equal)
-      for of_mean, equal in zip(notes, is_constant, strict=True)
-    ],
+    note=[_note_of_mean(notes, seeds, is_equal) for notes, is_equal in note_and_equality],
   )
-  # an equal number without interval and method, such as a published one, is not measured by seed
+  # An equal number without interval and method, such as a published one, was not measured by seed:
+  # its row stays as it is.
   has_no_method = first.confidence.isna().to_numpy() & (first.method == '').to_numpy()
   stays = is_constant & has_no_method
-  means[stays] = first.assign(**{SEED: None})[stays]
+  means[stays] = first[stays]
   return means[count > 1]
 
 

@@ -44,8 +44,8 @@ class _Differences:
   """Differences between stored estimates and estimates computed from saved predictions.
 
   Attributes:
-    changed: Estimates with different numbers, in columns such as value_x (stored) and value_y
-      (computed).
+    changed: Estimates with different numbers, in columns such as `value_stored` and
+      `value_computed`.
     only_in_results: Stored estimates that cannot be computed.
     only_in_records: Computed estimates that are not stored.
     quantities: Names of the quantities with computed estimates.
@@ -64,11 +64,13 @@ class _Differences:
     """
     if len(self.changed):
       row = self.changed.iloc[0]
-      column = next(name for name in _COMPARED if not _is_close(row[f'{name}_x'], row[f'{name}_y']))
+      pairs = {name: (row[f'{name}_stored'], row[f'{name}_computed']) for name in _COMPARED}
+      column = next(name for name in _COMPARED if not _is_close(*pairs[name]))
+      stored, computed = pairs[column]
       raise InputError(
-        f'its answers do not give its {row["quantity"]} of {row.classifier}, {column} '
-        f'{row[f"{column}_x"]:g} (records: {row[f"{column}_y"]:g}), in {path}/results.csv: '
-        f'altered, or of another version. {_REBUILD}'
+        f'its answers do not give its {row["quantity"]} of {row.classifier}, {column} {stored:g} '
+        f'(records: {computed:g}), in {path}/results.csv: altered, or of another version. '
+        f'{_REBUILD}'
       )
     for rows in (self.only_in_records, self.only_in_results):
       if len(rows):
@@ -195,17 +197,19 @@ def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> st
   # These cannot be computed from records: estimates by class, all estimates of some quantities, and
   # estimates of studies that also need images or trainings.
   rows = differences.only_in_results
-  is_by_class = rows.get('class', pd.Series('', rows.index)) != ''
-  needs_more = isinstance(study, EstimatesFromRows | StudiesTrainings)
-  is_verifiable = rows['quantity'].isin(differences.quantities) & ~is_by_class & (not needs_more)
+  is_by_class = rows['class'] != '' if 'class' in rows else pd.Series(False, rows.index)
+  is_verifiable = rows['quantity'].isin(differences.quantities) & ~is_by_class
+  if isinstance(study, EstimatesFromRows | StudiesTrainings):
+    is_verifiable[:] = False
   verifiable = dataclasses.replace(differences, only_in_results=rows[is_verifiable])
   if refuses:
     verifiable.refuse(finished.folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  not_verifiable = []  # names of quantities, such as 'top-1 error by class'
+  not_verifiable: dict[str, None] = {}  # quantities in words, such as 'top-1 error by class'
   for index, name in rows['quantity'][~is_verifiable].items():
-    not_verifiable.append(f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}')
-  listed = f'{", ".join(dict.fromkeys(not_verifiable))}: {NOT_VERIFIABLE}' if not_verifiable else ''
+    suffix = ' by class' if is_by_class[index] else ''
+    not_verifiable[f'{words.get(name, name)}{suffix}'] = None
+  listed = f'{", ".join(not_verifiable)}: {NOT_VERIFIABLE}' if not_verifiable else ''
   return '; '.join(filter(None, (verifiable.in_words(), listed)))
 
 
@@ -238,7 +242,15 @@ def _failure_in_words(error: Exception) -> str:
 
 
 def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Checks a run of one seed as `unverifiable` does, with the folders of its studies."""
+  """Checks which stored values of a run of one seed its saved predictions do not reproduce.
+
+  Args:
+    path: The workdir. A battery also has a folder of results for each study in it.
+    study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
+
+  Returns:
+    {folder of results: text about its differing values}, without folders that have none.
+  """
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
     return dict.fromkeys(folders, NO_RECORDS)
@@ -248,12 +260,12 @@ def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.P
     if _is_of_this_code(Results.read(path)):
       raise
     return dict.fromkeys(folders, _failure_in_words(error))
-  texts = {task: text for task in tasks if (text := differences_of_study(tasks[task]))}
-  if SINGLE in tasks:
-    return {path: texts[SINGLE]} if texts else {}
-  texts_of_battery = [f'{task}: {text}' for task, text in texts.items()]
+  text_by_task = {task: differences_of_study(finished) for task, finished in tasks.items()}
+  text_by_folder = {tasks[task].folder: text for task, text in text_by_task.items() if text}
+  if SINGLE in tasks:  # its folder is the workdir
+    return text_by_folder
+  texts_of_battery = [f'{task}: {text}' for task, text in text_by_task.items() if text]
   texts_of_battery += _tasks_that_differ(path, tasks)
-  text_by_folder = {tasks[task].folder: text for task, text in texts.items()}
   return {path: '; '.join(texts_of_battery), **text_by_folder} if texts_of_battery else {}
 
 
@@ -303,14 +315,15 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
   """Returns the differences between stored estimates and estimates computed from records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']  # the same in both tables identify the same estimate
-  # Columns of numbers get the suffix _x (stated) or _y (from records). The column `found_in` says
-  # whether an estimate is in both tables or only in one.
-  rows = _with_text_facets(stated, facets).merge(
-    _with_text_facets(from_records, facets), 'outer', keys, indicator='found_in'
-  )
+  stored, computed = (_with_text_facets(table, facets) for table in (stated, from_records))
+  # The suffixes are for columns of numbers. The column `found_in` says whether an estimate is in
+  # both tables ('both') or only in one ('left_only', 'right_only').
+  suffixes = ('_stored', '_computed')
+  rows = stored.merge(computed, 'outer', keys, suffixes=suffixes, indicator='found_in')
   differs = np.zeros(len(rows), bool)
   for name in _COMPARED:
-    differs |= ~_is_close(rows[f'{name}_x'].to_numpy(float), rows[f'{name}_y'].to_numpy(float))
+    stored, computed = (rows[name + suffix].to_numpy(float) for suffix in suffixes)
+    differs |= ~_is_close(stored, computed)
   return _Differences(
     changed=rows[(rows.found_in == 'both') & differs],
     only_in_results=rows[rows.found_in == 'left_only'],

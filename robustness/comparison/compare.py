@@ -137,7 +137,8 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier])
   """
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
-  has_line = CLEAN in groups and len(classifiers) >= fewest_models(1)
+  # a line through the other classifiers needs clean images, the only reference set
+  has_line = CLEAN in groups and len(classifiers) >= fewest_models(references=1)
   facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
   for group, facets in facets_by_group.items():
     for compared in classifiers:
@@ -155,9 +156,9 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier])
     if compared.pair:
       kappas = compared.pair.second.consistency(compared.pair.first, groups)
       for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
-        note = '; '.join(filter(None, (kappa.note, compared.note)))
-        kappa = dataclasses.replace(kappa, note=note)
-        rows.append(estimate_row(compared.label, '', CONSISTENCY, facets, kappa, confidence))
+        joined_note = '; '.join(filter(None, (kappa.note, compared.note)))
+        estimate = dataclasses.replace(kappa, note=joined_note)
+        rows.append(estimate_row(compared.label, '', CONSISTENCY, facets, estimate, confidence))
   return rows
 
 
@@ -184,9 +185,9 @@ def _common_groups(
 ) -> list[str]:
   """Returns the names of the sets of perturbations that can be compared between classifiers.
 
-  Such a set has the same perturbations in all runs. Data sets of stored corrupted images may lack
-  the versions of some images. The set must therefore also have the same perturbations on the shared
-  images alone.
+  Such a set has the same perturbations in all runs, and also on the shared images alone. On those
+  a set may be missing, because data sets of stored corrupted images may lack versions of some
+  images.
 
   Args:
     entries: The classifiers of a study, for the message.
@@ -197,9 +198,11 @@ def _common_groups(
   """
   all_answers = [compared.answers for compared in classifiers]
   for compared in classifiers:
-    all_answers += compared.pair or ()
-  first, *later = (answers.named_groups for answers in all_answers)  # {group: names of its views}
-  groups = [name for name, views in first.items() if all(g.get(name) == views for g in later)]
+    if compared.pair:
+      all_answers += compared.pair  # the answers of both on the shared images
+  # {set of perturbations: names of its perturbations} of all answers
+  first, *later = [answers.named_groups for answers in all_answers]
+  groups = [name for name in first if all(sets.get(name) == first[name] for sets in later)]
   if not groups:
     folders = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
     raise InputError(
@@ -250,16 +253,16 @@ def _effective_robustness(classifiers: Sequence[ComparedClassifier], group: str)
     group: Name of the set of perturbations, such as 'fog'.
   """
   all_answers = [compared.answers for compared in classifiers]
-  n = min(len(answers.ids) for answers in all_answers)
-  paired_answers = [compared.pair.second for compared in classifiers if compared.pair]
-  # The first classifier is paired with itself on all its images, and the others with the first. If
-  # all pairs have n images, all classifiers therefore share the images of the first.
-  has_all_pairs = len(paired_answers) == len(classifiers)
-  if has_all_pairs and all(len(answers.ids) == n for answers in paired_answers):
-    return _robustness_on_shared_images(paired_answers, group)
+  fewest_images = min(len(answers.ids) for answers in all_answers)
+  # The answers on the images that a classifier shares with the first, which shares all with itself.
+  shared_answers = [compared.pair.second for compared in classifiers if compared.pair]
+  has_all_pairs = len(shared_answers) == len(classifiers)
+  # If all pairs have equal numbers of images, these are all images of the first.
+  if has_all_pairs and all(len(answers.ids) == fewest_images for answers in shared_answers):
+    return _robustness_on_shared_images(shared_answers, group)
   clean = np.array([answers.accuracy(CLEAN).value for answers in all_answers])
   shifted = np.array([answers.accuracy(group).value for answers in all_answers])
-  values = effective_robustness(clean[:, None], shifted, n)
+  values = effective_robustness(clean[:, None], shifted, fewest_images)
   pairs = zip(values, all_answers, strict=True)
   return [Estimate.without_interval(float(value), len(a.ids)) for value, a in pairs]
 
@@ -324,17 +327,18 @@ def _with_estimates_of_study(
   # Without the arrays of single classifiers: their names begin with the prefix of a classifier.
   prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
   arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
+  # as objects, because columns of missing values have no type to join; `assemble` sets the types
   table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])
-  is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])
-  names = {quantity.name for quantity in results.quantities}
-  quantities_of_study = [q for q in first.study.described_quantities if q.name not in names]
+  is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])  # after the comparison's estimates
+  compared_names = {quantity.name for quantity in results.quantities}
+  of_study = [q for q in first.study.described_quantities if q.name not in compared_names]
   return dataclasses.replace(
     results,
     data={**first.results.data, 'num_examples': len(pairings[0].first_rows)},
     tables=findings.tables,
     arrays={**arrays_of_study, **findings.arrays},
     table=assemble([table[~is_repeated]]),
-    quantities=(*quantities_of_study, *results.quantities),
+    quantities=(*of_study, *results.quantities),
   )
 
 

@@ -88,11 +88,11 @@ def entries_of(
       no study of classifiers is in all workdirs.
   """
   tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
-  recorded_labels = {
-    name: {e.label for task in tasks_of_classifiers for e in studies[task].evaluations}
-    for name, studies in studies_by_workdir.items()
-  }
-  labels = distinct_labels(recorded_labels, typed)  # by (name of the workdir, label in it)
+  labels_by_workdir = {}
+  for name, studies in studies_by_workdir.items():
+    evaluations = itertools.chain(*(studies[task].evaluations for task in tasks_of_classifiers))
+    labels_by_workdir[name] = {evaluation.label for evaluation in evaluations}
+  labels = distinct_labels(labels_by_workdir, typed)  # {(workdir, label in it): unique label}
   entries_by_task: dict[str, list[Entry]] = {}
   for task in tasks_of_classifiers:
     finished_studies = {name: studies[task] for name, studies in studies_by_workdir.items()}
@@ -100,12 +100,12 @@ def entries_of(
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
       restricted = _restrict_to_common_views(name, finished, [*finished_studies.values()])
-      for recorded in restricted.evaluations:
-        label = labels[name, recorded.label]
-        evaluation = Evaluation(label, recorded.records)
-        entry = Entry(label, recorded.label, restricted, evaluation, confidence)
+      for evaluation in restricted.evaluations:
+        label = labels[name, evaluation.label]
+        relabelled = Evaluation(label, evaluation.records)
+        entry = Entry(label, evaluation.label, restricted, relabelled, confidence)
         entries_by_task[task].append(entry)
-  if max(map(len, entries_by_task.values())) < 2:
+  if all(len(entries) < 2 for entries in entries_by_task.values()):
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for task, entries in entries_by_task.items():
     for entry in entries:
@@ -130,13 +130,13 @@ def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
   first, *later = study_names.values()
   tasks = [task for task in first if all(task in names for names in later)]
   if not tasks:
-    tasks_by_workdir = '; '.join(
-      f'{workdir_name}: {", ".join(task or f"the study {name}" for task, name in names.items())}'
-      for workdir_name, names in study_names.items()
-    )
+    tasks_by_workdir = []  # such as 'resnet: the study corruption_error'
+    for workdir_name, names in study_names.items():
+      listed = ', '.join(task or f'the study {name}' for task, name in names.items())
+      tasks_by_workdir.append(f'{workdir_name}: {listed}')
     raise InputError(
-      f'these workdirs have no study or task in common ({tasks_by_workdir}): give workdirs of the '
-      'same study, or of batteries with the same tasks.'
+      f'these workdirs have no study or task in common ({"; ".join(tasks_by_workdir)}): give '
+      'workdirs of the same study, or of batteries with the same tasks.'
     )
   for task in dict.fromkeys(itertools.chain(first, *later)):
     if task not in tasks:
@@ -262,12 +262,12 @@ def _restrict_to_common_views(
   study = finished.study.with_common_views([other.study for other in all_finished])
   if study is finished.study:
     return finished
-  tables = [s.view_table(finished.image_shape) for s in (finished.study, study)]
-  all_views, common_views = (list(table.names) for table in tables)
+  all_views = list(finished.study.view_table(finished.image_shape).names)
+  common_views = list(study.view_table(finished.image_shape).names)
   left_out = [view for view in all_views if view not in common_views]
   listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
   print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
-  # `describe` states the files of the common views anew, if there are any.
+  # `files` names the files of all views; `describe` names those of the common views, if any.
   unchanged = {k: v for k, v in finished.results.settings.items() if k != 'files'}
   settings = {**unchanged, **study.describe()}
   # Arrays are left out, because pictures among them show views that are left out.
@@ -299,6 +299,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
     settings, views = _settings_and_names_of_views(finished)
     lines = differing_keys(expected_settings, settings)  # 'key: value → value'
     if lines or views != expected_views:
+      # perturbations that differ under equal settings are those of images of another size
       lines = lines or [f'image_shape: {first.image_shape} → {finished.image_shape}']
       raise InputError(
         f'{prefix}{label} and {entry.label} were shown their images differently; settings of the '

@@ -80,11 +80,11 @@ def pair(
     """Returns whether a column is equal in both runs for the shared images."""
     return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
 
-  data, other = first.identity['data'], second.identity['data']
+  data, other = first.identity['data'], second.identity['data']  # descriptions of the data
   differing = {key for key in {*data, *other} if differing_keys(data.get(key), other.get(key))}
-  # If images with equal ids have different digests, the keys in which the descriptions of the data
-  # differ explain it: the same stored images were prepared otherwise, or they are other images. If
-  # no key explains it, the files were changed.
+  # The digests of images with equal ids may differ for three reasons. If only keys of preparation
+  # differ, the same stored images were prepared otherwise. If other keys differ, they are other
+  # images. If no key explains it, the files were changed.
   has_equal_digests = is_equal(IMAGE_DIGEST)
   has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
   no_rows = np.zeros(0, int)
@@ -104,7 +104,8 @@ def pair(
       f'images: run both on the same images, or {on_shared} to compare them on those alone.'
     )
   # Random numbers that are drawn to show an image may depend on the other images of its run.
-  if DRAWS in first.read(0, 0).arrays and not is_equal(DRAWS):
+  has_draws = DRAWS in first.read(block=0, chunk=0).arrays  # all shards have the same arrays
+  if has_draws and not is_equal(DRAWS):
     note = f'other images, and {num_shared} of the same shown otherwise'
     return Pairing(no_rows, no_rows, note)
   notes = []
@@ -229,16 +230,18 @@ class Answers:
       groups: Names of the sets of perturbations.
     """
     a, b = other.right, self.right
+    # The four possible outcomes of a pair of answers, bool [N, V].
     cells = {'both right': a & b, 'first': a & ~b, 'second': b & ~a, 'neither': ~(a | b)}
     outcomes, num_views = self.outcomes(cells), a.shape[1]
     views = [Group.of_view(view) for view in range(num_views)]
     # Numbers of images in each cell, by unit (an image, or a cluster) and view, [4, units, views].
     counts = [units_of_classifier(outcomes, cell, views).total for cell in cells]
-    members = [self.group(name) for name in groups]
-    group_weights = np.zeros((len(members), num_views))
-    for weights, group in zip(group_weights, members, strict=True):
+    weighted_groups = [self.group(name) for name in groups]
+    group_weights = np.zeros((len(groups), num_views))
+    for weights, group in zip(group_weights, weighted_groups, strict=True):
       weights[group.views] = group.weight
-    n = [outcomes.observations('both right', group.views) for group in members]
+    # The same images count in each cell: any cell has their number.
+    n = [outcomes.observations('both right', group.views) for group in weighted_groups]
     return consistency.estimates(np.stack(counts), group_weights, n, self.confidence)
 
 

@@ -51,7 +51,8 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   tasks_with_references = {}
   for task, results in tasks.items():
     rows = []
-    for group in accuracies[task] if task not in references else ():
+    judged_groups = [] if task in references else accuracies[task]
+    for group in judged_groups:
       n = min(group.num_images, *(reference.num_images for reference in reference_accuracies))
       facets = {**group.facets, 'reference': ' and '.join(references)}
       values = effective_robustness(predictors, group.in_order(labels), n)
