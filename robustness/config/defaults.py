@@ -213,15 +213,16 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
     study_class = study.STUDIES.find(study_section.name, 'config.study.name')
     for key, parts in study_class.sections_of_parts(study_values).items():
       _add(study_section, key, parts)
-  # paths of keys to the sections of classifiers
-  paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
+  labels = config.get('classifiers') or ()
+  # keys that lead to the section of each classifier; a section may be missing
+  paths = [('classifier',), *(('classifiers', label) for label in labels)]
   for path in paths:
     for kind, (key, registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'
       section = _value_at(config, *path, kind)
       if not isinstance(section, ConfigDict):
         continue
       for reference in _references(_value_at(values, *path, kind, key)):
-        if part_name(reference) not in section:
+        if part_name(reference) not in section:  # not added before
           part = registry.find(reference, '.'.join(('config', *path, kind, key)))
           _add(section, part.name, _field_defaults(part))
   _add_sources(config, values)
@@ -238,9 +239,11 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     config: The config, which is changed.
     values: Changes that are applied later and name the sources.
   """
-  named = [(key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())]
-  # paths of keys to the sections that have a section `data`; () is the whole config
-  paths: list[tuple[str, ...]] = [(), *named, ('classifier',)]
+  task_or_label = [
+    (key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())
+  ]
+  # keys that lead to the sections that may have a section `data`; () leads to the whole config
+  paths: list[tuple[str, ...]] = [(), *task_or_label, ('classifier',)]
   sections = [section for path in paths if (section := _value_at(config, *path, 'data'))]
   names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
   for reference in _references(list(names)):

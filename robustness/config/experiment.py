@@ -169,36 +169,35 @@ class Experiment:
     """
     if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
-    # by size, crop and interpolation, with the name of the first weights that expect these images
-    distinct: dict[tuple[int, int, str, bool], Preparation] = {}
+    # by size, crop and interpolation, with the name of the first weights that expect these
+    preparations: dict[tuple[int, int, str, bool], Preparation] = {}
     unrecorded = []  # labels of classifiers with weights that do not state a preparation
     for label, classifier in self.classifiers.items():
-      if weights := classifier.record:  # of published weights
+      if weights := classifier.record:  # the description of published weights
         name = weights.name + (f' ({weights.record})' if weights.record else '')
-        images = weights.input_size, weights.resize, weights.interpolation, weights.squash
-        distinct.setdefault(images, Preparation(name, *images))
+        expected = weights.input_size, weights.resize, weights.interpolation, weights.squash
+        preparations.setdefault(expected, Preparation(name, *expected))
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
-    if len(distinct) > 1:
+    if len(preparations) > 1:
       sizes = ', '.join(
-        f'{expected.name}: {expected.side} of {expected.resize} pixels, {expected.interpolation}'
-        for expected in distinct.values()
+        f'{p.name}: {p.side} of {p.resize} pixels, {p.interpolation}' for p in preparations.values()
       )
       raise InputError(
         f'the classifiers want their images prepared differently ({sizes}): run '
         f'them apart, or set {KEYS.data.resize:--} and {KEYS.data.crop:--} for all.'
       )
-    if not distinct:
+    if not preparations:
       return None
-    (expected,) = distinct.values()
+    (preparation,) = preparations.values()
     if unrecorded:
       logging.warning(
         'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
         f'does: set {KEYS.data.resize:--} and {KEYS.data.crop:--} if otherwise.',
-        *(expected.name, expected.side, expected.resize, expected.interpolation),
+        *(preparation.name, preparation.side, preparation.resize, preparation.interpolation),
         ', '.join(unrecorded),
       )
-    return expected
+    return preparation
 
   def with_seed(self, seed: int) -> Self:
     """Returns a copy in which all classifiers are trained with this seed."""

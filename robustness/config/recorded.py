@@ -35,11 +35,12 @@ def recorded(config: Section) -> dict[str, Any]:
   classifiers, battery = _section(values, 'classifiers'), _section(values, 'battery')
   # config.classifier and config.classifiers.LABEL
   recipes = [_section(values, 'classifier'), *(_section(classifiers, k) for k in classifiers)]
-  if not any(map(_needs_rows, recipes)):
+  if not any(_needs_rows(recipe) for recipe in recipes):
     values.pop('training', None)
   for recipe in recipes:
     _remove_unused_parts(recipe)
-  for name in set(battery) - {TASKS, SUMMARY, *_part_names(battery.get(TASKS))}:
+  running_tasks = _part_names(battery.get(TASKS))
+  for name in set(battery) - {TASKS, SUMMARY, *running_tasks}:
     del battery[name]
   tasks = [_section(battery, name) for name in battery]
   _remove_unused_sources(values, [*tasks, *recipes])
@@ -88,11 +89,11 @@ def _remove_unused_parts(section: dict[str, Any]) -> None:
   values = settings_in_use(ClassifierSettings, plain_values)
   for kind, (key, _registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'
     parts = _section(section, kind)
-    names = _part_names(parts.get(key))
+    selected = _part_names(parts.get(key))
     is_used = kind not in TRAINING_PARTS or _is_trained(section)
-    if names and is_used:
-      values[kind] = {name: value for name, value in parts.items() if name in (key, *names)}
-  if _needs_rows(section):
+    if selected and is_used:
+      values[kind] = {name: parts[name] for name in parts if name == key or name in selected}
+  if _needs_rows(section):  # `training` and `data` only have an effect on training images
     values |= {name: section[name] for name in INHERITED_SECTIONS if section.get(name)}
   section.clear()
   section.update(values)

@@ -72,7 +72,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     stated, actual = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
     if stated != actual:
       raise ValueError(f'{info.filename} states {stated:,} bytes and holds {actual:,}')
-    content = bytearray(member.read())  # of which an array can be changed
+    content = bytearray(member.read())  # `bytes` would make the array read-only
   return np.ndarray(shape, dtype, content, order='F' if is_fortran_order else 'C')
 
 

@@ -34,7 +34,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
   for cause in causes(error):
     number = _errno(cause)
     path = directory
-    if isinstance(cause, OSError):
+    if isinstance(cause, OSError):  # `filename2` is the target if a file was renamed
       path = cause.filename2 or cause.filename or directory
     if number in FULL:
       place = f' ({path})' if path else ''
@@ -54,6 +54,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         'and files that may be read.'
       )
     file = pathlib.Path(path)
+    # '' is expanded to the current folder
     is_in_directory = expanded(directory).absolute() in file.parents
     if number in IN_THE_WAY and is_in_directory:
       existing = next(folder for folder in (file, *file.parents) if folder.exists())

@@ -205,14 +205,16 @@ def error_of_user(error: BaseException) -> InputError | None:
     """Returns whether a step of the traceback, (frame, line number), is in a user's file."""
     return is_users(step[0].f_code.co_filename)
 
-  # the first steps are of the user's code that called this project, which is not at fault
+  # The traceback begins with the user's code that called this project, which is not at fault. The
+  # code that this project called, such as a user's attack, follows.
   steps = itertools.dropwhile(is_in_users_file, traceback.walk_tb(error.__traceback__))
   users_steps = list(filter(is_in_users_file, steps))
   if not users_steps:
     return None
   frame, line = users_steps[-1]
   lines = str(error).splitlines()
-  if type(error).__module__.startswith('jax'):  # further lines but the last name its own functions
+  if type(error).__module__.startswith('jax'):
+    # of the lines after the first, only the link 'See https://...' says nothing of JAX's functions
     lines = lines[:1] + [text for text in lines[1:] if text.startswith('See ')]
   reason = ' '.join(' '.join(lines).split())[:MAX_REASON_LENGTH]
   place = f'{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_qualname}'

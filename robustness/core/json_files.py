@@ -141,17 +141,20 @@ def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
       return path, _NAMES[list], _value_in_words(value)
-    (entry_form,) = form
+    (entry_form,) = form  # all entries have the same form
     misfits = (_first_mismatch(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
     return next(filter(None, misfits), None)
   # the form is a type or a tuple of alternatives with at most one object or list
   alternatives = form if isinstance(form, tuple) else (form,)
-  for kind in alternatives:
-    if isinstance(kind, dict | list) and isinstance(value, dict | list):
-      return _first_mismatch(value, kind, path)
-  types = {kind for kind in alternatives if not isinstance(kind, dict | list)}
-  accepted = {*types, int} if float in types else types  # 1 is a number as 1.0 is
-  if type(value) in accepted or (dict in types and isinstance(value, Mapping)):
+  types = set()
+  for alternative in alternatives:
+    if not isinstance(alternative, dict | list):
+      types.add(alternative)
+    elif isinstance(value, dict | list):
+      return _first_mismatch(value, alternative, path)
+  if float in types:
+    types.add(int)  # 1 is a number as 1.0 is
+  if type(value) in types or (dict in types and isinstance(value, Mapping)):
     return None
   return path, _form_in_words(form), _value_in_words(value)
 
@@ -159,7 +162,17 @@ def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str
 def _first_mismatch_of_object(
   value: object, form: dict[Any, Form], path: str
 ) -> tuple[str, str, str] | None:
-  """Does the work of `_first_mismatch` for the form of a JSON object, such as {'size': [int]}."""
+  """Returns the first member of a JSON object that does not have the expected type, or None.
+
+  Args:
+    value: the parsed value.
+    form: {key: expected type}, such as {'size': [int]}. A key that ends in '?' may be missing.
+      {str: expected type} allows any keys.
+    path: path of keys from the root of the file to `value`; '' for the root.
+
+  Returns:
+    (path, expected type, actual value), as from `_first_mismatch`.
+  """
   if not isinstance(value, Mapping):
     return path, _NAMES[dict], _value_in_words(value)
   prefix = f'{path}.' if path else ''

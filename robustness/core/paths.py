@@ -29,6 +29,7 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     InputError: the user does not exist, or the text is not a valid path.
   """
   text = os.fspath(path)
+  # Python decodes a byte of a file name that is not UTF-8 to a surrogate, \ud800 to \udfff.
   if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
     raise InputError(
       f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8'

@@ -165,7 +165,8 @@ class Progress:
     self._initial = self._done = self._done_after_first_step = initial
     self._start = self._last_line = time.monotonic()
     self._end_of_first_step: float | None = None  # a time; None while the first step runs
-    self._values, self._other_work, self._write_line = '', '', _line_writer()
+    self._values = self._other_work = ''  # such as 'loss 0.3' (`show`); a name (`other_work`)
+    self._write_line = _line_writer()
     self._bar: tqdm | None = None
     is_unfinished = initial < total
     if draws_bars():
@@ -192,8 +193,8 @@ class Progress:
         speed = f'the first step took {self._last_line - self._start:.0f} s'
       else:
         speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
-      share = 100 * self._done / max(self._total, 1)
-      self._write_line('%s (%.0f %%), %s', self._head(), share, self._with_values(speed))
+      percentage = 100 * self._done / max(self._total, 1)
+      self._write_line('%s (%.0f %%), %s', self._head(), percentage, self._with_values(speed))
     if is_first_step:
       self._end_of_first_step, self._done_after_first_step = time.monotonic(), self._done
 
@@ -269,7 +270,8 @@ class Progress:
       seconds = time.monotonic() - self._start
       # the rate leaves out the first step, which compiles, if there were later steps
       has_later_steps = self._done_after_first_step < self._done
-      speed = self._with_values(self._speed() + ('' if has_later_steps else ' with compilation'))
+      suffix = '' if has_later_steps else ' with compilation'
+      speed = self._with_values(f'{self._speed()}{suffix}')
       self._write_line('%s%s in %.1f s, %s', self._head(), before, seconds, speed)
 
   def _head(self) -> str:

@@ -216,7 +216,8 @@ def check_fields(parsed: object, section: str) -> None:
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
     default = getattr(type(parsed), field.name, field.default)
-    if default is not field.default:  # a class without the annotation, which leaves the field alone
+    # A subclass has assigned the field without an annotation, so that the field keeps its default.
+    if default is not field.default:
       raise InputError(
         f'{type(parsed).__name__} sets {field.name} = {default!r} without a type, which does not '
         f'change the default of {key_name(key)}: write {field.name}: TYPE = {default!r} and '
@@ -496,22 +497,22 @@ def load(reference: str, key: str) -> FromFile:
   if isinstance(reference, RecordedReference) or not _RUNS_FILES.get():
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')  # `path` is FILE.py or package.module
-  file = expanded(path or reference)
-  is_module = path != '' and SEPARATOR not in reference
   if not path or not name:
-    raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
+    file_name = expanded(path or reference).name
+    raise InputError(f'{reference}: say which name in it is meant, as {file_name}:NAME.')
+  file, is_module, package = expanded(path), SEPARATOR not in reference, ''
   if not is_module and not file.is_file():
     raise InputError(f'{key_name(key)} names {reference!r}: there is no file {file}.')
   try:
     if is_module:
       module = importlib.import_module(path)
-      file = pathlib.Path(inspect.getfile(module))
+      file, package = pathlib.Path(inspect.getfile(module)), module.__package__ or ''
       USERS_FILES.add(str(file))
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if not is_module:
       module = _run(file, digest)
     # files of the user that the file imports may change what it does, and count in the digest
-    imports = _local_imports(file.absolute(), (module.__package__ or '') if is_module else '')
+    imports = _local_imports(file.absolute(), package)
     digests = [digest, *map(_digest_when_imported, imports)]
   except InputError:
     raise
@@ -573,9 +574,10 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
     file: path of the file.
     package: package that the file was imported from, or '' for a script.
   """
-  # {name of the outermost package: folder that contains it}, and {'': folder of a script}
+  # folders that contain the user's modules: {name of an outermost package: folder that contains it}
+  # and, for a script, {'': the script's folder}
   folders = {}
-  if package:
+  if package:  # the folder is x for x/a/b/c.py in the package a.b
     folders[package.partition('.')[0]] = file.parents[package.count('.') + 1]
   else:
     folders[''] = outermost = file.parent
@@ -588,7 +590,7 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
     for name in _imported_names(source, package_of_source):
       parts = name.split('.')
       folder = folders.get(parts[0], folders.get(''))
-      if folder is None or parts[0] in ('', *PACKAGES):
+      if folder is None or parts[0] in ('', *PACKAGES):  # not of the user
         continue
       # 'a.b.c' imports a, a.b and a.b.c, each a file such as a/b.py or a package a/b/__init__.py
       for count in range(1, len(parts) + 1):
@@ -599,7 +601,7 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
           if imported not in files and imported.is_file():
             files.append(imported)
             to_read.append((imported, package_of_imported))
-  return sorted(files[1:])
+  return sorted(files[1:])  # without the given file
 
 
 @functools.cache
