@@ -119,9 +119,8 @@ class BackgroundChallenge(Study):
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)
-    yield table_of_rows(
-      [published_row(label, SURVIVING, x, FOREGROUNDS) for label, x in PUBLISHED.items()]
-    )
+    rows = [published_row(label, SURVIVING, x, FOREGROUNDS) for label, x in PUBLISHED.items()]
+    yield table_of_rows(rows)
 
 
 @functools.lru_cache(1)

@@ -74,10 +74,9 @@ class BackgroundGap(Study):
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     # The gap is the first name's accuracy minus the second's.
     names = [*MIXED, *sorted(set(variants) - set(MIXED))]
-    is_of_variant = variants[:, None] == np.array(names)  # [images, variants]
+    is_variant = variants[:, None] == np.array(names)  # [images, variants]
     # Whether predictions are right. The accuracy is a mean of these, the gap a difference of means.
-    outcomes = recorded.outcomes(GAP)
-    by_variant = outcomes.in_groups(is_of_variant, pd.DataFrame({VARIANT: names}))
+    by_variant = recorded.outcomes(GAP).in_groups(is_variant, pd.DataFrame({VARIANT: names}))
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []

@@ -140,9 +140,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
       InputError: Some views leave out images, or images are not independent, such as versions of
         one image.
     """
-    leaves_out_images = table.counted is not None
-    has_dependent_images = table.units is not None
-    if leaves_out_images or has_dependent_images:
+    # `counted` says which views leave out images, and `units` which images are dependent.
+    if table.counted is not None or table.units is not None:
       raise InputError(
         'calibration needs every image exactly once in every view, and independent images for its '
         'intervals: these are scenes, images of one object or versions of one image. '

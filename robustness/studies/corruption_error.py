@@ -221,11 +221,10 @@ class CorruptionError(StoredOrMade):
       note = self._baseline_advice(image_shape)
     if note:
       for table in estimates:
-        is_difference = table.versus != ''  # from the first classifier
-        has_note = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & ~is_difference
-        previous_notes = table.note[has_note]
-        notes = [f'{previous}; {note}' if previous else note for previous in previous_notes]
-        table.loc[has_note, 'note'] = notes
+        # Without differences from the first classifier, which name it in `versus`.
+        is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
+        notes = [f'{previous}; {note}' if previous else note for previous in table.note[is_mce]]
+        table.loc[is_mce, 'note'] = notes
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:

@@ -210,13 +210,13 @@ class CorruptionSpectrum(StoredOrMade):
     # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     clusters = versions(records)  # versions of one image are a cluster
-    # Results name `IMAGES` in place of a classifier. The tuples are the arguments of `statistic`.
-    shares = {IMAGES: (records.table('measure/high_energy'), energy)}
-    mean_squares = {IMAGES: (energy, pixels)}
-    for of_changes, of_clean, fields in (
-      (SHARE_OF_HIGH, CLEAN_SHARE, shares),
-      (RMS, CLEAN_RMS, mean_squares),
+    high_energy = records.table('measure/high_energy')
+    # The quantity of changes, the same of clean images, and the arguments of their statistic.
+    for of_changes, of_clean, arguments in (
+      (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
+      (RMS, CLEAN_RMS, (energy, pixels)),
     ):
+      fields = {IMAGES: arguments}  # results have `IMAGES` in place of a classifier
       by_view = Outcomes.from_fields(of_changes, fields, views, clusters=clusters)
       yield self.means(of_clean, by_view, where=is_clean)
       # The mean of an image over severities, without those at which it has no share.
@@ -236,13 +236,13 @@ class CorruptionSpectrum(StoredOrMade):
     The spectra are at the severity of the setting `severity`, or at the middle one if it was not
     measured.
     """
-    high = _high_in_words(results)
+    high_frequencies = _high_in_words(results)
     figures = charts.draw(results)
     for name, (figure, caption) in figures.items():
       for legend in figure.legends:  # it would name a single classifier, `IMAGES`
         legend.remove()
       is_of_share = name.startswith(SHARE_OF_HIGH.name)
-      figures[name] = figure, f'{caption} {sentence(high)}' if is_of_share else caption
+      figures[name] = figure, f'{caption} {sentence(high_frequencies)}' if is_of_share else caption
     figure, caption = figures[BY_RADIUS]
     # `...` selects any value of a facet.
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)
@@ -250,6 +250,7 @@ class CorruptionSpectrum(StoredOrMade):
     _add_clean_amplitudes(figure, clean, changes)
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
     cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
+    # Without repetition, in the order of the table.
     names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
     figures['spectra'] = self._spectra(results, names, levels, num_images=clean.n.iloc[0])
     caption = 'One image under every corruption and severity.'
@@ -358,16 +359,14 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
     (sums,) = shard['total/spectrum']  # [S, H, W // 2 + 1], of the only view
-    num_sums = len(sums)
-    parts_of_images = stored.parts_in(shard['corruption'], shard['severity'])
-    parts_of_block = dict.fromkeys(parts_of_images)  # without repetition, in order
-    if len(parts_of_block) > num_sums:
+    # The parts of the block, without repetition and in order.
+    in_block = dict.fromkeys(stored.parts_in(shard['corruption'], shard['severity']))
+    if len(in_block) > len(sums):
       raise InputError(
-        f'a block of config.batch_size={records.layout.block_rows} rows holds '
-        f'{len(parts_of_block)} corruptions and severities: set it to at most {MOST_ROWS}, and use '
-        'another workdir.'
+        f'a block of config.batch_size={records.layout.block_rows} rows holds {len(in_block)} '
+        f'corruptions and severities: set it to at most {MOST_ROWS}, and use another workdir.'
       )
-    for part in parts_of_block:
+    for part in in_block:
       number = number_of_part.setdefault(part, len(number_of_part))  # a new part gets the next one
-      totals[part] = totals.get(part, 0) + sums[number % num_sums]
+      totals[part] = totals.get(part, 0) + sums[number % len(sums)]
   return np.stack([totals[part] for part in (CLEAN_PART, *parts)])

@@ -227,8 +227,8 @@ class FourierAttack(BeginsWithMap):
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
       # Column n: whether any of the waves up to number n makes the prediction wrong.
       wrong_under_any = np.logical_or.accumulate(wrong_under_each, axis=1)
-      wrong_when_clean = wrong[:, [basis.CLEAN]]  # [N, 1]
-      wrong_after[label] = np.concatenate([wrong_when_clean, wrong_under_any], axis=1)
+      # The first column is for no query.
+      wrong_after[label] = np.concatenate([wrong[:, [basis.CLEAN]], wrong_under_any], axis=1)
     views = pd.DataFrame({'queries': [None, *numbers]})  # None for clean images
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
     is_clean = views.queries.isna().to_numpy()

@@ -201,8 +201,7 @@ class FourierHeatmap(Study):
     largest_step = min(y, x)
     shares = (0, 0.25, 0.5, 0.75, 1) if largest_step else ()
     steps = sorted({max(1, round(largest_step * share)) for share in shares})
-    waves_shown = [f.cell[y - step, x - step] for step in steps]
-    views = [basis.CLEAN, *(basis.CLEAN + 1 + index for index in waves_shown)]
+    views = [basis.CLEAN, *(basis.CLEAN + 1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
     # Indices of the frequencies in the square around zero.
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
@@ -325,7 +324,7 @@ class FourierHeatmap(Study):
     by_classifier = differences.assign(marked=is_significant).groupby('classifier', sort=False)
     for label, rows in by_classifier:
       has_less, has_more = rows.marked & (rows.value < 0), rows.marked & (rows.value > 0)
-      counts = np.array([has_less.sum(), has_more.sum()])
+      counts = np.array([has_less.sum(), has_more.sum()])  # of frequencies
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
       shares = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'

@@ -200,12 +200,11 @@ class Recalibration(StoredOrMade):
       yield self._calibration(name, fields, views, resamples)
     for name in self.scores:
       is_in_set = np.stack([fitted.is_in_set[name] for fitted in fits.values()])
-      # At the threshold, and at both ends of its interval.
+      # At the threshold, and then at both ends of its interval.
       fields_at_ends = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
       yield from self._coverage_and_size(name, fields_at_ends, views, is_in_set.astype(float))
       facets = views.drop(columns='view').assign(score=name)
-      at_threshold, *_ = fields_at_ends
-      yield from self._coverage_gaps(at_threshold, labels, facets)
+      yield from self._coverage_gaps(fields_at_ends[0], labels, facets)  # at the threshold
 
   def _likelihoods(
     self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]

@@ -126,8 +126,8 @@ class SampledMCE(CorruptionViews):
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns an image [H, W, C] with the corruption and severity that were drawn for it."""
       del view  # the only view has no parameters
-      parameters = jax.tree.map(jax.numpy.asarray, all_views.parameters)  # of all views
-      drawn = {name: values[row[DRAWN]] for name, values in parameters.items()}
+      # The parameters of the view that was drawn for the image.
+      drawn = {name: jax.numpy.asarray(x)[row[DRAWN]] for name, x in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)
       return image
 
@@ -171,10 +171,9 @@ class SampledMCE(CorruptionViews):
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
     # {classifier: the view of each image, [N]}
     drawn_views = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
-    first, *later = drawn_views
-    views = drawn_views[first]
-    for label in later:
-      if not np.array_equal(drawn_views[label], views):
+    (first, views), *later = drawn_views.items()
+    for label, views_of_label in later:
+      if not np.array_equal(views_of_label, views):
         raise InputError(
           f'{first} and {label} were shown the same images under other corruptions, '
           'for these depend on which images a run has: run both on the same images.'
@@ -234,8 +233,8 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   example_ids = rows.without_images()['example_id']
   num_rows = len(example_ids)
   num_images = stratified.allocated(study.weights, num_rows)  # of each view
-  repeated_views = np.repeat(np.arange(len(num_images)), num_images)  # as often as it has images
-  views = np.empty(num_rows, np.int32)  # of each row
+  repeated_views = np.repeat(np.arange(len(num_images)), num_images)  # once for each of its images
+  views = np.empty(num_rows, np.int32)  # of each row, in random order
   views[random_order(num_rows, SEED)] = repeated_views
   order = np.argsort(example_ids)
   sorted_ids, sorted_views = example_ids[order], views[order]

@@ -453,9 +453,8 @@ class SiScore(Study):
     balanced = self._balanced_outcomes(right)
     if _counted_scenes(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
-      yield table_of_rows(
-        [_gap_row(right, balanced, label, self.confidence) for label in right.labels]
-      )
+      gaps = [_gap_row(right, balanced, label, self.confidence) for label in right.labels]
+      yield table_of_rows(gaps)
     by_level = tuple(key for keys in factors.values() for key in keys)  # the facets of all factors
     if by_level:
       yield self.means(SCENE_ACCURACY, right, by_level, test=True)

@@ -598,15 +598,12 @@ class Systematic(Study):
       num_views = np.bincount(environment_of_view)
       environments = np.arange(len(num_views))
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in environments], 1)
+    label, group = records.column('label'), records.column(COLUMN)
+    # Training showed environment k to class group k.
+    trained_group, trials = environments.tolist(), num_views.tolist()
+    noun = 'levels' if by_level else 'environments'
     return EnvironmentShares(
-      share,
-      label=records.column('label'),
-      group=records.column(COLUMN),
-      trained=environments.tolist(),  # training showed environment k to class group k
-      trials=num_views.tolist(),
-      balance=self.balance,
-      confidence=self.confidence,
-      noun='levels' if by_level else 'environments',
+      share, label, group, trained_group, trials, self.balance, self.confidence, noun
     )
 
   @property

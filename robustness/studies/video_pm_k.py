@@ -518,8 +518,7 @@ class VideoPmK(study.ScoresPredictions):
     """
     # Each tuple has the arguments of the quantity's statistic, after the outcomes.
     distances = range(self.k)
-    arguments = distances, self.include_anchor
-    yield self._means(PM_K, right, arguments, pd.DataFrame({'k': distances}))
+    yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
     distance = np.abs(right.offsets)

@@ -160,9 +160,8 @@ class TrainingSettings:
     rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
     is_divisor = self.batch_size % self.accumulate == 0
     rule('accumulate', is_divisor, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
-    lacks_momentum = self.optimizer == SGD and self.momentum <= 0
-    is_possible = not (self.nesterov and lacks_momentum)
-    rule('nesterov', is_possible, f'False when {KEYS.training.momentum} is 0')
+    lacks_momentum = self.nesterov and self.optimizer == SGD and self.momentum <= 0
+    rule('nesterov', not lacks_momentum, f'False when {KEYS.training.momentum} is 0')
     has_epochs, needs_epochs = bool(self.step_epochs), self.schedule == STEP
     is_ascending = list(self.step_epochs) == sorted(set(self.step_epochs))
     valid = "ascending epochs for the schedule 'step', and () for every other"

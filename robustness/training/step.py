@@ -188,8 +188,8 @@ class TrainStep:
 
     (loss, auxiliary), gradients = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
     logits, new_stats, mean_weight, new_memory, metrics = auxiliary
-    has_versions = logits.ndim == 3  # [B, V, classes], of V versions of each image
-    label = batch['label'].reshape(-1, 1) if has_versions else batch['label']
+    # logits are [B, classes], or [B, V, classes] of V versions of each image
+    label = batch['label'].reshape(-1, 1) if logits.ndim == 3 else batch['label']
     accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
     metrics = {**metrics, **self.training.pipeline.policy.metrics(batch)}
     means = (gradients, mean_weight, {'loss': loss, 'accuracy': accuracy, **metrics})
@@ -347,8 +347,8 @@ class TrainStep:
     if attack is None:
       return batch
     keys = _image_keys(batch, seed, attack.name, state.step).ravel()
-    has_versions = images.ndim == 5  # [B, V, H, W, C], V versions of each image
-    label = batch['label'].reshape(-1, 1) if has_versions else batch['label']
+    # images are [B, H, W, C], or [B, V, H, W, C] with V versions of each
+    label = batch['label'].reshape(-1, 1) if images.ndim == 5 else batch['label']
     labels = jnp.broadcast_to(label, images.shape[:-3])  # of each image, [B] or [B, V]
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 

@@ -325,10 +325,9 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
     outcomes: assigns the pairs to anchors.
   """
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
-  if len(outcomes.group):
-    # the pairs of a set follow each other, so a minimum is over pairs from one start to the next
-    starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))  # first pair of each set
-    least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
+  # the pairs of a set follow each other, so a minimum is over pairs from one start to the next
+  starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))  # first pair of each set
+  least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
   return least
 
 
