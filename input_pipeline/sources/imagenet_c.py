@@ -98,7 +98,7 @@ class ImagenetC(Source):
     facts = {}
     if self.has_more_frost and not_frost:
       # of frost, which has more classes, only the classes of the other corruptions are read
-      classes = set(folders_in(not_frost[0]))
+      classes = set().union(*map(folders_in, not_frost))
       unread = set().union(*map(folders_in, folders.values())) - classes
       facts = {'class_folders_left_out': len(unread)} if unread else {}
     left_out = Counter[str]()
