@@ -38,7 +38,8 @@ def medians(
   unit_of_row = np.arange(len(outcomes.values[first]))
   if outcomes.clusters is not None:
     _, unit_of_row = np.unique(outcomes.clusters, return_inverse=True)
-  pairs = [*((label, '') for label in outcomes.labels), *((label, first) for label in compared)]
+  pairs = [(label, '') for label in outcomes.labels]  # '' for a median without a difference
+  pairs += [(label, first) for label in compared]
   rows: list[Row] = []
   for label, versus in pairs:
     for group in outcomes.groups(by):
@@ -47,7 +48,7 @@ def medians(
       columns = [outcomes.values[name][:, view] for name in names]
       statistic = functools.partial(_median_or_difference, columns, unit_of_row)
       (estimate,) = bootstrap(statistic, units_of_classifier(outcomes, label, [group]), confidence)
-      if np.isnan(estimate.value):
+      if np.isnan(estimate.value):  # from `bootstrap` for an infinite median
         estimate = dataclasses.replace(estimate, note=INFINITE)
       rows.append(estimate_row(label, versus, quantity, group.facets, estimate, confidence))
   return table_of_rows(rows)

@@ -243,11 +243,10 @@ def function_of_means(
     estimates = _functions_of_means(function, units_by_label, confidence)
   facets_of_groups = [group.facets for group in groups] if by_group else [{}]
   rows: list[Row] = []
-  # Values, with '' in place of a subtracted classifier, come before differences.
-  for label, versus in sorted(estimates, key=lambda labels: labels[1] != ''):
-    for group_facets, estimate in zip(facets_of_groups, estimates[label, versus], strict=True):
+  for (label, versus), estimates_of_groups in estimates.items():
+    for group_facets, estimate in zip(facets_of_groups, estimates_of_groups, strict=True):
       all_facets = {**(facets or {}), **group_facets}
-      estimate = unless_equal(estimate)
+      estimate = unless_equal(estimate)  # an interval of width 0 becomes NaN
       rows.append(estimate_row(label, versus, quantity, all_facets, estimate, confidence))
   return table_of_rows(rows)
 
@@ -265,8 +264,8 @@ def _ratios_to_first(
     confidence: confidence of each interval, in (0, 1).
 
   Returns:
-    {(label, ''): [ratio]} for all classifiers and {(label, first label): [difference]} for all but
-    the first.
+    {(label, ''): [ratio]} for all classifiers, followed by {(label, first label): [difference]} for
+    all but the first.
   """
   first, *compared = units_by_label
   base = units_by_label[first]
@@ -282,9 +281,11 @@ def _ratios_to_first(
         estimate = dataclasses.replace(estimate, note=note)
     else:
       estimate = log_ratio(ratio, measured, base, confidence)
+    estimates[label, ''] = [estimate]
+  for label in compared:
+    (estimate,) = estimates[label, '']
     value, low, high = estimate.value - 1, estimate.low - 1, estimate.high - 1
-    difference = dataclasses.replace(estimate, value=value, low=low, high=high)
-    estimates |= {(label, ''): [estimate], (label, first): [difference]}
+    estimates[label, first] = [dataclasses.replace(estimate, value=value, low=low, high=high)]
   return estimates
 
 
@@ -299,29 +300,29 @@ def _functions_of_means(
     confidence: confidence of each interval, in (0, 1).
 
   Returns:
-    {(label, ''): estimates of f} for all classifiers and {(label, first label): estimates of the
-    difference} for all but the first. The lists have one estimate, or one per group.
+    {(label, ''): estimates of f} for all classifiers, followed by {(label, first label): estimates
+    of the difference} for all but the first. The lists have one estimate, or one per group.
   """
-  # Only a `MeanRatio` uses the means of a baseline: here they are the classifier's.
-  statistics = {
-    label: functools.partial(_function_in_samples, function, measured, measured)
-    for label, measured in units_by_label.items()
-  }
   first, *compared = units_by_label
-
-  def difference(label: str, weights: np.ndarray) -> np.ndarray:
-    """Returns f of the classifier `label` minus f of the first, with the units weighted by
-    `weights`.
-    """
-    return np.asarray(statistics[label](weights) - statistics[first](weights))
-
+  base = units_by_label[first]
   estimates: _Estimates = {}
   for label, measured in units_by_label.items():
-    estimates[label, ''] = bootstrap(statistics[label], measured, confidence)
+    # f is called with a baseline's means too, but only a `MeanRatio` uses them.
+    statistic = functools.partial(_function_in_samples, function, measured, measured)
+    estimates[label, ''] = bootstrap(statistic, measured, confidence)
   for label in compared:
-    statistic = functools.partial(difference, label)
-    estimates[label, first] = bootstrap(statistic, units_by_label[label], confidence)
+    measured = units_by_label[label]
+    statistic = functools.partial(_difference_in_samples, function, measured, base)
+    estimates[label, first] = bootstrap(statistic, measured, confidence)
   return estimates
+
+
+def _difference_in_samples(
+  function: Function, measured: Units, base: Units, weights: np.ndarray
+) -> np.ndarray:
+  """Returns f of a classifier's means minus f of the baseline's, see `_function_in_samples`."""
+  values = _function_in_samples(function, measured, measured, weights)
+  return np.asarray(values - _function_in_samples(function, base, base, weights))
 
 
 def _function_in_samples(
@@ -366,15 +367,16 @@ def _relative_to_published(
     confidence: confidence of each interval, in (0, 1).
     facets: {column: value} that is added to each row of the result.
   """
-  corrupted_groups = groups[1:] if ratio.is_excess else groups
-  clean_mean = baseline[''] if ratio.is_excess else 0.0
+  corrupted_groups, subtracted_mean = groups, 0.0
+  if ratio.is_excess:  # the first group is the clean view
+    corrupted_groups, subtracted_mean = groups[1:], baseline['']
   published = [baseline[str(group.facets[ratio.facet])] for group in corrupted_groups]
-  inverses = [1 / (mean - clean_mean) for mean in published]
+  inverses = [1 / (mean - subtracted_mean) for mean in published]
   weight = np.zeros(len(outcomes.views))
   for group, inverse in zip(corrupted_groups, inverses, strict=True):
     weight[group.views] = inverse
-  is_corrupted = weight != 0  # the views in one of the groups
-  # A weighted mean divides by the sum of the weights; this factor makes it the average ratio.
+  is_corrupted = weight != 0  # false for views outside of these groups
+  # `means` divides by the sum of the weights. Times their average it is the average ratio.
   scale = float(np.mean(inverses))
   if outcomes.weight is not None:  # views count unequally within their groups
     weight = weight * outcomes.weight
@@ -385,7 +387,7 @@ def _relative_to_published(
     )
   rows = []
   common = weighted.common
-  (corrupted,) = common.groups(where=is_corrupted)
+  (corrupted,) = common.groups(where=is_corrupted)  # without facets there is one group
   for label in common.labels:
     estimate = _mean_change(common, label, groups[0], corrupted, confidence)
     rows.append(estimate_row(label, '', quantity, facets or {}, estimate, confidence, scale))
@@ -463,24 +465,26 @@ def _percentile_estimate(
     measured: the units that were resampled.
     confidence: confidence of the interval, in (0, 1).
   """
-  count = len(measured.weight)
-  estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=BOOTSTRAP)
+  num_units, num_samples = len(measured.weight), len(samples)
+  new_estimate = functools.partial(Estimate, n=measured.n, clusters=num_units, method=BOOTSTRAP)
   if not np.isfinite(value):
-    return estimate(np.nan, np.nan, np.nan, note='undefined: a denominator is not above 0')
+    return new_estimate(np.nan, np.nan, np.nan, note='undefined: a denominator is not above 0')
   defined = samples[~np.isnan(samples)]
-  num_undefined = len(samples) - len(defined)
-  how_many = f'undefined in {num_undefined} of {len(samples)} resamples'
-  if num_undefined > (1 - confidence) * len(samples):
-    return estimate(value, np.nan, np.nan, note=f'{how_many}: too many for an interval')
+  num_undefined = num_samples - len(defined)
+  note = f'undefined in {num_undefined} of {num_samples} resamples' if num_undefined else ''
+  if num_undefined > (1 - confidence) * num_samples:
+    return new_estimate(value, np.nan, np.nan, note=f'{note}: too many for an interval')
   if measured.without_interval:
-    return estimate(value, np.nan, np.nan, note=measured.without_interval)
-  with np.errstate(invalid='ignore'):  # between an infinite sample and another, the end is NaN
+    return new_estimate(value, np.nan, np.nan, note=measured.without_interval)
+  with np.errstate(invalid='ignore'):  # an end between a finite and an infinite sample is NaN
     low, high = map(float, percentile_interval(defined, measured.clusters, confidence))
-  if not np.isfinite(high - low):
-    how_many = f'infinite in {np.isinf(samples).sum()} of {len(samples)} resamples'
-    return estimate(value, np.nan, np.nan, note=f'{how_many}: an end of the interval is infinite')
-  note = f'{how_many}, which are left out' if num_undefined else ''
-  return estimate(value, low, high, note=note)
+  if not np.isfinite([low, high]).all():
+    infinite = f'infinite in {np.isinf(samples).sum()} of {num_samples} resamples'
+    note = f'{infinite}: an end of the interval is infinite'
+    return new_estimate(value, np.nan, np.nan, note=note)
+  if num_undefined:
+    note += ', which are left out'
+  return new_estimate(value, low, high, note=note)
 
 
 def unless_equal(estimate: Estimate) -> Estimate:
@@ -544,37 +548,37 @@ def log_ratio(
     Walter, The distribution of Levin's measure of attributable risk, Biometrika 62 (1975), for the
     logarithm of a ratio with ½ added.
   """
-  count, groups = measured.total.shape
-  estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=LOG_RATIO)
+  num_units, num_groups = measured.total.shape
+  new_estimate = functools.partial(Estimate, n=measured.n, clusters=num_units, method=LOG_RATIO)
   is_zero = (base.total / base.weight).sum(0) <= 0
   if is_zero.any():
     names = ', '.join(np.array(base.names)[is_zero])
     note = f'undefined: the mean of the baseline is 0 in {names}'
-    return estimate(np.nan, np.nan, np.nan, note=note)
-  equal_weights = np.full(count, 1 / count)
+    return new_estimate(np.nan, np.nan, np.nan, note=note)
+  equal_weights = np.full(num_units, 1 / num_units)
   value = float(function(measured.means(equal_weights), base.means(equal_weights)))
   if measured.without_interval:
-    return estimate(value, np.nan, np.nan, note=measured.without_interval)
-  # Rows: the units, then the two added ones. Columns: the classifier's means, then the baseline's.
-  unit_means = np.zeros((count + 2, 2 * groups))
-  unit_means[:count, :groups] = measured.total / measured.weight
-  unit_means[:count, groups:] = base.total / base.weight
-  unit_means[count, :groups] = 1
-  unit_means[count + 1, groups:] = 1
+    return new_estimate(value, np.nan, np.nan, note=measured.without_interval)
+  # The means of the units, followed by the two added units, [K + 2, G] each.
+  zeros, ones = np.zeros(num_groups), np.ones(num_groups)
+  classifier_means = np.vstack([measured.total / measured.weight, ones, zeros])
+  baseline_means = np.vstack([base.total / base.weight, zeros, ones])
+  unit_means = np.hstack([classifier_means, baseline_means])  # [K + 2, 2 G]
   # Sizes of the units, in multiples of their mean size; each added unit is half an image. The sizes
-  # have the sum count + image_size.
+  # have the sum num_units + image_size.
   size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # the same in every group
   image_size = 1 / measured.images
   sizes = np.append(size, [image_size / 2] * 2)
-  means = sizes @ unit_means / (count + image_size)
+  means = sizes @ unit_means / (num_units + image_size)
   # In the variance an added unit is half of the square of an image: image_size²/2, although its
   # size is image_size/2.
   squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
-  ratio = float(function(means[:groups], means[groups:]))
+  ratio_with_added = float(function(means[:num_groups], means[num_groups:]))
   # The gradient by complex steps: row i of `steps` has a step in mean i.
-  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)
-  gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _IMAGINARY_STEP
+  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * num_groups)
+  gradient = np.imag(function(steps[:, :num_groups], steps[:, num_groups:])) / _IMAGINARY_STEP
   linearised = (unit_means - means) @ gradient
-  error = np.sqrt(squared_sizes @ linearised**2 / (count * (count + 1)))
-  factor = np.exp(t_value(measured.clusters, confidence) * error / ratio)
-  return estimate(value, float(min(ratio / factor, value)), float(max(ratio * factor, value)))
+  error = np.sqrt(squared_sizes @ linearised**2 / (num_units * (num_units + 1)))
+  factor = np.exp(t_value(measured.clusters, confidence) * error / ratio_with_added)
+  low, high = ratio_with_added / factor, ratio_with_added * factor
+  return new_estimate(value, float(min(low, value)), float(max(high, value)))

@@ -104,18 +104,21 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
       f'K = {neighbours} neighbours among {len(bank)} features of length {bank.shape[1:]} for '
       f'features of length {features.shape[1:]}: give K from 1 to their number, and equal lengths.'
     )
-  unit_features, unit_bank = (
-    vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    for vectors in (np.asarray(features, float), np.asarray(bank, float))
-  )
+  unit_features, unit_bank = _with_length_1(features), _with_length_1(bank)
   num_batches = 1 + len(unit_features) * len(unit_bank) // _MAX_DISTANCES_PER_BATCH
-  column = len(unit_bank) - neighbours  # of the K-th largest similarity in ascending order
-  similarity = [
-    np.partition(part @ unit_bank.T, column, 1)[:, column]
-    for part in np.array_split(unit_features, num_batches)
-  ]
+  position = len(unit_bank) - neighbours  # of the K-th largest product in ascending order
+  products = []  # the scalar product of each image with its K-th nearest training image
+  for batch in np.array_split(unit_features, num_batches):
+    products.append(np.partition(batch @ unit_bank.T, position, 1)[:, position])
   # Vectors of length 1 with the scalar product s have the distance √(2 − 2 s).
-  return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(similarity), 0)))
+  return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(products), 0)))
+
+
+def _with_length_1(vectors: np.ndarray) -> np.ndarray:
+  """Returns vectors [N, D] divided by their lengths; a vector of zeros stays as it is."""
+  vectors = np.asarray(vectors, float)
+  lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+  return np.asarray(vectors / np.maximum(lengths, 1e-12))
 
 
 class Separation:
@@ -144,8 +147,8 @@ class Separation:
     valid = '[N] and [M] for ID and OOD images, at least one of each, none NaN'
     require(is_valid, 'shape of the scores', (of_id.shape, of_ood.shape), valid)
     self.positives = positives
-    share = len(of_ood if positives == 'ood' else of_id) / len(values)  # of positive images
-    self._negatives_per_positive = (1 - share) / share
+    share_of_positives = len(of_ood if positives == 'ood' else of_id) / len(values)
+    self._negatives_per_positive = (1 - share_of_positives) / share_of_positives
     # Images in ascending order of scores, and the position where each distinct score begins.
     _, ranks = np.unique(values, return_inverse=True)
     self._order = np.argsort(ranks, kind='stable')
@@ -168,21 +171,22 @@ class Separation:
     ood_weight = np.add.reduceat(w * ~self._is_id, self._starts, 1)
     id_share = id_weight / id_weight.sum(1, keepdims=True)
     ood_share = ood_weight / ood_weight.sum(1, keepdims=True)
-    ood_up_to = np.cumsum(ood_share, 1)
-    auroc = (id_share * (ood_up_to - ood_share / 2)).sum(1)  # half of the OOD images that tie
+    ood_up_to = np.cumsum(ood_share, 1)  # share of the OOD images with at most each score
+    # Each ID image scores above the OOD images below it, and above half of those that tie.
+    auroc = (id_share * (ood_up_to - ood_share / 2)).sum(1)
     # Share of the positives, and of the negatives, that each of S thresholds flags.
     if self.positives == 'ood':  # flagged by a score up to the threshold
       recall, false_rate = ood_up_to, np.cumsum(id_share, 1)
     else:  # flagged by a score from the threshold on, the highest threshold first
-      recall, false_rate = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
-    gain = np.diff(recall, axis=1, prepend=0)
+      recall, false_rate = np.cumsum(id_share[:, ::-1], 1), np.cumsum(ood_share[:, ::-1], 1)
+    gain_in_recall = np.diff(recall, axis=1, prepend=0)
     # Flagged images of both kinds, as a multiple of the number of positives. Where there are none,
     # the precision does not count: there is no gain.
     flagged = recall + self._negatives_per_positive * false_rate
     precision = np.divide(recall, flagged, out=np.ones_like(recall), where=flagged > 0)
-    aupr = (gain * precision).sum(1)
-    first = (recall >= RECALL - 1e-9).argmax(1)  # the first threshold that reaches the recall
-    fpr95 = np.take_along_axis(false_rate, first[:, None], 1)[:, 0]
+    aupr = (gain_in_recall * precision).sum(1)
+    first_threshold = (recall >= RECALL - 1e-9).argmax(1)  # index of the first True, [B]
+    fpr95 = np.take_along_axis(false_rate, first_threshold[:, None], 1)[:, 0]
     return np.asarray(np.clip((auroc, aupr, fpr95), 0, 1).T)  # rounding may exceed [0, 1]
 
 
@@ -229,21 +233,24 @@ def separations(
     samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
     drawn[name] = np.concatenate([separation(np.hstack(weights)) for weights in samples])
   estimates = {}
-  for name, members in {**{name: [name] for name in sets}, **(groups or {})}.items():
-    value = np.mean([values[member] for member in members], 0)
-    samples_of_mean = np.mean([drawn[member] for member in members], 0)
+  sets_of_mean = {**{name: [name] for name in sets}, **(groups or {})}  # a set alone is a mean too
+  for name, members in sets_of_mean.items():
+    value = np.mean([values[member] for member in members], 0)  # [3]
+    samples_of_mean = np.mean([drawn[member] for member in members], 0)  # [B, 3]
     all_units = [units, *(sets[member][1] for member in members)]
     # The number of images of each unit, for the ID images and for each set.
     sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
     effective = min(float(effective_units(size)) for size in sizes)
+    num_images, num_units = sum(map(len, all_units)), sum(map(len, sizes))
+    note = too_few(effective) if num_images > num_units and effective < FEWEST else ''
     low, high = percentile_interval(samples_of_mean, effective, confidence)
-    low, high, note = np.minimum(low, value), np.maximum(high, value), ''
-    n, num_units = sum(map(len, all_units)), sum(map(len, sizes))
-    is_clustered = n > num_units
-    if is_clustered and effective < FEWEST:
-      low, high, note = np.full_like(value, np.nan), np.full_like(value, np.nan), too_few(effective)
-    measures = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    estimates[name] = tuple(Estimate(*m, n, num_units, BAYESIAN, note=note) for m in measures)
+    low, high = np.minimum(low, value), np.maximum(high, value)
+    if note:
+      low = high = np.full_like(value, np.nan)
+    estimates[name] = tuple(
+      Estimate(*value_and_ends, num_images, num_units, BAYESIAN, note=note)
+      for value_and_ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    )
   return estimates
 
 

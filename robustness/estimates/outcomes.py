@@ -264,6 +264,7 @@ class Outcomes:
       values = {'gained': np.subtract(b, a, dtype=np.result_type(a, b, np.float32))}
     if common.counted is None:
       return dataclasses.replace(common, values=values)
+    # Without a sequential design, `common` leaves out no image and `counted` stays.
     if not np.array_equal(common.counted[first], common.counted[second]):
       raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     counted = dict.fromkeys(values, common.counted[first])

@@ -129,15 +129,13 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   if rank > count:
     return Threshold(q=math.inf, low=score_at(count), high=math.inf)
   # Over draws of the held-out images, the share of new images with a score of at most q has the
-  # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). `lower` and `upper` are quantiles of
-  # this share, times n + 1: they are ranks. If the share at q is d ranks above its mean, a score of
-  # the mean share is about d ranks below k. Ranks are therefore mirrored at k. With fewer than 10
-  # scores above q the distribution is skewed, and the low end has the smaller of `lower` and the
-  # mirrored rank.
+  # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Times n + 1 it is a rank.
   probabilities = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
   lower, upper = (count + 1) * special.betaincinv(rank, count + 1 - rank, probabilities)
+  # If the share at q is d ranks above its mean, q is d ranks too high, and the right score is d
+  # ranks below k. The quantiles are therefore mirrored at k.
   low_rank, high_rank = 2 * rank - upper, 2 * rank - lower
-  if count - rank < 10:
+  if count - rank < 10:  # the distribution is skewed: the low end takes the lower of both ranks
     low_rank = min(low_rank, lower)
   low, high = score_at(math.floor(low_rank)), score_at(math.ceil(high_rank))
   return Threshold(q=score_at(rank), low=low, high=high)
@@ -175,8 +173,9 @@ def with_threshold_draw(
   """
   is_value = (estimates.versus == '').to_numpy()  # not a difference
   value = estimates.value.to_numpy()
-  # How far the values move down and up if q moves to the ends of its interval, [L, G].
-  down, up = (np.abs(x - value)[is_value].reshape(len(correlations), -1) for x in ends)
+  # How far the values move down and up if q moves to the ends of its interval, [L, G] each.
+  changes = np.abs(np.stack(ends) - value)[:, is_value]
+  down, up = changes.reshape(2, len(correlations), -1)
   squares_down = _squared_changes(down, up, correlations)
   squares_up = _squared_changes(up, down, correlations)
   low = value - np.sqrt((value - estimates.low) ** 2 + squares_down)

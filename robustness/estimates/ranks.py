@@ -58,23 +58,24 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   # [p, p], for each ordered pair (i, j): value i minus value j, and its standard error.
   difference = values[:, None] - values
   standard_error = np.hypot(errors[:, None], errors)
-  # Whether i is significantly better than j, and whether that is still open. It is no longer open
-  # for (i, j) if i is better; it stays open for (j, i), where the difference is below 0.
-  is_better, is_open = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
+  # Whether i is significantly better than j, and whether (i, j) still has to be tested. A pair
+  # (j, i) stays to be tested if i is better than j, but its difference is below 0.
+  is_better, is_untested = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
-  while is_open.any():
+  while is_untested.any():
     # The largest difference among equal values in each draw, in standard errors.
     largest = np.zeros(DRAWS)
     # One pair at a time: all pairs at once would need p² · `DRAWS` numbers.
-    for i, j in np.argwhere(is_open & (standard_error > 0)):
+    for i, j in np.argwhere(is_untested & (standard_error > 0)):
       np.maximum(largest, (draws[:, i] - draws[:, j]) / standard_error[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
-    exceeds_bound = is_open & (difference > bound * standard_error)
+    exceeds_bound = is_untested & (difference > bound * standard_error)
     if not exceeds_bound.any():
       break
     is_better |= exceeds_bound
-    is_open &= ~exceeds_bound
-  return Ranks(low=1 + is_better.sum(0), high=p - is_better.sum(1))
+    is_untested &= ~exceeds_bound
+  num_better, num_worse = is_better.sum(0), is_better.sum(1)  # values than each value, [p] each
+  return Ranks(low=1 + num_better, high=p - num_worse)
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> Estimate:

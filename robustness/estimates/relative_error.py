@@ -71,10 +71,11 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   for group in range(groups - 1):
     images_by_side = _counts_inside_and_outside(weight, group)
     wrong_by_side = [_counts_inside_and_outside(wrong.total, group) for wrong in units]
-    # A column of `counts` and of `images` per share: e and r of each classifier, then π. A share is
-    # the sum of its counts (wrong images, or images in the group) divided by the sum of the images.
+    # A column per share: e and r of each classifier, then π, [K, 3] or [K, 5]. A share is the sum
+    # of its counts (wrong images, or images in the group) divided by the sum of the images.
     counts = np.column_stack([*wrong_by_side, weight[:, group]])
-    images = np.column_stack([*[images_by_side] * len(units), weight[:, -1]])
+    images_by_classifier = [images_by_side] * len(units)  # all classify the same images
+    images = np.column_stack([*images_by_classifier, weight[:, -1]])
     value = float(_ratio(counts.sum(0) / np.maximum(images.sum(0), 1)))
     note = ''
     if np.isnan(value):
@@ -84,7 +85,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
       note = jackknife.too_few(effective) if effective < jackknife.FEWEST else ''
     low, high = np.nan, np.nan
     if not note:
-      low, high = _interval(counts, images, is_clustered, confidence)
+      low, high = _interval_of_ratio(counts, images, is_clustered, confidence)
       low, high = min(low, value), max(high, value)
     estimates.append(Estimate(value, low, high, n, count, JACKKNIFE, note=note))
   return estimates
@@ -102,7 +103,7 @@ def _counts_inside_and_outside(columns: np.ndarray, group: int) -> np.ndarray:
   return np.stack([inside, overall - inside], 1)
 
 
-def _interval(
+def _interval_of_ratio(
   counts: np.ndarray, images: np.ndarray, is_clustered: bool, confidence: float
 ) -> tuple[float, float]:
   """Returns the interval of an error inside a group relative to the error on all images.
@@ -131,20 +132,21 @@ def _interval(
   added_by_share = [ADDED_TO_ANSWERS] * (num_shares - 1) + [ADDED_TO_GROUP]
   added = effect * added_by_share if is_clustered else 0.5
   # Images that each share counts, and images that it does not count, [2C + 1] each.
-  yes, no = counts.sum(0) + added, (images - counts).sum(0) + added
+  counted, uncounted = counts.sum(0) + added, (images - counts).sum(0) + added
   # Log odds of the shares without each unit, [K, 2C + 1].
-  log_odds_without = np.log((yes - counts) / (no - images + counts))
+  log_odds_without = np.log((counted - counts) / (uncounted - images + counts))
   deviation = jackknife.jackknife_deviations(log_odds_without)
-  correlation = _reduced_correlation(deviation, yes + no)
+  correlation = _reduced_correlation(deviation, counted + uncounted)
   normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, num_shares)), correlation)
   if is_clustered:  # normal draws of the log odds
     ratio_without = _ratio(special.expit(log_odds_without))
     student = jackknife.student_quantile(jackknife.jackknife_deviations(ratio_without), confidence)
-    log_odds_variance = np.maximum((deviation**2).sum(0), 1 / yes + 1 / no)
+    variance_of_independent = 1 / counted + 1 / uncounted
+    log_odds_variance = np.maximum((deviation**2).sum(0), variance_of_independent)
     error = np.sqrt(log_odds_variance) * student / z_value(confidence)
-    shares = special.expit(np.log(yes / no) + normal * error)
-  else:  # quantiles of Jeffreys' posteriors Beta(yes, no) at the draws' probabilities
-    shares = special.betaincinv(yes, no, special.ndtr(normal))
+    shares = special.expit(np.log(counted / uncounted) + normal * error)
+  else:  # quantiles of Jeffreys' posteriors, beta distributions, at the draws' probabilities
+    shares = special.betaincinv(counted, uncounted, special.ndtr(normal))
   drawn = _ratio(shares)
   low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
   return float(low), float(high)

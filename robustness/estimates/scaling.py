@@ -142,7 +142,8 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     """
     scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
     z, true_class = np.concatenate(scaled), labels[np.concatenate(parts)]
-    # The simulated error has the mean loss over all images if the second class were true.
+    # The simulated error has the mean loss of all images if the second class were true. With one
+    # class there is no error.
     second_class = z.argsort(1)[:, -2] if z.shape[1] > 1 else true_class
     loss_of_error = negative_log_likelihood(z, second_class).mean()
     return np.append(negative_log_likelihood(z, true_class), loss_of_error)
@@ -165,14 +166,13 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
       break
     candidates[kind, penalty], last_mean = losses, losses.mean()
   best_losses = min(candidates.values(), key=np.mean)
-
-  def is_near_best(losses: np.ndarray) -> bool:
-    """Returns whether losses from `left_out_losses` are not clearly above the best candidate's."""
+  near_best = []  # the candidates that are not clearly worse than the best one
+  for candidate, losses in candidates.items():
     excess = losses - best_losses
     standard_error = excess.std() / np.sqrt(len(excess))
-    return bool(excess.mean() <= TOLERANCE * standard_error)
-
-  return next(candidate for candidate, losses in candidates.items() if is_near_best(losses))
+    if excess.mean() <= TOLERANCE * standard_error:
+      near_best.append(candidate)
+  return near_best[0]
 
 
 def _minimise_loss(
@@ -196,15 +196,15 @@ def _minimise_loss(
   """
   classes = z.shape[1]
   target = np.eye(classes)[y]  # one-hot, [N, K]
-  num_weights = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
   # The parameters, weights followed by biases, at which the search starts, and their scales.
   if kind == TEMPERATURE:
-    start, scale = np.ones(1), np.ones(1)
+    num_weights, start, scale = 1, np.ones(1), np.ones(1)
   else:
     begin = begin or _minimise_loss(TEMPERATURE, z, y, 0.0)
-    # The weight of temperature scaling is a number, which becomes a multiple of the identity.
-    identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # as its diagonal
-    weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
+    identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # [K, K], or its diagonal
+    is_number = np.ndim(begin.weight) == 0  # of temperature scaling, a multiple of the identity
+    weight = np.asarray(begin.weight * identity if is_number else begin.weight)
+    num_weights = weight.size
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
     scale = _scales_of_parameters(identity > 0, z, penalty)
 

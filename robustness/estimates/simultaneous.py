@@ -110,17 +110,17 @@ def _widened_ends(
   student_ratio = _t_quantile(n, new_confidence) / _t_quantile(n, row.confidence)
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
-    # With the same trials, `proportion_interval` would widen the interval by the ratio of normal
-    # quantiles. Fewer trials, but at least the number of clusters, widen it by Student's ratio.
+    # The same trials would widen the interval by the ratio of normal quantiles. It is to be widened
+    # by Student's ratio, as by fewer trials. They are not reduced below the number of clusters.
     normal_ratio = intervals.z_value(new_confidence) / intervals.z_value(row.confidence)
-    reduced = trials * (normal_ratio / student_ratio) ** 2
-    trials = max(reduced, min(trials, n))
+    fewer_trials = trials * (normal_ratio / student_ratio) ** 2
+    trials = max(fewer_trials, min(trials, n))
     return intervals.proportion_interval(value * trials, trials, new_confidence)
   if row.method.startswith(intervals.LOG_RATIO):
     shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
-    # The interval of the ratio is symmetric in the logarithm.
-    ends = _log_ends(low + shift, high + shift, _t_quantile(n, row.confidence))
-    low, high = np.exp(ends.mean() + student_ratio * (ends - ends.mean())) - shift
+    log_ends = _log_ends(low + shift, high + shift, _t_quantile(n, row.confidence))
+    middle = log_ends.mean()  # the interval of the ratio is symmetric in the logarithm
+    low, high = np.exp(middle + student_ratio * (log_ends - middle)) - shift
     return min(low, value), max(high, value)
   is_bonett_price = intervals.BONETT_PRICE in row.method
   if not is_bonett_price and not row.method.startswith(_AROUND_THE_VALUE):
@@ -173,7 +173,8 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   Args:
     differences: rows of the table of results that are paired differences.
   """
-  value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
+  value = differences['value'].to_numpy(float)
+  low, high = differences['low'].to_numpy(float), differences['high'].to_numpy(float)
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
   is_bonett_price = method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
@@ -181,10 +182,10 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   is_symmetric = is_ratio | (is_bonett_price & ~_is_clipped(low, high))
   freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
   quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
-  # Other differences than ratios may be below −1: 1 takes their place in the logarithm.
-  ratio_low, ratio_high = (np.where(is_ratio, 1 + end, 1.0) for end in (low, high))
-  log_ends = _log_ends(ratio_low, ratio_high, quantile)
-  low, high = np.where(is_ratio, log_ends, np.stack([low, high]))
+  # Ends of ratios become logarithms. Other ends may be below −1: 1 takes their place there.
+  ratio_low, ratio_high = np.where(is_ratio, 1 + low, 1.0), np.where(is_ratio, 1 + high, 1.0)
+  log_low, log_high = _log_ends(ratio_low, ratio_high, quantile)
+  low, high = np.where(is_ratio, log_low, low), np.where(is_ratio, log_high, high)
   centre = np.where(is_symmetric, (low + high) / 2, value)
   half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0
   with np.errstate(divide='ignore', invalid='ignore'):

@@ -86,24 +86,24 @@ class StratifiedMeans:
     # A mean of shares that are all 0 or all 1 is exactly 0 or 1.
     value = np.where(np.abs(value - np.round(value)) < _ROUNDING, np.round(value), value)
     # The number of images of each stratum in each mean, and the sum of their shares, [strata, Q].
-    count = np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1]))
-    total = np.zeros_like(count)
-    np.add.at(count, stratum, is_counted)
-    np.add.at(total, stratum, np.where(is_counted, share, 0))
-    # For each image [N, Q], the mean of its stratum, or of all images if it is alone there.
-    stratum_mean = (total / np.maximum(count, 1))[stratum]
-    mean = np.where((count == 1)[stratum], value, stratum_mean)
-    bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance
-    deviation = weight * (share - mean) * bessel
+    num_images = np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1]))
+    sum_of_shares = np.zeros_like(num_images)
+    np.add.at(num_images, stratum, is_counted)
+    np.add.at(sum_of_shares, stratum, np.where(is_counted, share, 0))
+    stratum_mean = (sum_of_shares / np.maximum(num_images, 1))[stratum]  # of each image, [N, Q]
+    # An image that is alone in its stratum deviates from the mean of all images.
+    expected = np.where((num_images == 1)[stratum], value, stratum_mean)
+    bessel = np.sqrt(num_images / np.maximum(num_images - 1, 1))[stratum]  # for unbiased variances
+    deviation = weight * (share - expected) * bessel
     has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also if it is NaN
     deviation[:, ~has_spread] = 0
     # The mean of each stratum of two or more images takes one degree of freedom.
-    num_strata = np.maximum((count > 1).sum(0), 1)
+    num_strata = np.maximum((num_images > 1).sum(0), 1)
     return cls(
       value=value,
       weight=np.asfortranarray(weight),
       deviation=np.asfortranarray(deviation),
-      view_variance=(weight * np.maximum(mean * (1 - mean), 0)).sum(0),
+      view_variance=(weight * np.maximum(expected * (1 - expected), 0)).sum(0),
       views=np.asarray(num_views) / np.where(has_images, (weight**2).sum(0), 1),
       freedom=np.maximum(is_counted.sum(0) - num_strata, 1),
     )
@@ -126,7 +126,7 @@ class StratifiedMeans:
       weight=weight,
       deviation=self.deviation.mean(1, keepdims=True),
       view_variance=self.view_variance.mean(keepdims=True),
-      # The average of Q independent means has the variance Σ 1/views / Q², in units of one view's.
+      # If one answer has the variance 1, the average of the Q means has Σ 1/views / Q².
       views=np.array([len(self.value) ** 2 / (1 / self.views).sum()]),
       # Means over the same images are not independent: there are at most as many degrees of freedom
       # as there are images, minus 1.
@@ -206,12 +206,12 @@ class StratifiedMeans:
     of_views = self.view_variance / self.views
     min_variance = (self.freedom * self.variance + 2 * of_views) / (self.freedom + 2)
     n = self.effective_trials(confidence, min_variance)
-    # Each mean's contributions of the images, scaled to the norm 1, so that products are
-    # correlations. Means without a spread are correlated as far as they weigh the same images.
-    deviation = np.where(self.variance > 0, self.deviation, self.weight)
-    deviation = deviation / np.maximum(np.sqrt((deviation**2).sum(0)), _ROUNDING)
-    correlation = deviation.T @ deviation
-    is_same_kind = kind[:, None] == kind
+    # Means without a spread are correlated as far as they weigh the same images.
+    contribution = np.where(self.variance > 0, self.deviation, self.weight)  # [N, Q]
+    norm = np.maximum(np.sqrt((contribution**2).sum(0)), _ROUNDING)
+    scaled = contribution / norm  # columns have length 1, so that their products are correlations
+    correlation = scaled.T @ scaled
+    is_same_kind = kind[:, None] == kind  # [Q, Q]
     h = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)  # [Q]
     uniform = special.ndtr(correlated(normals, correlation))  # in [0, 1]
     all_wrong, all_right = p <= 0, p >= 1
@@ -239,10 +239,10 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
   if np.isnan(gain):
     return Estimate(np.nan, np.nan, np.nan, n, n, PAIRED)
   variance = float(((mean_gained.deviation - mean_lost.deviation) ** 2).sum())
-  images = float(mean_gained.freedom[0]) + 1  # the effective number of images
-  views = max(images, float(mean_gained.views[0]))
+  effective_images = float(mean_gained.freedom[0]) + 1
+  answers = max(effective_images, float(mean_gained.views[0]))  # at least one answer per image
   trial_variance = gain + loss - (gain - loss) ** 2  # of a difference that is 1, −1 or 0
-  trials = effective_trials(trial_variance, variance, images, views, confidence)
+  trials = effective_trials(trial_variance, variance, effective_images, answers, confidence)
   value, low, high = paired_difference(gain * trials, loss * trials, trials, confidence)
   return Estimate(float(value), float(low), float(high), n, n, PAIRED)
 
@@ -458,35 +458,21 @@ class EnvironmentShares:
     accuracies = self._accuracies_for_rho(environments, baseline)
     num_kinds = 2 if baseline is None else 5
 
-    def arguments_of_rho(means: np.ndarray) -> np.ndarray:
-      """Splits accuracies into the four arguments s, u, b and b_unseen of `rho`, [4, ..., E].
-
-      Args:
-        means: accuracies of E environments, one environment after the other, [..., E · num_kinds].
-          In each they are in the order `S`, `U`, `B_SEEN`, `B_UNSEEN`, `B`; without a baseline only
-          `S`, `U`.
-      """
-      # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
-      by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
-      s, u = by_kind[S], by_kind[U]
-      if baseline is None:
-        return np.stack([s, u, 0 * s, 0 * u])
-      return np.stack([s, u, *by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]])
-
     def rho_by_environment(means: np.ndarray) -> np.ndarray:
-      """Returns ρ in each environment, [..., E], from accuracies as in `arguments_of_rho`."""
-      s, u, b, b_unseen = arguments_of_rho(means)
+      """Returns ρ in each environment, [..., E], from accuracies as in `_arguments_of_rho`."""
+      s, u, b, b_unseen = _arguments_of_rho(means, num_kinds, by_cell)
       return np.asarray(rho(s, u, b, formula, b_unseen))
 
-    cases = [rho_case(*arguments) for arguments in arguments_of_rho(accuracies.value).T]
+    arguments_by_environment = _arguments_of_rho(accuracies.value, num_kinds, by_cell).T
+    cases = [rho_case(*arguments) for arguments in arguments_by_environment]
     can_leave_out = degenerate == 'left_out' and formula == 'clipped' and len(cases) > 1
     notes = _notes_on_cases(cases, can_leave_out, self.noun)
-    leaves_out = can_leave_out and DEGENERATE in cases
+    leaves_out_degenerate = can_leave_out and DEGENERATE in cases
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
-    if leaves_out and useful:
+    if leaves_out_degenerate and useful:
       environments, accuracies = useful, self._accuracies_for_rho(useful, baseline)
     rhos = rho_by_environment(accuracies.value)
-    value = float(known_mean(rhos)) if useful or not leaves_out else np.nan
+    value = np.nan if leaves_out_degenerate and not useful else float(known_mean(rhos))
     # The images of the environments in the mean; of all if ρ is undefined.
     is_averaged = ~np.isnan(rhos) | np.isnan(value)
     weight = accuracies.weight[:, np.repeat(is_averaged, num_kinds)]
@@ -558,6 +544,24 @@ class EnvironmentShares:
     num_classes = int(self.label.max(initial=0)) + 1
     images_of_class = np.bincount(self.label[is_counted], minlength=num_classes)
     return np.asarray(is_counted / np.maximum(images_of_class[self.label], 1))
+
+
+def _arguments_of_rho(means: np.ndarray, num_kinds: int, by_cell: bool) -> np.ndarray:
+  """Splits accuracies into the four arguments s, u, b and b_unseen of `rho`, [4, ..., E].
+
+  Args:
+    means: accuracies of E environments, one environment after the other, [..., E · num_kinds].
+    num_kinds: 5 for accuracies in the order `S`, `U`, `B_SEEN`, `B_UNSEEN`, `B` in each
+      environment; 2 for only `S` and `U`, without a baseline.
+    by_cell: as in `EnvironmentShares.rho`.
+  """
+  # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
+  by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
+  s, u = by_kind[S], by_kind[U]
+  if num_kinds == 2:
+    return np.stack([s, u, 0 * s, 0 * u])
+  subtracted = by_kind[[B_SEEN, B_UNSEEN]] if by_cell else by_kind[[B, B]]
+  return np.stack([s, u, *subtracted])
 
 
 def _drawn_rhos(

@@ -86,8 +86,8 @@ def with_column_types(table: pd.DataFrame) -> pd.DataFrame:
     elif name in _COUNTS:
       typed[name] = column.astype('Int64')
     elif name in _WORDS:
-      # 'str' is pandas' type of text.
-      typed[name] = column.astype(object).where(column.notna(), '').astype(str).astype('str')
+      texts = column.astype(object).where(column.notna(), '')
+      typed[name] = texts.astype(str).astype('str')  # 'str' is pandas' type of text
     else:  # a facet
       typed[name] = _typed_facet(column)
   return pd.DataFrame(typed, columns=table.columns)
@@ -133,7 +133,8 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
   is_repeated = table.duplicated(keys)
   if is_repeated.any():
     row = table[is_repeated].iloc[0]
-    subject = ', '.join(f'{k}={row[k]}' for k in keys if not pd.isna(row[k]) and row[k] != '')
+    values = row[keys].dropna().items()
+    subject = ', '.join(f'{key}={value}' for key, value in values if value != '')
     raise InputError(f'the table of results has two rows of one estimate: {subject}.')
 
 
@@ -235,7 +236,7 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     for name in table.columns:
       if name not in _WORDS and types.get(name) != TEXT:  # a column of numbers
         table[name] = [float(value) if value else None for value in table[name]]
-    for name in types:
+    for name in types:  # in a facet '' is a missing value
       table[name] = table[name].where(table[name] != '', None)
     table = with_column_types(table)
     _check_values(table)

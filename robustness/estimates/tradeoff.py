@@ -131,7 +131,6 @@ def trade_off(
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
   is_used = ~np.isnan(shares).all(0)  # corruptions that change an image
-  line: dict[float, Estimate] = {}
   notes = []
   if not is_used.all():
     num_left_out = (~is_used).sum()
@@ -142,20 +141,21 @@ def trade_off(
   if has_one_share:
     notes.append('undefined: all corruptions have the same share')
   if len(mean_shares) < 3 or has_one_share:  # no line
-    undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP)
-    over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
-    estimates = [undefined, over_corruptions, undefined, undefined]
+    slope = intercept = residual = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP)
+    slope_over_corruptions = dataclasses.replace(slope, method=REGRESSION)
+    heights_by_share: dict[float, Estimate] = {}
   else:
-    slope, intercept, residual, line = _bootstrapped_line(shares, changes, confidence)
-    # The same slope with Student's interval.
-    over_corruptions = linear_fit(mean_shares, changes.mean(0), [], confidence).slope
+    slope, intercept, residual, heights_by_share = _bootstrapped_line(shares, changes, confidence)
     residual = _with_basic_interval_of_square(residual)
-    estimates = [slope, over_corruptions, intercept, residual]
+    # The same slope with Student's interval.
+    slope_over_corruptions = linear_fit(mean_shares, changes.mean(0), [], confidence).slope
+  estimates = slope, slope_over_corruptions, intercept, residual
   rows = []
   for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
-    noted = dataclasses.replace(estimate, note='; '.join(filter(None, (*notes, estimate.note))))
+    all_notes = '; '.join(filter(None, (*notes, estimate.note)))
+    noted = dataclasses.replace(estimate, note=all_notes)
     rows.append(estimate_row(label, versus, quantity, {}, noted, confidence))
-  for line_share, estimate in line.items():
+  for line_share, estimate in heights_by_share.items():
     at_share = {'high_frequency_share': line_share}
     rows.append(estimate_row(label, versus, LINE, at_share, estimate, confidence))
   return table_of_rows(rows)
@@ -192,12 +192,13 @@ def _bootstrapped_line(
     Args:
       weights: weights of the images, [B, N].
     """
-    lines = fit_lines(*np.split(units.means(weights), 2, -1))
-    fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
-    return np.concatenate([fields, lines.at(grid)], -1)
+    sampled_shares, sampled_changes = np.split(units.means(weights), 2, -1)  # [B, K] each
+    lines = fit_lines(sampled_shares, sampled_changes)
+    parameters = np.stack([lines.slope, lines.intercept, lines.residual], -1)
+    return np.concatenate([parameters, lines.at(grid)], -1)
 
-  slope, intercept, residual, *line = bootstrap(statistic, units, confidence)
-  return slope, intercept, residual, dict(zip(grid, line, strict=True))
+  slope, intercept, residual, *heights = bootstrap(statistic, units, confidence)
+  return slope, intercept, residual, dict(zip(grid, heights, strict=True))
 
 
 def _with_basic_interval_of_square(residual: Estimate) -> Estimate:
@@ -246,21 +247,21 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
     grid: the abscissas at which the line and its interval are computed, [G].
     confidence: confidence of the intervals, in (0, 1).
   """
-  abscissas, ordinates, grid = (np.asarray(values, float) for values in (x, y, grid))
-  fit, count = scipy.stats.linregress(abscissas, ordinates), len(abscissas)
-  # Half the width of the slope's interval, t · s / (√M σ_x), for residuals s and abscissas of
-  # standard deviation σ_x.
-  half_of_slope = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
+  x, y, grid = np.asarray(x, float), np.asarray(y, float), np.asarray(grid, float)
+  fit, num_points = scipy.stats.linregress(x, y), len(x)
+  student_quantile = float(scipy.stats.t.ppf((1 + confidence) / 2, num_points - 2))
+  # Half widths of the intervals of the slope, t · s / (√M σ_x) for residuals s and abscissas of
+  # standard deviation σ_x, and of the line, at x = 0 (the intercept) and on the grid.
+  half_of_slope = student_quantile * fit.stderr
+  half_of_intercept = half_of_slope * np.sqrt(x.var() + x.mean() ** 2)
+  half_of_line = half_of_slope * np.sqrt(x.var() + (grid - x.mean()) ** 2)
 
-  def half_width(at: np.ndarray) -> np.ndarray:
-    """Returns half the width of the line's interval at each abscissa, in the shape of `at`."""
-    return np.asarray(half_of_slope * np.sqrt(abscissas.var() + (at - abscissas.mean()) ** 2))
-
-  def estimate(value: float, half: float) -> Estimate:
-    """Returns a parameter of the line with the interval value ± half."""
-    return Estimate(value, value - half, value + half, count, count, REGRESSION)
+  def estimate(value: float, half_width: float) -> Estimate:
+    """Returns a parameter of the line with the interval value ± half_width."""
+    low, high = value - half_width, value + half_width
+    return Estimate(value, low, high, num_points, num_points, REGRESSION)
 
   slope = estimate(float(fit.slope), float(half_of_slope))
-  intercept = estimate(float(fit.intercept), float(half_width(np.array(0.0))))
-  line, half = fit.intercept + fit.slope * grid, half_width(grid)
-  return LinearFit(slope, intercept, y=line, low=line - half, high=line + half)
+  intercept = estimate(float(fit.intercept), float(half_of_intercept))
+  line = fit.intercept + fit.slope * grid
+  return LinearFit(slope, intercept, y=line, low=line - half_of_line, high=line + half_of_line)
