@@ -121,14 +121,14 @@ class AdaptingEvaluator(Evaluator):
     network, adaptation = self._network, self._adaptation
     num_rows = self.step_rows(self.layout(self.stream_rows))
     zeros = {name: np.zeros((num_rows, *x.shape[1:]), x.dtype) for name, x in batch.items()}
-    weights = jax.tree.map(
+    weights = jax.tree.map(  # zeros in place of shapes, because `begin` computes
       lambda x: np.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x, variables
     )
     state = adaptation.begin(weights, network.linen_layers(), network.num_classes)
 
     def adapt(variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
       """Returns the recorded fields of a batch, and the state of the adaptation after the batch."""
-      if adaptation.num_clean_images:
+      if adaptation.num_clean_images:  # they have the shapes of the batch
         state = self._observe_stored(variables, state, batch, chunk)
       return self._adapt(variables, state, batch, chunk)
 
@@ -155,18 +155,23 @@ class AdaptingEvaluator(Evaluator):
       and the state after the stream.
     """
     views = self.parallel.replicate(views)
+    batch_rows = step_batches[0]['mask'].size
     # there are no more warm-up batches than batches in the stream, thus at most half of all batches
-    num_warm_up = min(self._num_warm_up(step_batches[0]['mask'].size), len(step_batches) // 2)
+    num_warm_up = min(self._num_warm_up(batch_rows), len(step_batches) // 2)
     warm_up, stream = step_batches[:num_warm_up], step_batches[num_warm_up:]
-    initial, state = state or (self._initial(variables, warm_up or stream, views), None)
+    if state is None:  # the first stream; its own images warm up if they are in random order
+      initial = current = self._initial(variables, warm_up or stream, views)
+    else:
+      initial, current = state
     outputs, adaptation = [], self._adaptation
-    for number, batch in enumerate(stream):
-      is_new_stream = number == 0 and not adaptation.is_continual
-      if state is None or adaptation.is_episodic or is_new_stream:
-        state = initial
-      fields, state = self.adaptation_step(variables, state, batch, views)
+    if not adaptation.is_continual:
+      current = initial
+    for batch in stream:
+      if adaptation.is_episodic:
+        current = initial
+      fields, current = self.adaptation_step(variables, current, batch, views)
       outputs.append(fields)
-    return outputs, (initial, state)
+    return outputs, (initial, current)
 
   def _initial(self, variables: PyTree, batches: Sequence[Arrays], views: PyTree) -> PyTree:
     """Returns the initial state of the adaptation, before the first batch, on the device.

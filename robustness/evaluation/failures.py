@@ -66,18 +66,20 @@ def findings(
   for evaluation in evaluations:
     label, records = evaluation.label, evaluation.records
     names = in_words(records.identity.get('classes', ()))
-    views_of_rows = study.by_row(records, image_shape)
-    row_tally = Tally(records.shards(), records.column('label'), views_of_rows)
-    by_image, views = study.by_image(records, image_shape)
+    # Each version of an image is a row of the records; `by_image` joins them to one image.
+    row_views = study.by_row(records, image_shape)
+    row_tally = Tally(records.shards(), records.column('label'), row_views)
+    by_image, image_views = study.by_image(records, image_shape)
     image_tally = row_tally
     if by_image is not records:  # several rows are versions of one image
-      image_tally = Tally(by_image.shards(), by_image.column('label'), views)
-    accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
-    class_lines += most_affected(label, image_tally, names, views.names)
+      image_tally = Tally(by_image.shards(), by_image.column('label'), image_views)
+    accuracies += class_accuracies(label, image_tally, names, study.confidence, image_views.units)
+    class_lines += most_affected(label, image_tally, names, image_views.names)
     damaged = most_damaged(row_tally)
-    lines = _image_lines(records, views_of_rows, row_tally, damaged, names)
+    lines = _image_lines(records, row_views, row_tally, damaged, names)
     image_lines += [[label, *line] for line in lines]
-    rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
+    view_of_mistake = row_tally.view[damaged]
+    rows_and_views[label] = np.stack([damaged, view_of_mistake], 1).astype(np.int32)
   columns = list(class_lines[0]) if class_lines else []  # the keys of a line
   tables = {
     AFFECTED_CLASSES: Table(columns, [[*line.values()] for line in class_lines]),
@@ -135,31 +137,33 @@ def _image_lines(
     images: positions of the images in the records, int [F].
     names: names of the classes.
   """
-  ids = records.column('example_id')[images]
-  # class and confidence of the prediction in the clean view, if there is one
-  clean: list[list[object]] = [[None, None]] * len(images)
+  example_ids = records.column('example_id')
   if tally.clean is not None:
     assert table.clean is not None  # the number of the clean view
-    predictions = records.column('prediction', table.clean)[images].tolist()
-    confidences = records.column(CONFIDENCE, table.clean)[images].tolist()
-    classes = [class_name(prediction, names) for prediction in predictions]
-    clean = [list(pair) for pair in zip(classes, confidences, strict=True)]
-  return [
-    [
-      int(example),  # 'image'
-      # 'class', or several
-      ', '.join(class_name(int(label), names) for label in tally.labels[row] if label >= 0),
-      int(tally.num_wrong[row]),  # 'views wrong'
-      int(tally.num_views[row]),  # 'of'
-      float(tally.probability[row] / tally.num_views[row]),  # 'probability of its class'
-      # 'shown in': the view of the most confident mistake, or what the stored image shows
-      table.names[tally.view[row]] if table.rows is None else table.rows[row],
-      class_name(int(tally.prediction[row]), names),  # 'taken for'
-      float(tally.confidence[row]),  # 'confidence'
-      *when_clean,  # 'taken for when clean', 'confidence when clean'
+    clean_prediction = records.column('prediction', table.clean)
+    clean_confidence = records.column(CONFIDENCE, table.clean)
+  lines = []
+  for row in images:
+    classes = [class_name(int(label), names) for label in tally.labels[row] if label >= 0]
+    mean_probability = tally.probability[row] / tally.num_views[row]
+    view_of_mistake = table.names[tally.view[row]]
+    when_clean: list[object] = [None, None]  # class and confidence, if there is a clean view
+    if tally.clean is not None:
+      class_when_clean = class_name(int(clean_prediction[row]), names)
+      when_clean = [class_when_clean, float(clean_confidence[row])]
+    line = [
+      int(example_ids[row]),
+      ', '.join(classes),
+      int(tally.num_wrong[row]),
+      int(tally.num_views[row]),
+      float(mean_probability),
+      view_of_mistake if table.rows is None else table.rows[row],  # what the stored image shows
+      class_name(int(tally.prediction[row]), names),
+      float(tally.confidence[row]),
+      *when_clean,
     ]
-    for example, row, when_clean in zip(ids, images, clean, strict=True)
-  ]
+    lines.append(line)
+  return lines
 
 
 def class_accuracies(
@@ -349,14 +353,14 @@ class Tally:
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
     mistake_confidence = np.where(wrong, confidence, -1.0)
     highest = mistake_confidence.max(1)  # of each image in the shard
-    # the images with a more confident mistake than in earlier shards: their positions in the shard
-    # and among all rows, and the view of the mistake
-    in_shard = np.flatnonzero(highest > self.confidence[rows])
-    in_table = rows.start + in_shard
-    view = mistake_confidence[in_shard].argmax(1)
-    self.confidence[in_table] = highest[in_shard]
-    self.view[in_table] = shard.views.start + view
-    self.prediction[in_table] = shard['prediction'][in_shard, view]
+    # the images with a more confident mistake than in earlier shards, and the view of the mistake,
+    # as positions in the shard
+    improved = np.flatnonzero(highest > self.confidence[rows])
+    view = mistake_confidence[improved].argmax(1)
+    improved_rows = rows.start + improved  # positions among all images
+    self.confidence[improved_rows] = highest[improved]
+    self.view[improved_rows] = shard.views.start + view
+    self.prediction[improved_rows] = shard['prediction'][improved, view]
     self._add_by_class(shard, counted, wrong)
 
   def _add_by_class(self, shard: Shard, counted: np.ndarray, wrong: np.ndarray) -> None:

@@ -18,10 +18,11 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   fix.
   """
   shape = views.image_shape or rows.image_shape
-  first_checked = 2 if views.image_shape else 0  # entry 2 is the number of channels
-  if tuple(shape[first_checked:]) != tuple(classifier.input_shape[first_checked:]):
-    height, width, channels = classifier.input_shape
-    if shape[2] != channels:
+  height, width, channels = classifier.input_shape
+  has_channels = shape[2] == channels
+  has_size = bool(views.image_shape) or tuple(shape[:2]) == (height, width)
+  if not has_channels or not has_size:
+    if not has_channels:
       fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.evaluation.records import MAX_TIE_RANK, TIE_RANKS
+from robustness.evaluation.records import MAX_TIE_RANK, RANK_FIRST, RANK_LAST
 
 FINITE = 'finite'
 """Field of a prediction, bool [B]: whether the logits have no NaN and no +inf."""
@@ -110,24 +110,26 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   prediction = logits.argmax(-1).astype(jnp.int32)
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(is_before.sum(-1), 1))
   rank = jnp.where(is_label, rank, num_classes)  # [B, L]; padding ranks last
-  best = rank.argmin(1)[:, None]  # [B, 1], position in axis L of the label with the best rank
+  best_label = rank.argmin(1)[:, None]  # [B, 1], position in axis L of the label ranked best
   first_rank = (class_logits > label_logits[:, :, None]).sum(-1)  # [B, L], as `last_rank`
   last_rank = (class_logits >= label_logits[:, :, None]).sum(-1) - 1  # without the label's class
   probabilities = jax.nn.softmax(logits)
   label_probability = jnp.take_along_axis(probabilities, index, axis=1)
 
-  def of_best(ranks: jax.Array) -> jax.Array:
+  def rank_of_best(ranks: jax.Array) -> jax.Array:
     """Selects the rank of each image's best label from the ranks of all labels, int16 [B].
 
     Args:
       ranks: int32 [B, L].
     """
-    return jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best, 1)[:, 0].astype(jnp.int16)
+    best_rank = jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best_label, 1)  # [B, 1]
+    return best_rank[:, 0].astype(jnp.int16)
 
   return {
     'prediction': prediction,
     'rank': rank.min(1).astype(jnp.int32),
-    **dict(zip(TIE_RANKS, (of_best(first_rank), of_best(last_rank)), strict=True)),
+    RANK_FIRST: rank_of_best(first_rank),
+    RANK_LAST: rank_of_best(last_rank),
     'probability': jnp.where(is_label, label_probability, 0).max(1),
     'confidence': probabilities.max(-1),
     FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),

@@ -145,11 +145,12 @@ class Recorded:
     """
     if k == 1:  # the prediction, by argmax, decides ties
       return ''
-    shares = {
-      e.label: float(e.records.values(functools.partial(is_decided_by_ties, k=k)).mean())
-      for e in self.evaluations
-    }
-    tied = [f'{label} ({share:.0%})' for label, share in shares.items() if share > MAX_TIED_SHARE]
+    tied = []
+    for evaluation in self.evaluations:
+      is_decided = evaluation.records.values(functools.partial(is_decided_by_ties, k=k))  # [N, V]
+      share = float(is_decided.mean())
+      if share > MAX_TIED_SHARE:
+        tied.append(f'{evaluation.label} ({share:.0%})')
     if not tied:
       return ''
     return (

@@ -44,18 +44,19 @@ def data_lines(
     num_images: number of images.
     image_shape: height, width and channels of the images.
   """
-  groups = description.get('class_groups') or {}
-  texts = (f'{name} ({", ".join(classes)})' for name, classes in groups.items() if classes)
-  grouped = {'class groups': ', '.join(texts)} if groups else {}
-  return {
+  lines = {
     'images': _number_of_images(description, num_images),
     'data': values_in_words(
       description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')
     ),
     DIGEST_OF_IMAGES: digest,
     'preprocessing': _preprocessing(description, image_shape),
-    **grouped,
   }
+  groups = description.get('class_groups') or {}
+  if groups:
+    texts = [f'{name} ({", ".join(classes)})' for name, classes in groups.items() if classes]
+    lines['class groups'] = ', '.join(texts)
+  return lines
 
 
 def set_differences(description: Facts, num_images: int, sample_size: int = 0) -> list[str]:
@@ -121,17 +122,17 @@ def _number_of_images(description: Facts, num_images: int) -> str:
     num_images: number of images.
   """
   image_list, available = description.get('image_list', ''), description.get('available_examples')
-  first = 'the first ' if description.get('subset') == 'first' else ''
+  is_first, seed = description.get('subset') == 'first', description.get('subset_seed')
+  number = f'the first {num_images}' if is_first else str(num_images)
   if image_list == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
     return f"{num_images}, RobustBench's subset"
   if image_list == ROBUSTBENCH:
-    return f"{first}{num_images} of RobustBench's subset of {ROBUSTBENCH_IMAGES}"
-  seed = description.get('subset_seed')
-  drawn = '' if seed is None else f', drawn with seed {seed}'
-  total = f' of {available}' if available and (first or drawn) else ''
+    return f"{number} of RobustBench's subset of {ROBUSTBENCH_IMAGES}"
   if image_list:
-    total = f' of those listed in {image_list}'
-  return f'{first}{num_images}{total}{drawn}'
+    number += f' of those listed in {image_list}'
+  elif available and (is_first or seed is not None):
+    number += f' of {available}'
+  return number if seed is None else f'{number}, drawn with seed {seed}'
 
 
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:

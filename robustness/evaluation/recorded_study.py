@@ -156,8 +156,11 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
     file = files.get(registry.part_name(word))
     return registry.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
 
-  lists = {key: value for key, value in section.items() if isinstance(value, list)}
-  return {**section, **{key: [as_recorded(word) for word in words] for key, words in lists.items()}}
+  replaced = dict(section)
+  for key, value in section.items():
+    if isinstance(value, list):
+      replaced[key] = [as_recorded(word) for word in value]
+  return replaced
 
 
 def without_facts(section: Facts) -> dict[str, PlainValue]:

@@ -359,13 +359,15 @@ class SelectedRows(RecordsReader):
       if name.startswith((TOTAL, PICTURE)):
         continue
       values = np.concatenate([shard[name] for shard in shards])  # of all rows
-      if self._rows.ndim == 1:  # selected rows
-        arrays[name] = values[self._rows]
-      elif is_per_view(name):  # joined rows
+      joins_versions = self._rows.ndim == 2  # else single rows are selected, int [n]
+      if joins_versions and is_per_view(name):
         only_view = values[:, 0]
         arrays[name] = only_view[self._rows]  # [images, views, ...]
+      elif joins_versions:
+        last_version = self._rows.max(1)  # −1 stands for versions that an image lacks
+        arrays[name] = values[last_version]
       else:
-        arrays[name] = values[self._rows.max(1)]  # of the image's row with the highest position
+        arrays[name] = values[self._rows]
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
   def total(self, name: str) -> np.ndarray:
