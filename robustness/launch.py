@@ -73,20 +73,20 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
-    # with several seeds, each has an experiment and a folder in the workdir
-    experiment_by_folder = {} if seeds else {log.path: experiment}
-    for seed in seeds:
-      experiment_by_folder[log.path / workdir.seed_folder(seed)] = experiment.with_seed(seed)
+    experiment_by_folder = {log.path: experiment}
+    if seeds:  # each has an experiment and a folder in the workdir
+      seed_folders = [log.path / workdir.seed_folder(seed) for seed in seeds]
+      experiment_by_folder = dict(zip(seed_folders, map(experiment.with_seed, seeds), strict=True))
     with phase('images and checks of the config'):
       builder_by_folder = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')
         for folder, seeded in experiment_by_folder.items()
       }
-      builder = next(iter(builder_by_folder.values()))  # the checks are the same for all seeds
-      recipes = check_studies(builder, rows)
+      first_builder = next(iter(builder_by_folder.values()))
+      recipes = check_studies(first_builder, rows)  # the checks are the same for all seeds
       adapts = any(recipe.adaptation for recipe in experiment.classifiers.values())
-      if builder.needs_training or adapts:
-        check_measurable(experiment, list(builder.checked_classifiers.values()), rows)
+      if first_builder.needs_training or adapts:
+        check_measurable(experiment, list(first_builder.checked_classifiers.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
       preview(experiment, rows, recipes, folders=list(builder_by_folder))
@@ -97,12 +97,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
       classifiers = builder.build()  # trains, or reads weights
       if number == len(builder_by_folder):  # no training follows
         restore_sigterm()
-      # what was measured between the steps of the trainings
-      for name, results in builder.along_training().items():
-        study = experiment.measurements[SINGLE if experiment.is_single else name].study
-        title = f'{study.title or study.name}, along the training'
-        folder_along_training = folder / along_training.FOLDER / name
-        write_results(log, folder_along_training, results, Presentation(title, study.papers))
+      _write_along_training(builder, folder, log)
       results_of_seeds.append(_measure_tasks(builder, classifiers, rows, folder, log))
     if not seeds:
       return results_of_seeds[0]
@@ -110,6 +105,17 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     presented = summary.present_run(experiment.summary, experiment.studies, has_seeds=True)
     write_results(log, log.path, results, presented)
     return results
+
+
+def _write_along_training(
+  builder: ClassifierBuilder, folder: pathlib.Path, log: workdir.RunLog
+) -> None:
+  """Writes what was measured between the steps of the trainings to `folder`."""
+  experiment = builder.experiment
+  for name, results in builder.along_training().items():
+    study = experiment.measurements[SINGLE if experiment.is_single else name].study
+    presented = Presentation(f'{study.title or study.name}, along the training', study.papers)
+    write_results(log, folder / along_training.FOLDER / name, results, presented)
 
 
 def _measure_tasks(
@@ -275,8 +281,8 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
       scored = score_predictions(log.path / workdir.RECORDS)
     log.write_config_and_environment()
     identity = scored.evaluations[0].records.identity
-    described = scored.data or identity['data']  # the study or the records describe the images
-    data = {**described, 'class_names': identity.get('classes', [])}
+    description = scored.data or identity['data']  # of the images, by the study or by the records
+    data = {**description, 'class_names': identity.get('classes', [])}
     results = Results(
       study.name,
       classifiers=[

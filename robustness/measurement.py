@@ -112,7 +112,7 @@ def measure(
     _check_same_images(evaluations)
     results = _results(study, execution, evaluated, evaluations, training)
   finished = FinishedStudy(folder, study, results, evaluations)
-  # a lambda could not be pickled with the results
+  # a function that returns {SINGLE: finished}, and can be pickled with the results, unlike a lambda
   results.studies = functools.partial(dict, {SINGLE: finished})
   return results
 
@@ -147,15 +147,15 @@ def _results(
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)
   table = failures.with_classes(assemble(estimates), most_affected.estimates)
-  layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
-  table = _in_order_of_layers(table, layers)
+  described, layers_and_outputs = [], []  # of each classifier
+  for classifier in classifiers:
+    layers = classifier.select_layers(study.layers)
+    layers_and_outputs.append((*layers, *classifier.select_outputs(study.outputs)))
+    described.append({'label': classifier.name, 'layers': list(layers), **classifier.provenance})
+  table = _in_order_of_layers(table, layers_and_outputs)
   tables = findings.tables | passes_table(evaluations) | training_findings.tables
   tables |= most_affected.tables
   tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
-  described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-    for c in classifiers
-  ]
   return Results(
     study.name,
     classifiers=described or [{'label': IMAGES, 'note': NO_CLASSIFIER}],
@@ -480,4 +480,6 @@ def passes_table(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
         'saved': 1 - num_passes / fixed_passes,
       }
     )
-  return {PASSES: Table(tuple(lines[0]), [list(line.values()) for line in lines])} if lines else {}
+  if not lines:
+    return {}
+  return {PASSES: Table(tuple(lines[0]), [list(line.values()) for line in lines])}

@@ -152,10 +152,10 @@ class Evaluator(Step):
         not finite (the message names image and view), or existing shards are of other images.
     """
     layout = records.layout
-    # shards, {number of the row block: numbers of its view chunks}: all of this process, those
-    # that do not exist, and those that this process has to compute
-    share, missing = layout.share(process, processes), records.missing()
-    todo = {}
+    # shards, {number of the row block: numbers of its view chunks}
+    share = layout.share(process, processes)  # all of this process, existing or not
+    missing = records.missing()  # all that do not exist, of any process
+    todo = {}  # those that this process has to compute
     for block, chunks in missing.items():
       if chunks_in_share := [chunk for chunk in chunks if chunk in share[block]]:
         todo[block] = chunks_in_share
@@ -167,7 +167,7 @@ class Evaluator(Step):
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, todo):
         # The first new shard of a block must be of the same images as an existing shard of the
-        # block. `pop` removes the block, so that this is checked once.
+        # block. For later shards of the block, `pop` finds None.
         present = present_by_block.pop(block, None)
         if present is not None:
           columns = {name: shard[name] for name in ROW_IDENTITY}
@@ -202,13 +202,15 @@ class Evaluator(Step):
       if present is None:  # the block has no shard yet
         continue
       recorded = records.read(block, present).arrays
-      columns = {name: values[layout.rows(block)] for name, values in columns_of_all_rows.items()}
-      if is_first or (share[block] and rows.may_have_changed(records.begun, layout.rows(block))):
+      block_rows = layout.rows(block)
+      columns = {name: values[block_rows] for name, values in columns_of_all_rows.items()}
+      if is_first or (share[block] and rows.may_have_changed(records.begun, block_rows)):
         batch = next(rows.batches(layout.block_rows, [block], stored=True))  # decodes the images
-        arrays = {k: x for k, x in _host_columns(batch).items() if isinstance(x, np.ndarray)}
-        columns |= {name: x[: layout.num_rows_of(block)] for name, x in arrays.items()}
-      shared = {name: values for name, values in columns.items() if name in recorded}
-      require_same_images(recorded, shared, records.directory)
+        for name, values in _host_columns(batch).items():
+          if isinstance(values, np.ndarray):
+            columns[name] = values[: layout.num_rows_of(block)]  # without padding
+      in_both = {name: values for name, values in columns.items() if name in recorded}
+      require_same_images(recorded, in_both, records.directory)
       is_first = False
 
   def shards(
@@ -291,8 +293,8 @@ class Evaluator(Step):
           pending.append((block.columns, chunk, outputs))
           if len(pending) > max_pending:
             yield self._collect(layout, mistakes, *pending.popleft())
-      for shard in pending:
-        yield self._collect(layout, mistakes, *shard)
+      while pending:
+        yield self._collect(layout, mistakes, *pending.popleft())
 
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
@@ -391,10 +393,11 @@ class Evaluator(Step):
     num_rows, num_views = rows.stop - rows.start, views.stop - views.start
     steps = [self.parallel.gather(step) for step in fields_by_step]
     fields = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
-    # Totals and the most confident mistakes (confidence and image of each row, if pictures are
-    # stored) are taken out of `fields`, because they have other axes than [rows, views].
+    # Totals, and the most confident mistake of each row if pictures are stored, are taken out of
+    # `fields`, because they have other axes than [rows, views].
     totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
-    pictured = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
+    mistake_fields = [name for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
+    confidence_and_image = [fields.pop(name)[:num_rows] for name in mistake_fields]  # or []
     arrays = {name: _storable(values[:num_rows, :num_views]) for name, values in fields.items()}
     if self.classifier:
       self._check_outputs(arrays, batch['example_id'], views.start)
@@ -410,8 +413,8 @@ class Evaluator(Step):
       # columns with more axes are images, such as the object of a scene
       if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:num_rows]
-    if mistakes and pictured:
-      arrays |= mistakes.add(Shard(rows, views, arrays), *pictured)
+    if mistakes and confidence_and_image:
+      arrays |= mistakes.add(Shard(rows, views, arrays), *confidence_and_image)
     return batch['block'], chunk, Shard(rows, views, arrays)
 
   def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:

@@ -77,16 +77,15 @@ class StagedEvaluator(Evaluator):
       last_states: list[Arrays] = []  # of each view that has steps
       state_numbers = np.zeros(len(ids), np.int32)  # index in `last_states`, for each view
       for index in sorted(view_indices):
-        view_id, view_parameters = view = view_at(views, index)
+        view = view_id, view_parameters = view_at(views, index)
         if steps := self._stages.steps(view_parameters, self._network.num_classes):
           state_numbers[ids == view_id] = len(last_states)  # also for repeats of the view
           last_states.append(self._after_steps(variables, batch, view, steps, initial_state))
+      columns = {}
       # the compiled step needs the columns even if no view of the chunk has steps
-      columns = {
-        f'{STAGED}/{number}/{name}': values
-        for number, last_state in enumerate(last_states or [initial_state])
-        for name, values in last_state.items()
-      }
+      for number, state_of_view in enumerate(last_states or [initial_state]):
+        for name, values in state_of_view.items():
+          columns[f'{STAGED}/{number}/{name}'] = values
       chunk = ids, {**parameters, STAGED: state_numbers}
       outputs.append(self.run(variables, {**batch, **columns}, chunk))
     return outputs, state

@@ -315,18 +315,18 @@ class Step:
         as the three integers of `split_sum`.
     """
     rows = with_scaled_image(batch)
-    by_show: Fields = {}  # what `Views.show` itself measures
+    measured: Fields = {}
     if self.views.together:
       images, measures = self.parallel.by_device(self._show_together, rows, variables, view)
-      by_show = {f'{MEASURE}{name}': values for name, values in measures.items()}
+      measured = {f'{MEASURE}{name}': values for name, values in measures.items()}
     else:
       show_row = functools.partial(self._show_row, self._logits_argument(variables))
       images = self._by_row(show_row, rows, view)
-    fields: Fields = {}  # 'measure/NAME' of `Views.measure`, and 'total/NAME' of `Views.total`
     if self.views.measure or self.views.total:
       _, parameters = view
       rows_and_images = {'rows': rows, 'images': images}
-      fields = self.parallel.by_device(self._observe, rows_and_images, variables, parameters)
+      observed = self.parallel.by_device(self._observe, rows_and_images, variables, parameters)
+      measured = {**observed, **measured}
     stored = batch.get('image', images)  # `Views.prepare` may have replaced the stored image
     shape = self.views.image_shape or stored.shape[1:]
     if images.shape[1:] != shape or not jnp.issubdtype(images.dtype, jnp.floating):
@@ -335,9 +335,9 @@ class Step:
         f'the shape {list(shape)}, or state another one as Views(..., image_shape=...).'
       )
     if self.classifier:
-      fields[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
+      measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       images = resize_to_input(images, self.classifier.input_shape)
-    return images, {**fields, **by_show}
+    return images, measured
 
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays

@@ -187,12 +187,13 @@ def perturb(
   """
   images = as_images(images, taker='waves', rounding=ROUNDING)
   height, width, _ = images.shape[-3:]
-  batch, pairs = images.shape[:-3], as_array('frequencies', frequencies)
+  batch, pairs = images.shape[:-3], as_array('frequencies', frequencies)  # batch: () or (B,)
   has_shape = pairs.shape in ((2,), (*batch, 2))  # one pair, or a pair for each image
   if not has_shape or not jnp.issubdtype(pairs.dtype, jnp.integer):
+    or_pairs = f', or a pair for each of {batch[0]} images: {(*batch, 2)}' if batch else ''
     raise InputError(
       f'frequencies are {pairs.dtype} of the shape {pairs.shape}; give cycles per image, integers '
-      '(fy, fx)' + (f', or a pair for each of {batch[0]} images: {(*batch, 2)}.' if batch else '.')
+      f'(fy, fx){or_pairs}.'
     )
   _check_frequency(pairs[..., 0], pairs[..., 1], height, width, batch)
   check_within('norm', norm, 'of at least 0, and finite', 0, float(np.finfo(np.float32).max), batch)
