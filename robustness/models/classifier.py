@@ -346,8 +346,8 @@ class Classifier:
     """
     if adaptation is None:
       return self
-    # `linen_layers` raises InputError for a function on the host. If the adaptation needs certain
-    # layers, the error below is raised instead, because it names them.
+    # A function on the host has no layers. The error below names those that the adaptation needs;
+    # if it needs none in particular, `linen_layers` raises InputError.
     layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
     has_adapted = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
     if adaptation.kinds and not has_adapted:
@@ -435,23 +435,6 @@ def from_linen(
   Raises:
     InputError: the module cannot be applied to images alone, or returns no floats [B, classes].
   """
-
-  def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
-    """Returns the logits and the outputs of layers for normalised images."""
-    if not layers:
-      return cast(jax.Array, module.apply(weights, inputs)), {}
-    logits, state = module.apply(
-      weights,
-      inputs,
-      mutable=['intermediates'],
-      capture_intermediates=lambda submodule, _: '/'.join(submodule.path) in layers,
-    )
-    outputs = first_calls(state['intermediates'])
-    sown = sown_features(state['intermediates'])
-    if FEATURES in layers and sown is not None:
-      outputs.setdefault(FEATURES, sown)  # a submodule with the name 'features' takes precedence
-    return logits, outputs
-
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   apply = functools.partial(module.apply, mutable=['intermediates'], capture_intermediates=True)
   try:
@@ -464,17 +447,18 @@ def from_linen(
       "Give all its collections, such as {'params': ..., 'batch_stats': ...}, and a module whose "
       '__call__ takes images [B, H, W, C], with train=False by default.'
     ) from error
-  calls = first_calls(state['intermediates'])  # {path of a submodule: shape of its output}
-  if empty := [path for path, x in calls.items() if 0 in getattr(x, 'shape', ())]:
+  outputs = first_calls(state['intermediates'])  # {path of a submodule: shape of its output}
+  if empty := [path for path, x in outputs.items() if 0 in getattr(x, 'shape', ())]:
     raise InputError(
       f'images of {input_shape[0]} × {input_shape[1]} pixels are too small for {name}: nothing is '
       f'left of them in its layer {empty[0]!r}. Set {KEYS.data.resize}.'
     )
   check_logits(name, logits, 1, len(class_names))
   # the path of `module` is '', and submodules that do not return one array are no layers
-  layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
+  layers = [path for path, x in outputs.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
   if FEATURES not in layers and sown_features(state['intermediates']) is not None:
     layers.append(FEATURES)
+  network = functools.partial(_apply_linen, module)
   return Classifier(
     name,
     _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
@@ -485,6 +469,25 @@ def from_linen(
     stages=(*stages, LOGITS),
     provenance=dict(provenance or {}),
   )
+
+
+def _apply_linen(
+  module: nn.Module, variables: PyTree, images: jax.Array, layers: Collection[str]
+) -> Outputs:
+  """Returns the logits of a Linen module for normalised images, and the outputs of layers."""
+  if not layers:
+    return cast(jax.Array, module.apply(variables, images)), {}
+  logits, state = module.apply(
+    variables,
+    images,
+    mutable=['intermediates'],
+    capture_intermediates=lambda submodule, _: '/'.join(submodule.path) in layers,
+  )
+  outputs = first_calls(state['intermediates'])
+  sown = sown_features(state['intermediates'])
+  if FEATURES in layers and sown is not None:
+    outputs.setdefault(FEATURES, sown)  # a submodule with the name 'features' takes precedence
+  return logits, outputs
 
 
 def without_gradient(name: str) -> InputError:

@@ -330,7 +330,10 @@ def _clip(name: str, activation: transformer.Activation) -> Clip:
     name: a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
     activation: 'quick_gelu' for the networks that OpenAI trained, 'gelu' for others.
   """
-  is_quick = activation == 'quick_gelu'
+  suffix, trained, owner = '', 'with GELU', 'open_clip: MIT'
+  if activation == 'quick_gelu':
+    suffix, trained = '_quickgelu', 'as OpenAI trained it'
+    owner = 'OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple'
   if name in CLIP_SIZES:
     patch, side, size, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
@@ -349,16 +352,14 @@ def _clip(name: str, activation: transformer.Activation) -> Clip:
     text = TextTower(RESNET_SIZE, activation)
     names, stage_layers = _RESNET, STEM_AND_FOUR_STAGES
   return Clip(
-    f'clip_{name}' + ('_quickgelu' if is_quick else ''),
+    f'clip_{name}{suffix}',
     network,
     input_shape=(side, side, 3),
     **CLIP,
     stages=stage_layers,
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
-    f'Supervision, 2021 ({"as OpenAI trained it" if is_quick else "with GELU"})',
-    licence='weights of '
-    + ('OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple' if is_quick else 'open_clip: MIT')
-    + '; others as their publishers say',
+    f'Supervision, 2021 ({trained})',
+    licence=f'weights of {owner}; others as their publishers say',
     schemes=(Scheme(WITH_HEAD, names, _TEXT_ARRAYS, headless='visual.'),),
     text=text,
   )

@@ -177,7 +177,8 @@ def _names(column: int) -> Names:
     table |= {f'{ours}/halve_norm': f'{halve}.0', f'{ours}/halve': f'{halve}.1'}
     # a part is a layer of a block, 'depthwise', or an array of a layer, 'response/scale'
     for part, names in _BLOCK.items():
-      name = rf'{_BLOCKS[column].format(stage)}.\1.{names[column]}'
+      blocks = _BLOCKS[column].format(stage)  # such as 'stages.0.blocks'
+      name = rf'{blocks}.\1.{names[column]}'  # \1 is the number of the block
       # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
       is_image = column > 0 and part.startswith('response/')
       table[rf'{ours}/block(\d+)/{part}'] = Stored((name,), as_image) if is_image else name

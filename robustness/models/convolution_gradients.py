@@ -326,10 +326,11 @@ def _scan(
   """
   images_per_share = len(arrays[0]) // num_shares
   num_zeros = -images_per_share % chunk  # images of zeros that fill the last chunk
-  pads = [(0, 0), (0, num_zeros)]
-  in_shares = [
-    jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), pads + [(0, 0)] * (x.ndim - 1)) for x in arrays
-  ]
+  in_shares = []
+  for x in arrays:
+    pads = [(0, 0)] * (x.ndim + 1)  # of [shares, images of a share, ...]
+    pads[1] = (0, num_zeros)
+    in_shares.append(jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), pads))
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
     """Calls `step` with images begin, ..., begin + chunk − 1 of every share."""

@@ -57,8 +57,9 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
     raise InputError(f'unknown weights {weights!r}: {nearest(weights, published)}')
   else:
     path = expanded(weights)
-    of_file = [x for x in published.values() if pathlib.Path(x.file).name == path.name]
-    entry = of_file[0] if len(of_file) == 1 else None  # several weights may have files of one name
+    same_file_name = [x for x in published.values() if pathlib.Path(x.file).name == path.name]
+    # several published weights may have files of one name, which then identifies none
+    entry = same_file_name[0] if len(same_file_name) == 1 else None
     if entry is None and path.exists():
       entry = preprocessing.record_of(path, architecture)
   if entry and entry.architecture != architecture.name:
@@ -101,8 +102,8 @@ def _from_package(weights: Weights) -> Fetched:
     InputError: the package or its file is missing.
   """
   spec = importlib.util.find_spec(weights.package.replace('-', '_'))  # found without an import
-  folders = (spec.submodule_search_locations if spec else None) or ()
-  files = [pathlib.Path(folder, weights.file) for folder in folders]
+  folders = spec.submodule_search_locations if spec else None
+  files = [pathlib.Path(folder, weights.file) for folder in folders or ()]
   present = next((file for file in files if file.is_file()), None)
   if present is None:
     raise InputError(

@@ -74,14 +74,13 @@ def get(name: str) -> LabelSpace:
     wnids = {wnid: index for index, wnid in enumerate(imagenet_names.WNIDS)}
     return LabelSpace(name, imagenet_names.NAMES, aliases=wnids)
   choice('label space', name, (IMAGENET, *_COARSE))
-  entries = coarse_entries(name)
-  members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
+  class_names, identifiers, ranges = zip(*coarse_entries(name), strict=True)
+  members = tuple(map(parse_ranges, ranges))
   # WordNet identifiers of members, then of the classes themselves, which win
   aliases: dict[str, int] = {}
   for label, member_classes in enumerate(members):
     aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}
-  aliases |= {wnid: label for label, (_, wnid, _) in enumerate(entries) if wnid}
-  class_names = tuple(class_name for class_name, _, _ in entries)
+  aliases |= {wnid: label for label, wnid in enumerate(identifiers) if wnid}
   return LabelSpace(name, class_names, aliases, members, source=IMAGENET)
 
 

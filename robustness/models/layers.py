@@ -221,12 +221,12 @@ class DepthwiseConv(nn.Module):
       # without a barrier XLA would remove the unused channels, which only change memory addresses
       padded, wide_weights = jax.lax.optimization_barrier((padded, wide_weights))
       padded, weights = padded[..., :channels], wide_weights[..., :channels]
-    # the pixels from the first to the last one under an entry of the kernel
-    height, width = (stride * ((size - 1) // stride) + 1 for size in image_sides)
+    # numbers of rows and columns from the first to the last one under an entry of the kernel
+    rows, columns = (stride * ((size - 1) // stride) + 1 for size in image_sides)
     products = []
     for u in range(side):
       for v in range(side):
-        inputs = padded[:, u : u + height : stride, v : v + width : stride]
+        inputs = padded[:, u : u + rows : stride, v : v + columns : stride]
         products.append(weights[None, None, u, v] * inputs)
     total = functools.reduce(jnp.add, products)
     if self.use_bias:

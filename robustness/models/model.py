@@ -162,8 +162,8 @@ class Model:
       raise InputError(
         f'{self.label} gives other outputs when it is called again: switch off dropout.'
       )
-    beside_itself = self._outputs(call, np.concatenate([image, image]))
-    if _outputs_differ(outputs[:1], beside_itself[:1]):
+    outputs_of_copies = self._outputs(call, np.concatenate([image, image]))
+    if _outputs_differ(outputs[:1], outputs_of_copies[:1]):  # `outputs` are of two other images
       raise InputError(
         f'{self.label} gives an image other outputs beside other images: have normalisation use '
         'running statistics, as in evaluation mode.'
@@ -221,8 +221,9 @@ class Model:
 
       network = nnx_module.split(module, self.label)
       return lambda _, batch: network(network.variables, jnp.asarray(batch), ())[0]
-    # a function of images alone, or of variables and images
-    return (lambda _, batch: module(batch)) if self.variables is None else module
+    if self.variables is None:
+      return lambda _, batch: module(batch)
+    return module  # a function of variables and images
 
   def _outputs(self, call: Call, images: np.ndarray) -> np.ndarray:
     """Returns the module's outputs [B, classes] for images [B, H, W, C] in [0, 1].

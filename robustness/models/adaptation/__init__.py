@@ -170,13 +170,13 @@ class Adaptation(Part):
       if layer.axis != -1:
         raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
       x = args[0] if args else kwargs['x']
-      # `stored` has the statistics from the training, and scale and bias
-      stored, weight = layer.variables, self.source_weight
+      trained, weight = layer.variables[STATISTICS], self.source_weight
+      scale_and_bias = layer.variables.get('params', {})
       mean, var = moments(x, mask, ddof=int(self.unbiased))
       batch = {'mean': mean, 'var': var}
-      mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
+      mixed = {name: weight * trained[name] + (1 - weight) * batch[name] for name in batch}
       clone = layer.clone(parent=None, use_running_average=True)
-      return clone.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)
+      return clone.apply({'params': scale_and_bias, STATISTICS: mixed}, x)
 
     # a new object in JAX's user context, so that jitted functions are not reused without adaptation
     with _ADAPTING(object()), nn.intercept_methods(normalise):

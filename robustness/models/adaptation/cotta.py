@@ -72,15 +72,15 @@ class Cotta(Tent):
     key_views, key_restored = jax.random.split(batch.keys[0])
     trained_logits, _ = predict({}, images)  # {}: no weight differs from its trained value
     confidence = batch.mean(jax.nn.softmax(trained_logits).max(-1))
-    # logits for the images as they are, and the outputs of layers
-    plain, outputs = predict(state['teacher'], images)
+    logits_of_images, outputs = predict(state['teacher'], images)
 
-    def averaged() -> jax.Array:
+    def mean_logits_of_views() -> jax.Array:
       """Returns the teacher's mean logits over random augmentations of the images."""
       logits = lambda key: predict(state['teacher'], random_view(key, images))[0]  # noqa: E731
       return jax.lax.map(logits, jax.random.split(key_views, self.num_views)).mean(0)
 
-    target = jax.lax.cond(confidence < self.threshold, averaged, lambda: plain)
+    is_unsure = confidence < self.threshold
+    target = jax.lax.cond(is_unsure, mean_logits_of_views, lambda: logits_of_images)
     log_q = log_probabilities(target)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
@@ -118,15 +118,15 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   * a mirror image with probability ½
   * noise with a standard deviation of .005
   """
-  # for amounts, order of colour changes, geometry and blur, mirror image, noise; the last is unused
-  keys = jax.random.split(key, 6)
+  # the last key is unused; a split in five would give others
+  key_amounts, key_order, key_geometry, key_mirror, key_noise, _ = jax.random.split(key, 6)
   # ranges of brightness, contrast, saturation, turns of the hue, and gamma; then a draw of each
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
-  amounts = low + (high - low) * jax.random.uniform(keys[0], (5,))
+  amounts = low + (high - low) * jax.random.uniform(key_amounts, (5,))
   x = jnp.clip(images, 0, 1)
-  x = _jittered(keys[1], x, amounts)
+  x = _jittered(key_order, x, amounts)
   # rotation, moves and scale, and the deviation of the blur: five numbers in [−1, 1]
-  angle, down, right, scale, sigma = jax.random.uniform(keys[2], (5,), minval=-1)
+  angle, down, right, scale, sigma = jax.random.uniform(key_geometry, (5,), minval=-1)
   height, width = x.shape[1:3]
   rows, columns = jnp.mgrid[:height, :width]  # from the next lines on relative to the moved centre
   rows = rows - (height - 1) / 2 - jnp.round(down * height / 8)
@@ -137,16 +137,18 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
     (cosine * rows - sine * columns) / zoom + (height - 1) / 2,
     (sine * rows + cosine * columns) / zoom + (width - 1) / 2,
   )
-  plane = lambda pixels: map_coordinates(pixels, source, 1, mode='nearest')  # noqa: E731
-  x = jax.vmap(jax.vmap(plane, -1, -1))(x)  # each image and channel
+  moved = lambda channel: map_coordinates(channel, source, 1, mode='nearest')  # noqa: E731
+  x = jax.vmap(jax.vmap(moved, -1, -1))(x)  # each image and channel
   # a Gaussian of five pixels with a standard deviation in [.001, .5], down and then to the right
   kernel = jnp.exp(-0.5 * (jnp.arange(-2, 3) / (0.2505 + 0.2495 * sigma)) ** 2)
   for axis in (1, 2):
-    padded = jnp.pad(x, [(2, 2) if i == axis else (0, 0) for i in range(4)], mode='reflect')
+    pads = [(0, 0)] * 4
+    pads[axis] = (2, 2)
+    padded = jnp.pad(x, pads, mode='reflect')
     shifted = [jax.lax.slice_in_dim(padded, i, i + x.shape[axis], axis=axis) for i in range(5)]
     x = sum(k * pixels for k, pixels in zip(kernel / kernel.sum(), shifted, strict=True))
-  x = jnp.where(jax.random.bernoulli(keys[3]), x[:, :, ::-1], x)
-  return jnp.clip(x + 0.005 * jax.random.normal(keys[4], x.shape, x.dtype), 0, 1)
+  x = jnp.where(jax.random.bernoulli(key_mirror), x[:, :, ::-1], x)
+  return jnp.clip(x + 0.005 * jax.random.normal(key_noise, x.shape, x.dtype), 0, 1)
 
 
 def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:

@@ -96,7 +96,8 @@ class Eata(SelectiveTent):
       state: the state before the step.
       batch: the images.
     """
-    mean, has_mean = state['mean'], state['mean'].any()  # p̄, 0 before the first selected image
+    past_mean = state['mean']  # p̄, 0 before the first selected image
+    has_mean = past_mean.any()
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
       """Returns the weighted mean entropy of the selected images.
@@ -105,7 +106,9 @@ class Eata(SelectiveTent):
       """
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
-      cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)
+      products = p @ past_mean
+      norms = jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(past_mean)
+      cosine = products / jnp.maximum(norms, 1e-8)
       e0 = self.max_entropy(logits)
       is_new = ~has_mean | (cosine < self.redundancy)  # p is unlike p̄, or there is no p̄ yet
       is_selected = batch.mask & (entropies < e0) & is_new
@@ -114,12 +117,12 @@ class Eata(SelectiveTent):
       weight = jnp.exp(e0 - jax.lax.stop_gradient(entropies))
       return (share * weight * entropies).sum(), (is_selected.sum(), share @ p)
 
-    gradient, outputs, (count, new_mean) = self.gradient(predict, state['weights'], batch, loss)
-    pull = 2 * self.fisher_weight  # the penalty β F (θ − θ⁰)² adds its gradient, 2 β F (θ − θ⁰)
-    gradient = {
-      path: g + pull * state['fisher'][path] * (state['weights'][path] - trained[path])
-      for path, g in gradient.items()
-    }
+    gradient, outputs, (count, batch_mean) = self.gradient(predict, state['weights'], batch, loss)
+    factor = 2 * self.fisher_weight
+    for path, g in gradient.items():
+      # the gradient 2 β F (θ − θ⁰) of the penalty β F (θ − θ⁰)²
+      of_penalty = factor * state['fisher'][path] * (state['weights'][path] - trained[path])
+      gradient[path] = g + of_penalty
     stepped = self.updated(state, gradient)
-    stepped['mean'] = jnp.where(has_mean, 0.9 * mean + 0.1 * new_mean, new_mean)
+    stepped['mean'] = jnp.where(has_mean, 0.9 * past_mean + 0.1 * batch_mean, batch_mean)
     return outputs, jax.tree.map(lambda x, y: jnp.where(count > 0, x, y), stepped, state)

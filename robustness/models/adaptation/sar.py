@@ -72,43 +72,18 @@ class Sar(SelectiveTent):
       state: the state before the step.
       batch: the images.
     """
-
-    def gradient(
-      weights: PyTree, rows: jax.Array
-    ) -> tuple[PyTree, adaptation.Outputs, tuple[jax.Array, jax.Array]]:
-      """Returns the gradient of the mean entropy of reliable images.
-
-      Args:
-        weights: the weights at which it is computed.
-        rows: bool [B], the images that may be reliable.
-
-      Returns:
-        The gradient; the outputs of the network; and the reliable images, bool [B], with their mean
-        entropy.
-      """
-
-      def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Returns the mean entropy of reliable images, for `jax.grad` with further values.
-
-        The further values are the reliable images, bool [B], and the same mean.
-        """
-        entropies = adaptation.entropy(adaptation.log_probabilities(logits))
-        reliable = rows & (entropies < self.max_entropy(logits))
-        mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)
-        return mean, (reliable, mean)
-
-      return self.gradient(predict, weights, batch, loss)
-
-    # the gradient at the weights, then at the nearby weights at distance `radius` along it
-    first, outputs, (reliable, _) = gradient(state['weights'], batch.mask)
-    scale = self.radius / (optax.tree.norm(first) + 1e-12)
-    near = jax.tree.map(lambda w, g: w + scale * g, state['weights'], first)
-    second, _, (reliable, mean) = gradient(near, reliable)
+    loss = functools.partial(self._mean_entropy, batch.mask)
+    gradient, outputs, (reliable, _) = self.gradient(predict, state['weights'], batch, loss)
+    # the gradient that is used is at nearby weights, at distance `radius` along the first one
+    scale = self.radius / (optax.tree.norm(gradient) + 1e-12)
+    nearby = jax.tree.map(lambda w, g: w + scale * g, state['weights'], gradient)
+    loss = functools.partial(self._mean_entropy, reliable)
+    gradient, _, (reliable, mean) = self.gradient(predict, nearby, batch, loss)
     average = state['average']
     # the average begins as ∞, and stays where no image is reliable
     moved = jnp.where(jnp.isinf(average), mean, 0.9 * average + 0.1 * mean)
     average = jnp.where(reliable.any(), moved, average)
-    stepped = self.updated(state, second)
+    stepped = self.updated(state, gradient)
     initial_optimizer = self._optimizer.init(trained)
     has_collapsed = average < self.recovery
     # chooses the initial array after a collapse, and otherwise the array after the step
@@ -116,3 +91,20 @@ class Sar(SelectiveTent):
     weights = jax.tree.map(choose, trained, stepped['weights'])
     optimizer = jax.tree.map(choose, initial_optimizer, stepped['optimizer'])
     return outputs, {'weights': weights, 'optimizer': optimizer, 'average': average}
+
+  def _mean_entropy(
+    self, rows: jax.Array, logits: jax.Array
+  ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """Returns the mean entropy of reliable images, as a loss for `gradient`.
+
+    Args:
+      rows: bool [B], the images that may be reliable.
+      logits: [B, C].
+
+    Returns:
+      The mean, and a pair of the reliable images, bool [B], and the same mean.
+    """
+    entropies = adaptation.entropy(adaptation.log_probabilities(logits))
+    reliable = rows & (entropies < self.max_entropy(logits))
+    mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)
+    return mean, (reliable, mean)
