@@ -127,10 +127,8 @@ class FourierAttack(BeginsWithMap):
     They concern the norm, the phase and clipping.
     """
     side = image_shape[0]
-    differing = basis.differences_from_paper(
-      self.norm, PUBLISHED_NORMS, side, self.phase, self.clip
-    )
-    return [*super().differences(records, image_shape), *differing]
+    changed = basis.differences_from_paper(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
+    return [*super().differences(records, image_shape), *changed]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views: 'clean' and one per frequency.

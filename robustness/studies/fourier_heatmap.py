@@ -149,10 +149,8 @@ class FourierHeatmap(Study):
     The size of the window of frequencies and the number of images are also compared.
     """
     side = image_shape[0]
-    # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}.
-    norms = {
-      published_side: tuple(by_norm) for published_side, by_norm in PUBLISHED_WINDOWS.items()
-    }
+    # `PUBLISHED_WINDOWS` is {size of the images: {norm: windows}}.
+    norms = {size: tuple(by_norm) for size, by_norm in PUBLISHED_WINDOWS.items()}
     changed = basis.differences_from_paper(self.norm, norms, side, self.phase, self.clip)
     windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
     windows = windows_by_norm.get(self.norm, ())
@@ -241,14 +239,10 @@ class FourierHeatmap(Study):
     rounded to a whole number. The first row, for the clean view, is NaN.
     """
     f = self.frequencies(image_shape)
-    views = pd.DataFrame(
-      {
-        'frequency_y': f.fy,
-        'frequency_x': f.fx,
-        'band': bands(f.fy, f.fx, image_shape[:2]),
-        'radius': np.floor(np.hypot(f.fy, f.fx) + 0.5),
-      }
-    )
+    band = bands(f.fy, f.fx, image_shape[:2])
+    radius = np.floor(np.hypot(f.fy, f.fx) + 0.5)  # rounded, halves up
+    facets = {'frequency_y': f.fy, 'frequency_x': f.fx, 'band': band, 'radius': radius}
+    views = pd.DataFrame(facets)
     with_clean = views.astype(object).reindex([-1, *range(len(f))])  # there is no row −1: NaN
     return with_clean.reset_index(drop=True)
 
@@ -273,9 +267,8 @@ class FourierHeatmap(Study):
     estimates += self._by_class(recorded, weight)
     counts = [[name, num_shown, total] for name, (num_shown, total) in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
-    return Findings(
-      tables={'bands': table}, estimates=[*estimates, *self._layer_estimates(recorded)]
-    )
+    estimates += self._layer_estimates(recorded)
+    return Findings(tables={'bands': table}, estimates=estimates)
 
   def _error_estimates(
     self, k: int, wrong: Outcomes, cells: Mapping[str, tuple[int, int]]

@@ -369,9 +369,9 @@ def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> Fini
     return task
   for expected in first.evaluations:
     actual = _evaluation(task, expected.label)
-    classifier = {'classifier': expected.records.identity['classifier']}
-    other = {'classifier': actual.records.identity['classifier']}
-    if lines := differing_keys(classifier, other):
+    classifier = expected.records.identity['classifier']
+    other_classifier = actual.records.identity['classifier']
+    if lines := differing_keys(classifier, other_classifier, 'classifier'):
       raise InputError(
         f'{path} and {first.folder} have other classifiers under '
         f'{expected.label!r}: {"; ".join(lines)}. Run the same on both.'

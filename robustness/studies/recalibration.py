@@ -174,10 +174,9 @@ class Recalibration(StoredOrMade):
     """
     recorded.require_distinct()
     # The facets by which `GROUPS` averages views: the clean view gets severity 0 and view 'clean'.
-    views = recorded.views.assign(
-      severity=recorded.views.severity.fillna(0).astype(int),
-      view=np.where(recorded.views.corruption.isna(), 'clean', 'corrupted'),
-    )
+    severity = recorded.views.severity.fillna(0).astype(int)
+    view = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
+    views = recorded.views.assign(severity=severity, view=view)
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
     fits = {}  # {classifier: its scalings and thresholds}
     values = {}  # {classifier: [n, V, F]}, F values as in `_fields` of the n measured images
@@ -408,12 +407,9 @@ class Recalibration(StoredOrMade):
     first = right.labels[0]
     first_scores: list[Scores] = []  # of the first classifier, by group
     for label, is_right in right.values.items():
-      # Confidence and correctness are [N, V], and are taken view by view.
-      by_view = zip(fields[label]['confidence'].T, is_right.T, strict=True)
-      scores_by_view = [
-        calibration.scores(Predictions.sort(*predictions), resamples, self.bins)
-        for predictions in by_view
-      ]
+      # Confidence and correctness are [N, V]: they are transposed to take view by view.
+      predictions = map(Predictions.sort, fields[label]['confidence'].T, is_right.T)
+      scores_by_view = [calibration.scores(view, resamples, self.bins) for view in predictions]
       for number, group in enumerate(groups):
         scores = Scores.mean([scores_by_view[view] for view in group.views])
         facets = {'scaling': name, **group.facets}
@@ -508,12 +504,10 @@ class _Fitted:
     fields = []  # in the order of `Recalibration._fields`
     for name in self.scalings:
       scaled = self.rescaled(name, logits)
-      # −log p of the true class, the confidence, and whether the prediction is right.
-      fields += [
-        scaling.negative_log_likelihood(scaled, labels),
-        special.softmax(scaled, -1).max(-1),
-        scaled.argmax(-1) == labels,
-      ]
+      loss = scaling.negative_log_likelihood(scaled, labels)  # −log p of the true class
+      confidence = special.softmax(scaled, -1).max(-1)
+      is_right = scaled.argmax(-1) == labels
+      fields += [loss, confidence, is_right]
     for name, scores in self.prediction_set_scores(logits, uniform).items():
       for threshold in self.thresholds[name]:  # q, and both ends of its interval
         is_in_set = (scores <= threshold) & self.can_predict

@@ -202,9 +202,8 @@ class SiScore(Study):
     """
     origin = 'as stored' if self.stored else 'composed here'
     min_inside = self.design.min_inside
-    criterion = f'scenes with {min_inside:g} of the object inside count'
-    if min_inside == 0:
-      criterion = 'all count'
+    limit = f'scenes with {min_inside:g} of the object inside count'
+    criterion = limit if min_inside else 'all count'
     # The settings of the factors are named in the plural: `areas`, `angles`, `xs` and `ys`.
     levels = {f'{factor}s': _span_words(x) for factor, x in self.design.factors.items()}
     levels['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
@@ -403,12 +402,10 @@ class SiScore(Study):
     if not counted.any():
       raise self._no_scene()
     ranks = {label: {'rank': of_label.records.table('rank')} for label, of_label in pairs.items()}
+    levels, objects = designs.levels_of(first.design), first.table.units
+    is_counted = dict.fromkeys(ranks, counted)  # the same for all classifiers
     right = Outcomes.from_fields(
-      SCENE_ACCURACY,
-      ranks,
-      designs.levels_of(first.design),
-      counted=dict.fromkeys(ranks, counted),
-      clusters=first.table.units,
+      SCENE_ACCURACY, ranks, levels, counted=is_counted, clusters=objects
     )
     estimates = list(self._estimates(right))
     estimates += self._estimates_by_class(right, first.records)
@@ -490,12 +487,9 @@ class SiScore(Study):
     pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
     # In the corners of an image few objects are inside: such places would leave few pairs.
     min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
-    is_balanced = designs.select_balanced(
-      counted,
-      groups=designs.group_levels(levels, compared_keys),
-      strata=designs.group_levels(levels, pooled_keys),
-      share=min_share,
-    )
+    groups = designs.group_levels(levels, compared_keys)
+    strata = designs.group_levels(levels, pooled_keys)
+    is_balanced = designs.select_balanced(counted, groups, strata, share=min_share)
     return dataclasses.replace(right, counted=dict.fromkeys(right.labels, is_balanced))
 
   def _visible_fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:

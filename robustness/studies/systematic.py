@@ -405,10 +405,9 @@ class Systematic(Study):
           measured += self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
           measured += self._mean_rho(shares, baseline_shares, averages)
       # No classifier is subtracted from another: `versus` is ''.
-      rows = [
-        estimate_row(label, '', quantity, facets, estimate, self.confidence)
-        for quantity, facets, estimate in measured
-      ]
+      rows = []
+      for quantity, facets, estimate in measured:
+        rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
       yield table_of_rows(rows)
 
   def _each_level(self, names: Sequence[str]) -> Averages:
@@ -535,12 +534,11 @@ class Systematic(Study):
     classifier, names = identity['classifier'], self._names(identity['data'])
     if 'initial_weights' not in classifier:
       return ()
-    resembles = classifier.get('initial_weights_resemble')  # names or families of corruptions
+    key = 'initial_weights_resemble'  # names or families of corruptions
+    resembles = classifier.get(key)
     if self.source == STORED or resembles is None:
       return names
-    seen = transforms.names_that_resemble(
-      self.environments, resembles, key='initial_weights_resemble'
-    )
+    seen = transforms.names_that_resemble(self.environments, resembles, key)
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
@@ -625,10 +623,9 @@ class Systematic(Study):
     shares, table = near_duplicates.compare_hashes(
       near_duplicates.hash_rows(rows), hashes, self.near_duplicates, self.confidence
     )
-    estimates = [
-      estimate_row(label, '', NEAR_DUPLICATES, {}, share, self.confidence)
-      for label, share in shares.items()
-    ]
+    estimates = []
+    for label, share in shares.items():
+      estimates.append(estimate_row(label, '', NEAR_DUPLICATES, {}, share, self.confidence))
     return Findings(tables={'near_duplicates': table}, estimates=[table_of_rows(estimates)])
 
   def figures(self, results: Results) -> Figures:

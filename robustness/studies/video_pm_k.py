@@ -399,12 +399,10 @@ class VideoPmK(study.ScoresPredictions):
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
     """Returns which video frames each classifier has right."""
-    return SetOutcomes.stacked(
-      {
-        label: metrics.outcomes(predicted.sets, predicted.prediction, self.label_rule)
-        for label, predicted in predictions.items()
-      }
-    )
+    outcomes = {}
+    for label, predicted in predictions.items():
+      outcomes[label] = metrics.outcomes(predicted.sets, predicted.prediction, self.label_rule)
+    return SetOutcomes.stacked(outcomes)
 
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields all results: over all data, across classifiers, and for parts of the data.

@@ -37,11 +37,10 @@ def with_second_norms(variables: Variables) -> Variables:
     arrays_of_layer[path[1:-1]].add(path[-1])
   # layers that have no other arrays than normalisation layers do; () is the network itself
   norms = {layer for layer, arrays in arrays_of_layer.items() if layer and arrays <= _ARRAYS}
-  second = {
-    (path[0], AUXILIARY, *path[1:]): jnp.copy(value)
-    for path, value in flat.items()
-    if path[1:-1] in norms
-  }
+  second = {}
+  for path, value in flat.items():
+    if path[1:-1] in norms:
+      second[path[0], AUXILIARY, *path[1:]] = jnp.copy(value)
   if not second:
     raise InputError(
       f'{KEYS.training.auxiliary_norms} is above 0, and this network has no normalisation layers: '

@@ -37,10 +37,8 @@ class Manager(ocp.CheckpointManager):
       state: Tree of arrays.
       position: Where the training is, such as {'step': 100}, stored as JSON.
     """
-    parts = ocp.args.Composite(
-      state=ocp.args.StandardSave(state), position=ocp.args.JsonSave(position)
-    )
-    self.save(step, force=True, args=parts)
+    arrays, json = ocp.args.StandardSave(state), ocp.args.JsonSave(position)
+    self.save(step, force=True, args=ocp.args.Composite(state=arrays, position=json))
 
   def reached_preemption(self, step: int) -> bool:
     """Returns False, so that Orbax never stops a training by itself."""
@@ -65,8 +63,7 @@ def read(folder: pathlib.Path) -> tuple[dict[str, PyTree], dict[str, object]]:
     arrays = reader.metadata(folder).item_metadata['state'].tree
     # Orbax restores NumPy arrays of the templates' dtypes; their shapes are those it has saved.
     templates = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)
-    parts = ocp.args.Composite(
-      state=ocp.args.StandardRestore(templates), position=ocp.args.JsonRestore()
-    )
+    state = ocp.args.StandardRestore(templates)
+    parts = ocp.args.Composite(state=state, position=ocp.args.JsonRestore())
     saved = reader.restore(folder, args=parts)
   return saved.state, dict(saved.position)

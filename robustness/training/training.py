@@ -168,9 +168,8 @@ class Training:
     key = random_keys.stream(self.seed, 'initial parameters')
     variables = jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
     scaled_params = optimizer.scaled_head(variables['params'], self.settings.head_scale)
-    return self._state(
-      with_initial(_params_and_statistics({**variables, 'params': scaled_params}), initial)
-    )
+    drawn = _params_and_statistics({**variables, 'params': scaled_params})
+    return self._state(with_initial(drawn, initial))
 
   def state_shapes(self) -> TrainState:
     """Returns the shapes and types of the training state, without computing it."""

@@ -222,10 +222,9 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
     for column in np.flatnonzero(matches.num_truths[image]):  # of each class with ground truth
       category = int(matches.categories[column])
       members = detections_of.get((image, category), no_detections)
-      weight, total = np.ones(len(members)), matches.num_truths[image, column]
-      precisions.append(
-        _weighted_average_precision(matches.right[members], weight, total, recall_points)
-      )
+      right, total = matches.right[members], matches.num_truths[image, column]
+      weight = np.ones(len(members))  # every detection counts once
+      precisions.append(_weighted_average_precision(right, weight, total, recall_points))
     precision[image] = np.mean(precisions)
   return precision
 

@@ -161,9 +161,8 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   for anchor, added in enumerate(decisions.added):
     for index in (candidates.anchor_frame(anchor), *frame[anchor_of_pair == anchor]):
       labels[index] = tuple(sorted({*labels[index], *added}))
-  pairs_of_anchor = [
-    np.flatnonzero(decisions.pair_accepted & (anchor_of_pair == anchor)) for anchor in anchors
-  ]
+  accepted = decisions.pair_accepted
+  pairs_of_anchor = [np.flatnonzero(accepted & (anchor_of_pair == anchor)) for anchor in anchors]
   neighbors = [frame[pairs] for pairs in pairs_of_anchor]
   used_frames = np.unique(np.concatenate([sets.anchors[anchors], *neighbors]))
   new_index = np.full(len(sets.frames), -1, np.int32)  # among the used frames

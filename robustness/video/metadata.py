@@ -610,7 +610,5 @@ def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray
 
 def _paths_of_pairs(sets: NeighborSets) -> list[tuple[str, str]]:
   """Returns the paths of the anchor and the neighbor of each of the P pairs."""
-  return [
-    (sets.frames[sets.anchors[group]], sets.frames[frame])
-    for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)
-  ]
+  pairs = zip(sets.pairs.group, sets.pairs.frame, strict=True)
+  return [(sets.frames[sets.anchors[group]], sets.frames[frame]) for group, frame in pairs]

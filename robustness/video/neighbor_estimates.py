@@ -123,10 +123,9 @@ class SetOutcomes:
     Args:
       is_selected: bool [P], whether to keep each pair.
     """
-    pairs = {'group': self.group[is_selected], 'offset': self.offset[is_selected]}
-    return dataclasses.replace(
-      self, is_neighbor_right=self.is_neighbor_right[..., is_selected], **pairs
-    )
+    right = self.is_neighbor_right[..., is_selected]
+    group, offset = self.group[is_selected], self.offset[is_selected]
+    return dataclasses.replace(self, is_neighbor_right=right, group=group, offset=offset)
 
   def as_one_model(self, label: str) -> SetOutcomes:
     """Flattens the axis of M models: one model on M · A neighbor sets instead of M models on A.
