@@ -416,7 +416,7 @@ def compare(
         raise InputError(
           f'results of {entry.study} have no records: take those of measure or read.'
         )
-      labels += entry.labels
+      labels += entry.classifier_labels
       studies_by_workdir[f'results[{index}]'] = entry.studies()
     else:
       name, path = next(names_and_paths)

@@ -205,6 +205,19 @@ def test_results_of_overlapping_images_are_compared_if_asked():
     assert paired == expected.value('top1_accuracy', **facets)
 
 
+def test_results_that_list_published_values_are_compared():
+  columns = {'variant': np.array(['mixed_same', 'mixed_rand'])[np.arange(len(LABELS)) % 2]}
+  models = {'linear': linear, 'opposite': opposite}
+  together = robustness.measure('background_gap', models, *BATCH, columns=columns)
+  first, second = (
+    robustness.measure('background_gap', {label: model}, *BATCH, columns=columns)
+    for label, model in models.items()
+  )
+  comparison = robustness.compare(first, second)
+  facets = {'classifier': 'opposite', 'versus': 'linear', 'variant': 'mixed_same'}
+  assert comparison.value('accuracy', **facets) == together.value('accuracy', **facets)
+
+
 @pytest.mark.slow
 def test_a_workdir_of_frost_and_of_a_corruption_of_mine_is_read(tmp_path):
   file = tmp_path / 'mine.py'
