@@ -41,6 +41,11 @@ LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_labe
 """Names of columns with labels; the first that exists is used."""
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
 """Words in names of files or folders that state a split."""
+_OF_TOTAL = r'(.*?)(\d+)(-of-\d+)(?:-[0-9a-f]{16})?(.*)'
+"""Pattern of names such as 'test-00002-of-00014.parquet', or with a hash of Hugging Face, as in
+'test-00002-of-00014-1fc3a0bc49b8c3f2.parquet'."""
+_NUMBERED = r'(.*?)(\d+)()(\D*)'
+"""Pattern of names such as 'x-000002.tar', with the groups of `_OF_TOTAL`."""
 _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
 """Pattern of the fields of CSV that are read as integers."""
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
@@ -99,8 +104,7 @@ class Shards(Source, abc.ABC):
       raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
     shards = of_split(files, root, split, self.path)
     _check_one_set(shards, root, split, self.key('path'))
-    if not self.allow_missing:
-      _check_complete(shards, self.key('allow_missing'))
+    _check_numbers(shards, self.allow_missing, self.key('allow_missing'))
     return shards
 
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
@@ -145,30 +149,36 @@ def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
     )
 
 
-def _check_complete(files: list[Path], key: str) -> None:
-  """Raises InputError if numbered data files are missing.
+def _check_numbers(files: list[Path], allow_missing: bool, key: str) -> None:
+  """Raises InputError if numbered data files are missing, or have the same number.
 
-  For names such as `x-00002-of-00014.y` all 14 files must exist. For names such as `x-000002.y` all
-  files between the first and the last must exist.
+  For names such as `x-00002-of-00014.y` all 14 files must exist, once each. A second file of one
+  number is a copy, or is left of another version of the data set. For names such as `x-000002.y`
+  all files between the first and the last must exist.
 
   Args:
     files: the data files.
-    key: the setting that allows missing files, for the message.
+    allow_missing: whether files may be missing.
+    key: the setting `allow_missing`, for the message.
   """
   # {(path before the number, '-of-<total>' or '', rest of the name): the numbers that exist}
   numbers_of_series: dict[tuple[str, ...], list[int]] = {}
+  file_of_number: dict[tuple[str, int], Path] = {}  # {(path before the number, number): file}
   for file in files:
-    match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
+    match = re.fullmatch(_OF_TOTAL, file.name) or re.fullmatch(_NUMBERED, file.name)
     if match:
-      before, number, total, after = match.groups('')
-      series = str(file.parent / before), total, after
-      numbers_of_series.setdefault(series, []).append(int(number))
+      before, number, total, after = match.groups()
+      before = str(file.parent / before)
+      other = file_of_number.setdefault((before, int(number)), file)
+      if total and other != file:
+        raise InputError(f'{other} and {file} have one number: remove the copy or older version.')
+      numbers_of_series.setdefault((before, total, after), []).append(int(number))
   for (before, total, after), numbers in numbers_of_series.items():
     count = int(total.removeprefix('-of-') or 0)
     expected = range(count) if total else range(min(numbers), max(numbers) + 1)
     present = {number for number in numbers if number in expected}
     num_missing = len(expected) - len(present)
-    if num_missing:
+    if num_missing and not allow_missing:
       first = next(number for number in expected if number not in present)
       raise InputError(
         f'{num_missing} of {len(expected)} shards are missing, first number {first} of '

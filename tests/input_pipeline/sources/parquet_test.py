@@ -1,6 +1,7 @@
 """Tests reading Parquet files of encoded images, as the Hugging Face Hub stores them."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from input_pipeline.sources import parquet
+from tests.cases import cases
 from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, png, read
 from tests.refusals import bad_setting, refused
 
@@ -89,6 +91,24 @@ def test_several_configs_and_missing_shards_are_refused(hub, second_config):
   (hub / 'data/test-00000-of-00002.parquet').unlink()
   refused('1 of 2 shards are missing, first number 0 of', read, 'parquet', hub / 'data')
   assert read('parquet', hub / 'data', allow_missing=True).num_examples == 13
+
+
+@cases(
+  'name', 'test-00001-of-00002 (1)', 'test-00000-of-00003', 'test-00000-of-00002-1fc3a0bc49b8c3f2'
+)
+def test_a_copy_or_another_version_of_a_shard_is_refused(hub, name):
+  shutil.copy(hub / 'data/test-00000-of-00002.parquet', hub / f'data/{name}.parquet')
+  refused('have one number: remove the copy', read, 'parquet', hub / 'data')
+  refused('have one number', read, 'parquet', hub / 'data', allow_missing=True)
+
+
+def test_shards_with_a_hash_in_their_name_are_counted(hub):
+  (first, second) = sorted((hub / 'data').glob('test-*'))
+  first.rename(first.with_stem(f'{first.stem}-1fc3a0bc49b8c3f2'))
+  second.rename(second.with_stem(f'{second.stem}-f2a0bc49b8c31fc3'))
+  assert read('parquet', hub / 'data').num_examples == NUMBER
+  next((hub / 'data').glob('test-00001*')).unlink()
+  refused('1 of 2 shards are missing, first number 1', read, 'parquet', hub / 'data')
 
 
 def test_a_label_space_names_the_classes_of_a_file_without_names(second_config):
