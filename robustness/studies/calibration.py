@@ -164,7 +164,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
       rows = list(self._values(label, scores, table))
       if label == first:
         first_scores = scores
-      else:
+      else:  # differences from the first classifier
         for name in table.groups:
           facets = table.facets_of(name)
           for quantity in ERRORS:

@@ -175,9 +175,9 @@ class CorruptionSpectrum(StoredOrMade):
     total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
     # Mean |F| in each view, [1 + corruptions · severities, H, W], the clean view first.
     mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
-    keep = high_pass(height, width, self.bandwidth)  # bool [H, W]
-    lowest = lowest_kept(height, width, self.bandwidth)
-    radii = spectrum.measures(keep).radii
+    is_high = high_pass(height, width, self.bandwidth)  # bool [H, W]
+    lowest = lowest_kept(height, width, self.bandwidth)  # high frequencies begin here: f_y and f_x
+    radii = spectrum.measures(is_high).radii
     return Findings(
       estimates=list(study._estimates(by_image, image_shape, scale, radii)),
       arrays={
@@ -186,7 +186,7 @@ class CorruptionSpectrum(StoredOrMade):
         'corruption': np.array(study.names),
         'severity': np.array(study.severities),
       },
-      tables={HIGH_PASS: Table(HIGH_PASS_COLUMNS, [[*lowest, float(keep.mean())]])},
+      tables={HIGH_PASS: Table(HIGH_PASS_COLUMNS, [[*lowest, float(is_high.mean())]])},
     )
 
   def _estimates(

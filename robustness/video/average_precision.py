@@ -244,11 +244,10 @@ def worst_frames(
     include_anchor: Whether the anchor may be the worst frame.
   """
   worst = sets.anchors.copy()
-  for group, (anchor, frames, offsets) in enumerate(
-    zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)
-  ):
-    members = np.append(frames, anchor) if include_anchor else frames
-    distance = np.append(offsets, 0) if include_anchor else offsets
+  for group, anchor in enumerate(sets.anchors):
+    members, distance = sets.neighbors[group], sets.offsets[group]
+    if include_anchor:
+      members, distance = np.append(members, anchor), np.append(distance, 0)
     is_candidate = (np.abs(distance) <= k) & np.isfinite(precision[members])
     if is_candidate.any():
       members, distance = members[is_candidate], distance[is_candidate]

@@ -161,8 +161,8 @@ def score(
     num_drawn: most sets that are drawn, those with the largest drop of average precision.
   """
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')  # the option --shown
-  sets = inputs.sets
-  asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
+  sets, asked_k = inputs.sets, scoring.k
+  scoring = dataclasses.replace(scoring, k=effective_k(sets, asked_k))
   results = Results(
     study='detection_pm_k',
     classifiers=[{'label': LABEL, 'detections': inputs.files['detections']}],

@@ -70,11 +70,11 @@ def read(
     )
   # if no frame has scores, the first frame is refused
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
-  admitted = tuple(widths)
+  valid_widths = tuple(widths)
   for frame in predicted:
-    _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', admitted)
-    admitted = (len(scores_of[frame]),)  # each frame has as many scores as the one before
-  (num_scores,) = admitted
+    _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', valid_widths)
+    valid_widths = (len(scores_of[frame]),)  # the next frame must have as many scores
+  (num_scores,) = valid_widths
   try:
     # frames without scores get −∞ for all classes
     table = np.array([scores_of[frame] or [-np.inf] * num_scores for frame in frames], np.float64)
@@ -219,12 +219,12 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   """
   scores, kind = _scores_of_sets(records, merge)
   # recorded predictions are taken, unless `merge` asks for predictions by another rule
-  is_recorded = PREDICTION in records.read(0, 0).arrays and not merge
+  takes_recorded = PREDICTION in records.read(0, 0).arrays and not merge
   has_nan = np.isnan(scores).any(1)
-  if has_nan.any() and not is_recorded:
+  if has_nan.any() and not takes_recorded:
     raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
   is_unpredicted: np.ndarray = (scores == -np.inf).all(1)
-  prediction = records.column(PREDICTION) if is_recorded else scores.argmax(1)
+  prediction = records.column(PREDICTION) if takes_recorded else scores.argmax(1)
   prediction = np.where(is_unpredicted, -1, prediction)
   probabilities = _probabilities(np.where(is_unpredicted[:, None], 0, scores), kind)
   confidence = np.where(is_unpredicted, 0, probabilities[np.arange(len(scores)), prediction])
