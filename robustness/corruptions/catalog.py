@@ -190,9 +190,8 @@ def corrupt(
   """
   if photographs is not None and 'photographs' in find(name).options:
     options['photographs'] = photographs
-  return _checked_and_corrupted(
-    key, as_images(images), 0, severity, (name,), quantize, side, {name: options}
-  )
+  array = as_images(images)
+  return _checked_and_corrupted(key, array, 0, severity, (name,), quantize, side, {name: options})
 
 
 def corrupt_each(
@@ -259,14 +258,14 @@ def _checked_and_corrupted(
   static_options = {name: dict(values) for name, values in options.items()}
   frost_pictures = None
   for name, values in static_options.items():
-    pictures = values.get('photographs', '')
-    if isinstance(pictures, (str, os.PathLike)):
+    photographs = values.get('photographs', '')
+    if isinstance(photographs, (str, os.PathLike)):  # a folder; its name is static
       continue
     if name != 'frost':
-      kind = type(pictures).__name__
+      kind = type(photographs).__name__
       raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
-    if pictures is not None:
-      frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(pictures))
+    if photographs is not None:
+      frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
       del values['photographs']
   return _corrupt(
     as_key(key),
@@ -427,7 +426,8 @@ def checked_table(
   for value in between:
     if not SEVERITIES[0] <= value <= SEVERITIES[-1]:
       raise InputError(f'between has {value:g}; severities are in [1, 5].')
-  if between and options.get('elastic_transform', {}).get('variant', 'released') != 'released':
+  elastic_variant = options.get('elastic_transform', {}).get('variant', 'released')
+  if between and elastic_variant != 'released':
     raise InputError(
       "elastic_transform has constants of its own in the variant 'imagecorruptions', for the five "
       f'severities alone; got {between[0]}.'

@@ -175,20 +175,18 @@ def corruption(
     InputError: A side is not among these, or a side does not have five entries.
   """
   names = parameters.split()
-
-  def constants(values: Sequence[Any]) -> Constants:
-    """Transposes entries, one per severity, into {parameter: one value per severity}."""
-    columns = zip(*values, strict=True) if len(names) > 1 else [tuple(values)]
-    return dict(zip(names, columns, strict=True))
-
   counts = {side: len(entries) for side, entries in by_side.items()}
   is_valid = {*counts} <= {*SIDES} and {*counts.values()} == {len(SEVERITIES)}
-  valid = (
-    f'5 for sides in {", ".join(map(str, SIDES))}; images of another take those of the nearest'
-  )
+  sides = ', '.join(map(str, SIDES))
+  valid = f'5 for sides in {sides}; images of another take those of the nearest'
   require(is_valid, 'number of entries of @corruption by side', counts, valid)
-  values = {side: by_side.get(side, by_side.get(default)) for side, default in SIDES.items()}
-  declared['constants'] = {side: constants(v) for side, v in values.items() if v is not None}
+  declared['constants'] = {}
+  for side, default_side in SIDES.items():
+    entries = by_side.get(side, by_side.get(default_side))
+    if entries is not None:  # neither side has any in a corruption of small or of large images only
+      # for each parameter, one value per severity
+      columns = zip(*entries, strict=True) if len(names) > 1 else [tuple(entries)]
+      declared['constants'][side] = dict(zip(names, columns, strict=True))
   return lambda function: Corruption(function, family=family, **declared)
 
 

@@ -108,9 +108,9 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   """Returns an image [H, W, C] with its sides shrunk by the factor `scale` ≤ 1, then enlarged."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
-  # Shrink: each pixel of the small image is the mean over a box of pixels. In `levels` the C
-  # channels of a pixel are C columns. The Kronecker product therefore turns the box of a column of
-  # pixels into C boxes, one for each channel, [small_width · C, width · C].
+  # Shrink: each pixel of the small image is the mean over a box of pixels. In `levels` column
+  # j C + c is channel c of the pixels in column j. The Kronecker product makes the boxes for these,
+  # [small_width · C, width · C]: box i C + c has channel c of all pixels in box i.
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
   boxes_of_channels = np.kron(box_membership(width, small_width), np.eye(channels, dtype=int))
   levels = _rounded_means(levels, boxes_of_channels, axis=1)
@@ -137,13 +137,13 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
   sums = []
   for start in range(0, len(members), BAND):
     band = members[start : start + BAND]
-    lines_in_boxes = np.flatnonzero(band.any(0))
-    first, last = int(lines_in_boxes[0]), int(lines_in_boxes[-1])
+    lines_in_band = np.flatnonzero(band.any(0))  # the lines that these groups average
+    first, last = int(lines_in_band[0]), int(lines_in_band[-1])
     weights = band[:, first : last + 1].astype(np.float32)
     lines = jax.lax.slice_in_dim(levels, first, last + 1, axis=axis)
     factors = (weights, lines) if axis == 0 else (lines, weights.T)
     sums.append(jnp.matmul(*factors, precision=HIGHEST))
-  # weight of a line, 1 / lines of the box, and the ½ for rounding, both with 22 fractional bits
+  # weight of a line, 1 / lines of its group, and the ½ for rounding, both with 22 fractional bits
   shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)
   half = 1 << (FRACTION - 1)
   shares = shares[:, None] if axis == 0 else shares[None, :]

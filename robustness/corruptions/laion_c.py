@@ -81,7 +81,6 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   seed. The constant `level`, the strength of the package glitch_this, sets the number and the size
   of the shifts. A band has at most a quarter of the rows.
   """
-  del key
   height, width = levels.shape[:2]
   by_severity = [draw_glitches(level, height, width) for level in strength.constants['level']]
   shifts, moves = map(np.array, zip(*by_severity, strict=True))
@@ -148,7 +147,6 @@ def mosaic(
     strength: has the constant `tile`.
     photographs: folder of pictures, which are shrunk. None makes procedural pictures.
   """
-  del key  # nothing is random
   # the side of tiles at each severity
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
@@ -397,15 +395,13 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   the left of the line's start, where I is the mean grey level of the block. Pixels follow
   Bresenham's algorithm between integer coordinates, as in Pillow.
   """
-  del key
   height, width = levels.shape[:2]
   counts = strength.constants['columns']
   by_severity = [line_tables(count, max(counts), width) for count in counts]
   # the first column of each line's block and the column after it, [lines]; and the column in which
   # a segment ends, by line and mean grey level, [lines, 256]
-  block_start, block_end, segment_end = (
-    strength.select(np.stack(tables)) for tables in zip(*by_severity, strict=True)
-  )
+  by_kind = zip(*by_severity, strict=True)
+  block_start, block_end, segment_end = (strength.select(np.stack(tables)) for tables in by_kind)
   # Numbers of the segments of a line, and their rows from top to bottom − 1. There are `height`
   # segments, because their number of rows, `step`, is traced; segments below the image are empty.
   step, segments = strength['step'], jnp.arange(height)
@@ -420,6 +416,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
       segment: number of each segment in its line.
     """
     y0, y1, x0, x1 = top[segment], bottom[segment], block_start[line], block_end[line]
+    # over the rows y0 to y1 - 1 and the columns x0 to x1 - 1
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
 
@@ -444,6 +441,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
   num_lines, nothing_drawn = strength['columns'], jnp.full((height, width), -1, jnp.int32)
   drawn = jax.lax.fori_loop(0, num_lines, draw_line, nothing_drawn)
+  # pixels on no line, -1, get the colour of any segment here and are black at the end
   rgb = mean_levels(line=drawn // height, segment=drawn % height)[..., :3]
   return jnp.where(drawn[..., None] < 0, 0, rgb)
 

@@ -206,8 +206,10 @@ def _alias_tables(mass: np.ndarray) -> np.ndarray:
     is_short = least_mass < capacity
     limit[rows, poor] = np.where(is_short, least_mass, capacity - 1)
     alias[rows, poor] = np.where(is_short, rich, poor)
+    # the rich column loses what the poor one lacks, and may be short itself now
     for_minimum[rows, rich] -= np.where(is_short, capacity - least_mass, 0)
     for_maximum[rows, rich] = for_minimum[rows, rich]
+    # the poor column is complete
     for_minimum[rows, poor], for_maximum[rows, poor] = capacity + 1, -1
   return (limit * width + alias).astype(np.uint32)
 

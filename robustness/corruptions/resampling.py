@@ -83,7 +83,9 @@ def _resampling(
       corruption's option `quality`. With 0 there is no file and no such option.
   """
   other_kernels = (kernel for kernel in ENLARGING if kernel != enlarging)
-  options = {'up': (enlarging, *other_kernels)} | ({'quality': ()} if jpeg_quality else {})
+  options = {'up': (enlarging, *other_kernels)}
+  if jpeg_quality:
+    options['quality'] = ()  # not a choice of words
 
   def resampled(
     key: jax.Array,

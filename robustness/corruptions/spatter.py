@@ -228,18 +228,19 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stride = width + MAX_DISTANCE
   move_offsets, move_lengths = _moves(stride)
   offsets, lengths = jnp.array(move_offsets), jnp.array(move_lengths)
-  longest_offset, size = max(map(abs, move_offsets)), height * stride
+  longest_offset = max(abs(offset) for offset in move_offsets)
   start = jnp.where(mask, 0.0, float(MAX_DISTANCE))
+  # [H · stride], the rows one after another
   line = jnp.pad(start, ((0, 0), (0, MAX_DISTANCE)), constant_values=MAX_DISTANCE).reshape(-1)
   margin = jnp.full((longest_offset,), float(MAX_DISTANCE))
   # the barrier makes XLA store a slice in memory, which on a CPU is five times as fast
   stored = jax.lax.optimization_barrier
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
-    """Lowers distances [size] where a path that begins with move i or its opposite is shorter."""
+    """Lowers distances [H · stride] where a path that begins with ± move i is shorter."""
     padded = stored(jnp.concatenate([margin, line, margin]))
-    ahead = stored(jax.lax.dynamic_slice(padded, (longest_offset + offsets[i],), (size,)))
-    behind = stored(jax.lax.dynamic_slice(padded, (longest_offset - offsets[i],), (size,)))
+    ahead = stored(jax.lax.dynamic_slice(padded, (longest_offset + offsets[i],), line.shape))
+    behind = stored(jax.lax.dynamic_slice(padded, (longest_offset - offsets[i],), line.shape))
     return jnp.minimum(line, jnp.minimum(ahead, behind) + lengths[i])
 
   line = jax.lax.fori_loop(0, len(move_offsets), sweep, line)

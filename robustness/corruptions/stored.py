@@ -266,11 +266,11 @@ class StoredOrMade(CorruptionViews):
     facets = study.facets(image_shape)
     if CLEAN_PART not in parts:
       facets = facets[1:].reset_index(drop=True)  # the first row describes the clean view
-    by_image = [
-      dataclasses.replace(evaluation, records=self.by_image(evaluation.records, image_shape)[0])
-      for evaluation in evaluations
-    ]
-    return study, Recorded(by_image, facets)
+    evaluations_by_image = []
+    for evaluation in evaluations:
+      records, _ = self.by_image(evaluation.records, image_shape)
+      evaluations_by_image.append(dataclasses.replace(evaluation, records=records))
+    return study, Recorded(evaluations_by_image, facets)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the estimates of errors and other quantities from the records of all classifiers."""
@@ -466,7 +466,7 @@ def with_clean_images(rows: Rows) -> Rows:
     """Returns the clean image that each row of a batch was made from, [B, H, W, C]."""
     # rows of the clean part, each only once although several rows of a batch may share one
     indices, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
-    batches = (in_memory() or clean).at(indices).batches(len(indices))
-    return next(batches)['image'][inverse]
+    needed = (in_memory() or clean).at(indices)  # from files if the images are too large
+    return next(needed.batches(len(indices)))['image'][inverse]  # all are in one batch
 
   return with_column(rows, CLEAN_IMAGE, clean_images, facts={})

@@ -321,15 +321,13 @@ class CorruptionViews(Study):
       studies: the studies; studies without corruptions are ignored.
     """
     others = [study for study in studies if isinstance(study, CorruptionViews)]
-    names_and_files = zip(self.references, self._file_by_name.items(), strict=True)
-    common = tuple(
-      reference
-      for reference, pair in names_and_files
-      if all(pair in study._file_by_name.items() for study in others)
-    )
+    common = []
+    for reference, name_and_file in zip(self.references, self._file_by_name.items(), strict=True):
+      if all(name_and_file in study._file_by_name.items() for study in others):
+        common.append(reference)
     if self.is_stored or not common or len(common) == len(self.names):
       return self
-    return dataclasses.replace(self, corruptions=common)
+    return dataclasses.replace(self, corruptions=tuple(common))
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, such as 'fog 3', and groups of views to average over.
@@ -341,7 +339,9 @@ class CorruptionViews(Study):
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Does the work of `view_table`, for views with or without a clean one.
+    """Returns the names of the views and groups of views, for views with or without a clean one.
+
+    The groups are those of `view_table`.
 
     Args:
       image_shape: (H, W, C) of the images.
@@ -358,15 +358,14 @@ class CorruptionViews(Study):
       for severity in self.levels
     }
     clean = {'clean': [CLEAN]} if has_clean else {}  # like all groups, {name: indices of its views}
-    # indices of the views, [corruptions, severities], without fractional severities
-    columns = [self.levels.index(severity) for severity in self.severities]
-    indices = len(clean) + self.grid(np.arange(len(views)))[:, columns]
+    all_indices = self.grid(len(clean) + np.arange(len(views)))  # [corruptions, levels]
+    # without fractional severities, which are in no group: [corruptions, severities]
+    indices = all_indices[:, [self.levels.index(severity) for severity in self.severities]]
     by_corruption = dict(zip(self.names, indices.tolist(), strict=True))
     by_severity = dict(zip(self.severities, indices.T.tolist(), strict=True))
-    by_set = {
-      label: [index for name in members for index in by_corruption[name]]
-      for label, members in whole_sets(self.names, side=min(image_shape[:2])).items()
-    }
+    by_set = {}
+    for label, members in whole_sets(self.names, side=min(image_shape[:2])).items():
+      by_set[label] = [index for name in members for index in by_corruption[name]]
     severities = {f'severity {severity}': group for severity, group in by_severity.items()}
     groups = {**clean, **by_corruption, **severities, **by_set}
     facets = views | {name: {'corruption': name} for name in by_corruption}
@@ -528,17 +527,18 @@ class Provenance:
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
     total = released.num_images or self.num_images  # an unknown number counts as equal
-    number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
-    # {phrase: whether the images differ so}
+    difference_of_number = {f'{self.num_images} of {total} images': self.num_images != total}
+    # {phrase for a difference: whether it is present}
     differences = released.size_differs(self.image_shape)
     if not settings.is_stored:
-      differences |= self._data_differs() | number_differs
+      differences |= self._data_differs() | difference_of_number
       differences |= settings.settings_differ(released, self.image_shape)
     elif source not in SOURCES:
       differences[f'the source {source} is no released set'] = True
     elif not self._is_robustbench:  # RobustBench's part of a set is complete
-      differences |= number_differs
-    # table 3 of Yin et al. has published errors under 15 other corruptions than CIFAR-10-C's
+      differences |= difference_of_number
+    # Table 3 of Yin et al. has published errors under 15 other corruptions than CIFAR-10-C's. A
+    # study of these lacks none of the released ones.
     is_table_3 = released.side == 32 and {*ALL_SETS['fourier_cifar']} <= {*settings.names}
     needed = () if is_table_3 else released.corruptions
     missing = [name for name in needed if name not in settings.names]
@@ -600,9 +600,8 @@ class Provenance:
         lines['frost'] = provenance.values_in_words(frost, ('source', 'from'))
     if self.denominator:
       lines['mCE divides by'] = self.denominator
-    lines[provenance.COMPARABLE] = provenance.comparability_in_words(
-      self.differences, self._comparable
-    )
+    comparability = provenance.comparability_in_words(self.differences, self._comparable)
+    lines[provenance.COMPARABLE] = comparability
     return provenance.table(lines)
 
   @property

@@ -157,7 +157,8 @@ def caustic(side: int, draws: Draws) -> jax.Array:
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
     for line in filters.pixel_grid(side)
   ]
-  (first, second), total = start, jnp.float32(1)
+  first, second = start
+  total = jnp.float32(1)
   for n in range(1, 6):
     t = draws['time'] * (1 - 3.5 / n)
     first, second = (

@@ -69,9 +69,8 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
     except OSError as error:
       raise InputError(f'font of watermark is {font!r}, which is no font file: {error}.') from error
     drawing = Image.new('L', (width, height))
-    ImageDraw.Draw(drawing).text(
-      (corner_x, corner_y), ''.join(STROKES) * REPEATS, fill=255, font=characters
-    )
+    corner, text = (corner_x, corner_y), ''.join(STROKES) * REPEATS
+    ImageDraw.Draw(drawing).text(corner, text, fill=255, font=characters)
     return np.asarray(drawing, np.float32) / 255
   # Pillow puts the characters this far below the corner of the text
   corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size
@@ -87,18 +86,17 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
       count: number of pixels. The first pixel contains the corner.
       corner: row or column of the corner, in pixels.
     """
-    from_pixel = (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size
-    return from_pixel - corner % 1 / size  # corner % 1: how far the corner is inside of the pixel
+    corner_in_pixel = corner % 1 / size  # from the edge of the first pixel
+    return (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner_in_pixel
 
-  is_on_stroke = _is_on_stroke(
-    sample_positions(rows, corner_y), sample_positions(columns, corner_x)
-  )
+  y, x = sample_positions(rows, corner_y), sample_positions(columns, corner_x)
+  is_on_stroke = _is_on_stroke(y, x)
   # means over the samples of each pixel
   pair = is_on_stroke.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
   # the pair side by side, three times; the additional column of a pair overlaps the next one
-  row, first = int(corner_y), int(corner_x)
-  for column in range(first, first + REPEATS * (columns - 1), columns - 1):
+  row, first, pair_width = int(corner_y), int(corner_x), columns - 1
+  for column in range(first, first + REPEATS * pair_width, pair_width):
     page[row : row + rows, column : column + columns] += pair
   return page
 
