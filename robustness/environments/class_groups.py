@@ -86,9 +86,8 @@ def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
   By default there are none.
   """
   if count := settings.random_class_groups:
-    return balanced_groups(
-      count, class_names, settings.class_group_seed, settings.classes_per_group
-    )
+    seed, size = settings.class_group_seed, settings.classes_per_group
+    return balanced_groups(count, class_names, seed, size)
   return groups_by_name(settings.class_groups, class_names, settings.hierarchy)
 
 
@@ -117,8 +116,8 @@ def groups_by_name(
       raise InputError(f'{KEYS.data.class_groups} names {name!r}; {nearest(name, labels)}.')
     return [labels[composed_unicode(name)]]
 
-  members = tuple(tuple(sorted(itertools.chain(*map(labels_of, group)))) for group in groups)
-  return ClassGroups(members, tuple(class_names))
+  members = [sorted(itertools.chain(*map(labels_of, group))) for group in groups]
+  return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 
 
 def balanced_groups(

@@ -99,7 +99,7 @@ def hash_rows(rows: Rows) -> Hashed:
   names = np.array([*environment_names, ''])  # '', the last, is for rows without environments
   for batch in rows.batches(_ROWS_PER_BATCH):
     mask = batch['mask']  # false for padding
-    # of an image with several labels, [rows, labels], the first
+    # the first label of each image, if images have several, [rows, labels]
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
     environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
     arrays = (array[mask] for array in (batch['example_id'], label, environment))
@@ -156,13 +156,9 @@ def compare_hashes(
       note += f'; the nearest {LISTED} are listed'
     # n images in n independent groups.
     shares[label] = Estimate(count / n, float(low), float(high), n, n, CLOPPER_PEARSON, note=note)
-    # Ids and bits, then classes, then environments, in the order of `COLUMNS`.
-    rows += [
-      [
-        *(label, int(test.example_ids[i]), int(trained.example_ids[j]), int(bits)),
-        *(str(test.classes[i]), str(trained.classes[j])),
-        *(str(test.environments[i]), str(trained.environments[j])),
-      ]
-      for i, j, bits in table[:LISTED]
-    ]
+    for i, j, bits in table[:LISTED]:
+      ids = int(test.example_ids[i]), int(trained.example_ids[j])
+      classes = str(test.classes[i]), str(trained.classes[j])
+      environments = str(test.environments[i]), str(trained.environments[j])
+      rows.append([label, *ids, int(bits), *classes, *environments])  # in the order of `COLUMNS`
   return shares, Table(COLUMNS, rows)

@@ -327,7 +327,8 @@ class Scores:
       return _difference_estimate(value, drawn, self.n, confidence, biased, calibrated)
     low, high = (float(end) for end in percentile_interval(drawn, self.n, confidence))
     if calibrated is not None:
-      low, high = 2 * biased - high, biased + high - float(drawn.mean())
+      low = 2 * biased - high  # e − (h − e), with the high percentile h
+      high = biased + high - float(drawn.mean())  # e + (h − m)
       if biased <= np.quantile(calibrated, (1 + confidence) / 2):
         low = min(low, 0.0)
     # A NaN end is the first argument, which Python's min and max then return.
@@ -439,10 +440,10 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     return predictions.binned(width_starts, weights), predictions.binned(mass_starts, weights)
 
   width, mass = binned(predictions)
-  values = {
-    # Errors before debiasing are called 'ece_biased' etc.; the overconfidence keeps its name.
-    **{BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()},
-    **_unbinned(predictions, None),
+  # Errors before debiasing are called 'ece_biased' etc.; the overconfidence keeps its name.
+  values = {BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()}
+  values |= _unbinned(predictions, weights=None)
+  values |= {
     'ece': debiased_calibration_error(width),
     'ece_equal_mass': debiased_calibration_error(mass),
     'rms_calibration_error': np.sqrt(np.maximum(squared_calibration_error(mass), 0)),

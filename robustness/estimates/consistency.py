@@ -138,7 +138,8 @@ def _interval(
   sizes = cells.sum(0)  # images of each unit and view
   is_clustered = (sizes > 1).any()
   effective = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
-  if effective < (jackknife.FEWEST if is_clustered else 2):
+  fewest_units = jackknife.FEWEST if is_clustered else 2
+  if effective < fewest_units:
     return np.nan, np.nan, jackknife.too_few(effective)
   effect, effect_of_mean = _design_effects(cells, weight)
   total = cells.sum(1)  # [4, V]

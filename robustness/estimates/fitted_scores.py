@@ -144,12 +144,14 @@ class LastLayer(NamedTuple):
     features, logits = np.concatenate(all_features), np.concatenate(all_logits)
     with_ones = np.pad(features, ((0, 0), (0, 1)), constant_values=1)  # the bias is the last row
     solution, *_ = linalg.lstsq(with_ones, logits)
-    free = max(1, logits.size - solution.size)  # degrees of freedom
-    rounding = linalg.norm(with_ones @ solution - logits) / free**0.5
+    degrees_of_freedom = max(1, logits.size - solution.size)
+    # standard deviation of the recorded logits from a linear map, by rounding
+    rounding = linalg.norm(with_ones @ solution - logits) / degrees_of_freedom**0.5
     # R of the QR decomposition has the singular values and directions of `with_ones`.
     _, singular, directions = linalg.svd(np.linalg.qr(with_ones, mode='r'))
     singular = np.maximum(singular, np.finfo(float).eps * singular[0])
-    return cls(solution[:-1], solution[-1], directions.T * (rounding / singular))
+    error = directions.T * (rounding / singular)
+    return cls(kernel=solution[:-1], bias=solution[-1], error=error)
 
   def __call__(self, features: np.ndarray) -> np.ndarray:
     """Returns the logits [N, K] of features [N, D]."""

@@ -150,9 +150,8 @@ class FixedWidth:
       proportions: [P], the true proportions, in (0, 1).
     """
     looks = self._looks(np.asarray(proportions, float))
-    return np.asarray(
-      np.sum([n * (probability * is_finished).sum(1) for n, probability, is_finished in looks], 0)
-    )
+    trials = [n * (probability * is_finished).sum(1) for n, probability, is_finished in looks]
+    return np.asarray(np.sum(trials, 0))  # over the rounds after which it may be finished
 
   def proportions_to_test(self) -> np.ndarray:
     """Returns the proportions at which the coverage may be lowest, ascending, in (0, ½).
