@@ -36,16 +36,15 @@ def join_tasks(
   # A task leaves out the classifiers that it cannot measure.
   most_complete = max(tasks.values(), key=lambda results: len(results.classifiers))
   tables_with_task = (estimates.with_facet(r.table, TASK, task) for task, r in tasks.items())
+  tables = {**findings.tables, 'tasks': Table(('task', 'study', 'images'), listed)}
+  for task, results in tasks.items():
+    tables |= {f'{task}: {name}': table for name, table in results.tables.items()}
   return Results(
     study,
     classifiers=most_complete.classifiers,
     data={name: results.data for name, results in tasks.items()},
     settings={**settings, **{name: results.settings for name, results in tasks.items()}},
-    tables={
-      **findings.tables,
-      'tasks': Table(('task', 'study', 'images'), listed),
-      **{f'{task}: {k}': v for task, results in tasks.items() for k, v in results.tables.items()},
-    },
+    tables=tables,
     arrays=findings.arrays,
     table=estimates.assemble([*findings.estimates, *tables_with_task]),
     quantities=tuple(dict.fromkeys(q for results in tasks.values() for q in results.quantities)),
@@ -69,17 +68,13 @@ def mean_over_seeds(by_seed: Mapping[int, Results]) -> Results:
     raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
   first = next(iter(by_seed.values()))
   quantities = {q.name: q for results in by_seed.values() for q in results.quantities}
-  table_by_seed = estimates.assemble(
-    [estimates.with_facet(results.table, SEED, seed) for seed, results in by_seed.items()]
-  )
+  tables = [estimates.with_facet(results.table, SEED, seed) for seed, results in by_seed.items()]
+  table_by_seed = estimates.assemble(tables)
   means = _means_over(table_by_seed, list(by_seed), quantities)
-  classifiers = [
-    {
-      'label': classifier['label'],
-      'seeds': {str(seed): results.classifiers[index] for seed, results in by_seed.items()},
-    }
-    for index, classifier in enumerate(first.classifiers)
-  ]
+  classifiers = []
+  for index, classifier in enumerate(first.classifiers):
+    facts = {str(seed): results.classifiers[index] for seed, results in by_seed.items()}
+    classifiers.append({'label': classifier['label'], 'seeds': facts})
   return Results(
     first.study,
     classifiers=classifiers,

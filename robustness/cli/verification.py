@@ -205,11 +205,12 @@ def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> st
   if refuses:
     verifiable.refuse(finished.folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  not_verifiable: dict[str, None] = {}  # quantities in words, such as 'top-1 error by class'
+  not_verifiable = []  # quantities in words, such as 'top-1 error by class'
   for index, name in rows['quantity'][~is_verifiable].items():
     suffix = ' by class' if is_by_class[index] else ''
-    not_verifiable[f'{words.get(name, name)}{suffix}'] = None
-  listed = f'{", ".join(not_verifiable)}: {NOT_VERIFIABLE}' if not_verifiable else ''
+    not_verifiable.append(f'{words.get(name, name)}{suffix}')
+  once_each = ', '.join(dict.fromkeys(not_verifiable))
+  listed = f'{once_each}: {NOT_VERIFIABLE}' if not_verifiable else ''
   return '; '.join(filter(None, (verifiable.in_words(), listed)))
 
 

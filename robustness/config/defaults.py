@@ -239,11 +239,9 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     config: The config, which is changed.
     values: Changes that are applied later and name the sources.
   """
-  task_or_label = [
-    (key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())
-  ]
+  by_name = [(key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())]
   # keys that lead to the sections that may have a section `data`; () leads to the whole config
-  paths: list[tuple[str, ...]] = [(), *task_or_label, ('classifier',)]
+  paths: list[tuple[str, ...]] = [(), *by_name, ('classifier',)]
   sections = [section for path in paths if (section := _value_at(config, *path, 'data'))]
   names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
   for reference in _references(list(names)):

@@ -313,9 +313,8 @@ def _parse_task(path: str, section: Any, data: Section) -> Measurement:
   has_same_source = changes.get('source', source) == source
   inherited = data if has_same_source else {}
   with renaming_section('config.study', f'{path}.study'):
-    return _parse_measurement(
-      section.get('study', {}), merge_changes(inherited, changes), f'{path}.data'
-    )
+    merged = merge_changes(inherited, changes)
+    return _parse_measurement(section.get('study', {}), merged, f'{path}.data')
 
 
 def check_precision(

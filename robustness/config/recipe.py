@@ -81,9 +81,8 @@ def parse_classifier(
     renaming_section('config.training', f'{path}.training'),
     renaming_section('config.data', f'{path}.data'),
   ):
-    training_settings = settings.parse(
-      TrainingSettings, {**training, **sections['training']}, f'{path}.training'
-    )
+    merged = {**training, **sections['training']}
+    training_settings = settings.parse(TrainingSettings, merged, f'{path}.training')
     # `CHOOSE_ROWS` has the values that choose all images of the split
     inherited = {**data, 'split': training_settings.split, **CHOOSE_ROWS}
     rows = settings.merge_changes(inherited, sections['data'])

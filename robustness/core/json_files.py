@@ -146,12 +146,10 @@ def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str
     return next(filter(None, misfits), None)
   # the form is a type or a tuple of alternatives with at most one object or list
   alternatives = form if isinstance(form, tuple) else (form,)
-  types = set()
   for alternative in alternatives:
-    if not isinstance(alternative, dict | list):
-      types.add(alternative)
-    elif isinstance(value, dict | list):
+    if isinstance(alternative, dict | list) and isinstance(value, dict | list):
       return _first_mismatch(value, alternative, path)
+  types = {kind for kind in alternatives if not isinstance(kind, dict | list)}
   if float in types:
     types.add(int)  # 1 is a number as 1.0 is
   if type(value) in types or (dict in types and isinstance(value, Mapping)):
@@ -177,9 +175,8 @@ def _first_mismatch_of_object(
     return path, _NAMES[dict], _value_in_words(value)
   prefix = f'{path}.' if path else ''
   if str in form:  # {str: form}: the members have any keys, and all have this form
-    misfits = (
-      _first_mismatch(member, form[str], f'{prefix}{key}') for key, member in value.items()
-    )
+    members = value.items()
+    misfits = (_first_mismatch(member, form[str], f'{prefix}{key}') for key, member in members)
     return next(filter(None, misfits), None)
   for name, member_form in form.items():
     key = name.removesuffix('?')

@@ -129,9 +129,8 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
       bars.append(tqdm(desc=label, bar_format='{desc} … {elapsed}'))
       bars[0].start_t -= seconds  # the bar also shows the time before it was drawn
 
-  heartbeat = Heartbeat(
-    show, PHASE_SECONDS if after is None else after, 1.0 if is_terminal else BEAT_SECONDS
-  )
+  first = PHASE_SECONDS if after is None else after
+  heartbeat = Heartbeat(show, first, every=1.0 if is_terminal else BEAT_SECONDS)
   try:
     yield
   finally:

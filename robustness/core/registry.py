@@ -418,9 +418,8 @@ def subclasses_in_package(package: str, base: type[V]) -> tuple[type[V], ...]:
   """Returns the concrete subclasses of `base` in the modules of a package, or in one module."""
   parent = importlib.import_module(package)
   folders = vars(parent).get('__path__', ())  # () for a single module
-  modules = [
-    importlib.import_module(f'{package}.{entry.name}') for entry in pkgutil.iter_modules(folders)
-  ] or [parent]
+  names = [entry.name for entry in pkgutil.iter_modules(folders)]
+  modules = [importlib.import_module(f'{package}.{name}') for name in names] or [parent]
   return tuple(part for module in modules for part in _subclasses_in_module(module, base))
 
 

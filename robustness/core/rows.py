@@ -304,22 +304,23 @@ def check_label_array(
   largest = np.iinfo(np.int32).max if num_classes is None else num_classes - 1
   low, high = labels.min(), labels.max()
   if low < smallest or high > largest:
-    end = f'labels end at {largest}' if num_classes is None else f'there are {num_classes} classes'
-    outside, limit = high, end
+    outside, limit = high, f'there are {num_classes} classes'
     if low < smallest:
       outside, limit = low, 'labels start at 0'
+    elif num_classes is None:
+      limit = f'labels end at {largest}'
     row = int(np.argwhere(table == outside)[0][0])  # the first one with this label
     raise InputError(f'{name} has {outside} (example {row}); {limit}.')
-  # [N], and [N, L] with the labels of each image ascending, so that padding is first
-  is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
+  is_repeated = have_repeated_labels(table)  # [N]
+  ordered = np.sort(table, axis=1)  # [N, L], the labels of each image ascending, padding first
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
   if is_repeated.any() or is_one_hot:
-    row = int(is_repeated.argmax())  # 0 if all rows are one-hot
+    row = int(is_repeated.argmax())  # the first; row 0 if none is repeated and all are one-hot
     raise InputError(
       f'{name} has {labels[row].tolist()} (example {row}); the labels of an image are different '
       'classes, padded with -1, and not one-hot, which labels.argmax(1) makes classes of.'
     )
-  is_without_label = ordered[:, -1] < 0
+  is_without_label = ordered[:, -1] < 0  # the largest label is padding
   if is_without_label.any():
     raise InputError(f'{name} has no label for example {int(is_without_label.argmax())}.')
 

@@ -189,16 +189,17 @@ def held_out(
     InputError: one side would be empty although `share` is not 0.
   """
   count = round(share * num_examples)
-  unit = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
-  sizes = np.bincount(unit, minlength=1)  # rows of each unit
-  can_divide = 0 < count < num_examples and len(sizes) > 1
-  in_units = '' if units is None else f' in {len(sizes)} units, such as clips,'
+  rows_together = np.arange(num_examples) if units is None else units
+  _, unit = np.unique(rows_together, return_inverse=True)  # number of each row's unit, [N]
+  unit_sizes = np.bincount(unit, minlength=1)  # rows of each unit, [units]
+  can_divide = 0 < count < num_examples and len(unit_sizes) > 1
+  in_units = '' if units is None else f' in {len(unit_sizes)} units, such as clips,'
   valid = f'0, or a share of the {num_examples} training rows{in_units} that leaves at least one on'
   require(share == 0 or can_divide, 'config.training.validation', share, f'{valid} either side')
   if share == 0:
     return np.arange(num_examples), np.arange(0)
-  order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
-  num_rows = np.cumsum(sizes[order])  # of the first unit, the first two units, ...
+  order = np.random.default_rng(_HELD_OUT).permutation(len(unit_sizes))
+  num_rows = np.cumsum(unit_sizes[order])  # of the first unit, the first two units, ...
   # the first units that have nearest to `count` rows are for validation, but never all units
   # ([:-1]), because training needs at least one
   num_units = 1 + int(np.argmin(np.abs(num_rows[:-1] - count)))

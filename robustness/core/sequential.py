@@ -126,7 +126,8 @@ def by_branch(
   first_tile = (end_tiles - branch_tiles)[ordered]  # of the row's branch
   place = (first_tile + rank // TILE) * TILE + rank % TILE  # [0, 1, 2, 4, 5, 6, 7, 8]
   no_row = num_rows  # an index out of range marks an empty place
-  empty = jnp.full(((num_rows // TILE + branches) * TILE,), no_row)
+  max_tiles = num_rows // TILE + branches  # each branch may have one tile that is not full
+  empty = jnp.full((max_tiles * TILE,), no_row)
   tile_rows = empty.at[place].set(order).reshape(-1, TILE)  # [tiles, TILE], indices of rows
   tile_branch = jnp.searchsorted(end_tiles, jnp.arange(len(tile_rows)), side='right')  # [tiles]
 

@@ -136,7 +136,7 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
       return True
     only_with = fields[key].metadata.get('only_with')
     if not value or not only_with:
-      return bool(value)
+      return bool(value)  # False if it is off; True if no other setting switches it off
     # ('optimizer', 'adamw', 'lamb') needs one of two values, ('label_space',) any that is not empty
     other_key, *needed_values = only_with
     other_value = section.get(other_key)

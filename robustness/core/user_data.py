@@ -94,10 +94,11 @@ def _stack_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   images, labels = [], []
   for entry in _iterate(data):
     image, label = _split_pair(entry)
-    is_batch = image.ndim == 4
-    images.append(image if is_batch else image[None])
-    labels.append(label if is_batch else label[None])
-    if labels[-1].shape[:1] != images[-1].shape[:1] or labels[-1].shape[1:] != labels[0].shape[1:]:
+    image_batch, label_batch = (image, label) if image.ndim == 4 else (image[None], label[None])
+    images.append(image_batch)
+    labels.append(label_batch)
+    expected_shape = len(image_batch), *labels[0].shape[1:]  # [B], or [B, L] padded with -1
+    if label_batch.shape != expected_shape:
       raise InputError(
         f'images of shape {image.shape} have labels of shape {label.shape}: give each image one '
         'label, or all images equally many, padded with -1.'
