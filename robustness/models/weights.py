@@ -100,12 +100,12 @@ def load_with_notes(
     if _saved_header(file):
       arrays, facts = _read_saved(file)
       scheme = _SAVED_HERE
-      saved = facts.get('architecture', architecture.name)
-      are_in_catalog = {saved, architecture.name} <= catalog.ARCHITECTURES.keys()
-      if saved != architecture.name and are_in_catalog:
+      network = facts.get('architecture', architecture.name)
+      are_in_catalog = {network, architecture.name} <= catalog.ARCHITECTURES.keys()
+      if network != architecture.name and are_in_catalog:
         raise InputError(  # two architectures may have equal shapes and differ in padding only
-          f'the weights are of {saved!r}, not of {architecture.name!r}: set '
-          f'{KEYS.classifier.name:--}={saved}'
+          f'the weights are of {network!r}, not of {architecture.name!r}: set '
+          f'{KEYS.classifier.name:--}={network}'
         )
     else:
       arrays, notes = state_dict.read_with_notes(file)
@@ -113,8 +113,10 @@ def load_with_notes(
     variables, changes = _fit_to_network(
       architecture, arrays, scheme, num_classes, input_shape, positions
     )
-    normalised = {'normalised_as': scheme.name} if scheme.mean else {}
-    return variables, {**notes, **changes, **normalised}
+    notes |= changes
+    if scheme.mean:
+      notes['normalised_as'] = scheme.name
+    return variables, notes
   except InputError as error:
     if str(file) in str(error):  # the message names the file once
       raise
@@ -215,11 +217,12 @@ def _fit_to_network(
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:  # nothing to resample
     return restore(name, expected, scheme, arrays), {}
+  # grids are numbers of patches (down, across): of the images, and of those of the file
   patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
-  rows, columns = height // patch, width // patch
+  grid = (height // patch, width // patch)
   shape = expected[position_embedding.PATH]
   _, num_positions, token_size = shape
-  num_prefix_tokens = num_positions - rows * columns  # such as the class token
+  num_prefix_tokens = num_positions - math.prod(grid)  # such as the class token
   num_stored = _num_stored_positions(scheme, arrays, shape)
   if stored_shape:
     stored_grid = (stored_shape[0] // patch, stored_shape[1] // patch)
@@ -230,11 +233,11 @@ def _fit_to_network(
   if is_grid_known:  # otherwise `restore` refuses another number of positions than the network's
     expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
   variables = restore(name, expected, scheme, arrays)
-  if not is_grid_known or stored_grid == (rows, columns):
+  if not is_grid_known or stored_grid == grid:
     return variables, {}
-  old, new = f'{stored_grid[0]} × {stored_grid[1]}', f'{rows} × {columns}'
-  # a file that was saved here may be for a rectangle of `rows` × `columns` patches, or for a square
-  # of as large an area
+  old, new = f'{stored_grid[0]} × {stored_grid[1]}', f'{grid[0]} × {grid[1]}'
+  # a file that was saved here may be for a rectangle of the shape of `grid`, or for a square of as
+  # large an area
   if scheme is _SAVED_HERE and not stored_shape and num_stored == num_positions:
     raise InputError(
       f'images of {height} × {width} pixels give {new} patches, as many as {old}, and the file '
@@ -245,7 +248,7 @@ def _fit_to_network(
   _log.warning('position embedding: %s', note)
   flat = flax.traverse_util.flatten_dict(variables)
   flat[position_embedding.PATH] = position_embedding.resample(
-    flat[position_embedding.PATH], stored_grid, (rows, columns), positions, num_prefix_tokens
+    flat[position_embedding.PATH], stored_grid, grid, positions, num_prefix_tokens
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
@@ -335,13 +338,12 @@ def _other_windows(
   for path, shape in expected.items():
     if path[-1] != position_embedding.WINDOW_BIAS:
       continue
-    array = arrays.get(scheme.locate(path).names[0])
-    if array is None:
-      continue
-    has_equal_heads = array.shape[1:] == shape[1:]
-    side = position_embedding.stored_side(array.shape[0], 0)  # 2 w − 1; 0 if there is no such w
-    if array.shape != shape and has_equal_heads and side % 2 == 1:
-      windows[path] = array.shape
+    [name] = scheme.locate(path).names
+    if name in arrays and arrays[name].shape != shape:
+      num_rows, *heads = arrays[name].shape
+      side = position_embedding.stored_side(num_rows, 0)  # 2 w − 1; 0 if there is no such w
+      if heads == [*shape[1:]] and side % 2 == 1:
+        windows[path] = arrays[name].shape
   return windows
 
 
@@ -473,21 +475,21 @@ def _closest_architecture(arrays: Mapping[str, np.ndarray], owner: str) -> str:
   """
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
-  # building a network takes a second, so only networks with a similar size are compared
-  low, high = size / 1.5, size * 1.5
-  # a network without a stated number of parameters is compared too
-  similar = [x for x in catalog.ARCHITECTURES.values() if low <= (x.parameters or size) <= high]
-  for architecture, scheme in ((x, scheme) for x in similar for scheme in x.schemes):
-    classes = None  # the scheme does not fit
-    if not scheme.headless:
-      classes = _stored_classes(scheme, arrays)
-    elif any(name.startswith(scheme.headless) for name in arrays):
-      classes = 1  # as good as any other number, because these files lack the head
-    if classes:
-      expected = scheme.shapes(architecture.shapes(classes)).items()
-      actual = {name: array.shape for name, array in scheme.needed(arrays).items()}.items()
-      share = len(expected & actual) / len(expected | actual)
-      shares[architecture.name] = max(shares[architecture.name], share)
+  for architecture in catalog.ARCHITECTURES.values():
+    # building a network takes a second, so only networks with a similar size are compared; without
+    # a stated number of parameters, a network is compared too
+    if not size / 1.5 <= (architecture.parameters or size) <= size * 1.5:
+      continue
+    for scheme in architecture.schemes:
+      if not scheme.headless:
+        classes = _stored_classes(scheme, arrays)
+      else:  # any number, because files of this scheme lack the head
+        classes = 1 if any(name.startswith(scheme.headless) for name in arrays) else None
+      if classes:  # else the scheme does not fit
+        expected = scheme.shapes(architecture.shapes(classes)).items()
+        actual = {name: array.shape for name, array in scheme.needed(arrays).items()}.items()
+        share = len(expected & actual) / len(expected | actual)
+        shares[architecture.name] = max(shares[architecture.name], share)
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'

@@ -259,10 +259,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = preprocessing.record_of(expanded(args.weights), architecture)
     names, words = class_list(args.classes)
     check_class_names(names, f'--classes={args.classes}')
-    # two pairs of ImageNet's classes share their words; elsewhere `prompts` refuses repetitions
-    has_repeats = args.classes == label_space.IMAGENET
-    unique = list(dict.fromkeys(words)) if has_repeats else words
-    prompts_by_word = dict(zip(unique, prompts(unique, templates), strict=True))
+    to_fill_in = words
+    if args.classes == label_space.IMAGENET:  # two pairs of its classes share their words
+      to_fill_in = list(dict.fromkeys(words))  # `prompts` refuses repetitions
+    prompts_by_word = dict(zip(to_fill_in, prompts(to_fill_in, templates), strict=True))
     texts = [prompts_by_word[word] for word in words]
     tokens = np.stack([tokenize_by(args.tokenizer, architecture, group) for group in texts])
     variables = zero_shot(architecture, read_arrays(args.weights), tokens)

@@ -263,26 +263,29 @@ def check_workdir(directory: pathlib.Path) -> None:
   """
   if jax.process_count() == 1:
     return
-  file, failure = directory / f'.seen_by_all_{uuid.uuid4().hex}', ''  # a new name in each run
+  name, failure = f'.seen_by_all_{uuid.uuid4().hex}', ''
   if jax.process_index() == 0:
     try:
       directory.mkdir(parents=True, exist_ok=True)
-      file.touch()
+      (directory / name).touch()
     except OSError as error:
       failure = f'workdir {directory} cannot be made or written to ({error.strerror}).'
-  from_first, *_ = exchange('a file', json.dumps([file.name, failure]))
+  # every process takes the name that process 0 chose, and its failure
+  from_first, *_ = exchange('a file', json.dumps([name, failure]))
   name, failure = json.loads(from_first)
   if failure:
     raise InputError(f'process 0: {failure}')
+  file = directory / name
   deadline = time.monotonic() + VISIBLE_SECONDS
-  while not (is_seen := (directory / name).exists()) and time.monotonic() < deadline:
+  while not (is_seen := file.exists()) and time.monotonic() < deadline:
     time.sleep(0.1)
-  not_seen_in = exchange('who sees it', '' if is_seen else str(directory))
-  file.unlink(missing_ok=True)  # by process 0; no other process has created a file of this name
-  blind = [f'process {index} ({path})' for index, path in enumerate(not_seen_in) if path]
-  if blind:
+  not_seen_in = exchange('who sees it', '' if is_seen else str(directory))  # by process
+  if jax.process_index() == 0:
+    file.unlink(missing_ok=True)
+  lacking = [f'process {index} ({path})' for index, path in enumerate(not_seen_in) if path]
+  if lacking:
     raise InputError(
-      f'the workdir that process 0 made is not there for {", ".join(blind)}. Give all processes '
+      f'the workdir that process 0 made is not there for {", ".join(lacking)}. Give all processes '
       'the same --workdir, on a file system that they share.'
     )
 
