@@ -87,9 +87,10 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
   Returns:
     {'<up>_against_<across>': (figure, caption)}, or {} if `results` lack one of the quantities.
   """
-  any_value: dict[str, Any] = {by: ...}  # `...` selects all values; '' leaves out differences
   x = select(results.table, across.name).set_index('classifier')
-  y = select(results.table, up.name, '', **any_value).dropna(subset=['value'])
+  every_value: dict[str, Any] = {by: ...}
+  y = select(results.table, up.name, versus='', **every_value)  # without differences
+  y = y.dropna(subset=['value'])
   if x.empty or y.empty:
     return {}
   facet = up.facet(by)
@@ -132,19 +133,23 @@ def draw_levels(results: Results) -> dict[str, Picture]:
     {file name: (figure, caption)}.
   """
   rate = results.false_discovery_rate
-  shares_with_differences, shares_without = list[pd.DataFrame](), list[pd.DataFrame]()
+  with_differences, without_differences = list[pd.DataFrame](), list[pd.DataFrame]()
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
-    if quantity.kind == SHARE and len(rows) and all(rows[name].nunique() == 1 for name in facets):
+    has_one_condition = len(rows) and all(rows[name].nunique() == 1 for name in facets)
+    if quantity.kind == SHARE and has_one_condition:
       rows = rows.assign(words=words_with_condition(quantity, rows.iloc[0], facets))
-      (shares_with_differences if (rows.versus != '').any() else shares_without).append(rows)
+      has_differences = (rows.versus != '').any()
+      (with_differences if has_differences else without_differences).append(rows)
   figures: dict[str, Picture] = {}
-  for shares in filter(None, (shares_with_differences, shares_without)):
+  for shares in (with_differences, without_differences):
+    if not shares:
+      continue
     rows = pd.concat(shares)
     names = list(dict.fromkeys(rows['words']))
     plots = values_and_differences(rows, Quantity('share', 'share'), rate)
     figure = forms.rows_of_points(names, plots, results.labels, 'words')
-    # If no share has differences, those without are in the first figure.
+    # 'levels' has the shares without differences if there are no others
     name = 'levels_without_differences' if figures else 'levels'
     text = f'{", ".join(names)}{sample_in_words(rows)}{_difference_words(plots[-1], rate)}'
     figures[name] = figure, sentence(text)
@@ -180,14 +185,14 @@ def draw_rows(
       names, axes = [shorter], [longer]
   plots = values_and_differences(rows, quantity, rate)
   caption = functools.partial(_caption, facets=facets, varying=varying, rate=rate)
-  reference = next((q for q in results.quantities if q.name == quantity.reference), None)
   reference_values: dict[tuple[str, str], float] = {}
-  reference_words = ''
+  reference_words = ''  # the sentence of the caption that explains their marks
+  reference = next((q for q in results.quantities if q.name == quantity.reference), None)
   if reference and varying:
     reference_values = _reference_values(reference, results.table, '' if axes else names[0], facets)
     if reference_values and not plots[0].notation.difference:
       marks = 'Dotted level lines' if axes else 'Broken lines'
-      if any(name for _, name in reference_values):  # not over all conditions
+      if any(name for _, name in reference_values):  # a value for each name, see `rows_of_points`
         marks = 'Bars'
       reference_words = f' {marks}: {reference.words}.'
   match len(names), len(axes):
@@ -398,13 +403,13 @@ def _caption(
     values = [value_words(quantity.facet(name), rows[name].iloc[0]) for name in fixed]
     text = f'{text} {", ".join(values)}'
   text = f'{text}{sample_in_words(rows)}'
-  # The names of one facet have points, the names of two a grid of cells.
-  has_names = not any(is_axis(quantity, rows, name) for name in varying)
-  if has_names and len(varying) == 1 and rows[varying[0]].nunique() > MAX_POINTS:
+  has_axes = any(is_axis(quantity, rows, name) for name in varying)
+  is_of_points, is_grid = len(varying) == 1 and not has_axes, len(varying) == 2 and not has_axes
+  if is_of_points and rows[varying[0]].nunique() > MAX_POINTS:
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MAX_POINTS} {end} of {rows[varying[0]].nunique()}'
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
-  if notes and has_names and len(varying) == 2:
+  if notes and is_grid:
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif are_degenerate(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate, 1 by definition'

@@ -51,18 +51,19 @@ def rows_of_points(
   drawn = [label for label in labels if any(label in set(plot.rows.classifier) for plot in plots)]
   facet = plots[0].notation.quantity.facet(column)
   ticks = [style.wrapped(label_of(facet, name), 30) for name in names]
-  # Sizes in inches; a name needs room for its text and for a point of each classifier.
-  lines_per_tick = max(text.count('\n') + 1 for text in ticks)
+  # Widths and heights in inches.
   width = style.COLUMN_WIDTH if len(plots) == 1 else style.PAGE_WIDTH
   margin = style.LETTER * style.longest_line(ticks)
-  letters = max(15, int((width - margin) / len(plots) / style.LETTER))
-  heads = [style.wrapped(plot.notation.head, letters) for plot in plots]
+  letters_per_head = max(15, int((width - margin) / len(plots) / style.LETTER))
+  heads = [style.wrapped(plot.notation.head, letters_per_head) for plot in plots]
   height_of_heads = 0.75 + _LINE * max(head.count('\n') for head in heads)
-  height = height_of_heads + len(names) * max(_GROUP, _LINE * len(drawn), _LINE * lines_per_tick)
+  # A name needs room for its text and for a point of each classifier.
+  lines_per_name = max(len(drawn), *(text.count('\n') + 1 for text in ticks))
+  height = height_of_heads + len(names) * max(_GROUP, _LINE * lines_per_name)
   height = min(height, style.PAGE_HEIGHT)
   height_of_name = (height - height_of_heads) / len(names)
   figure = Figure(figsize=(width, height), layout='constrained')
-  grid = figure.subplots(1, len(plots), squeeze=False, sharey=True)[0]
+  [grid] = figure.subplots(1, len(plots), squeeze=False, sharey=True)
   # Names are at 0, 1, … on the vertical axis; the classifiers' points share 0.75 around each.
   offsets = (np.arange(len(drawn)) - (len(drawn) - 1) / 2) * 0.75 / len(drawn)
   for axes, head, (_, rows, notation) in zip(grid, heads, plots, strict=True):
@@ -70,7 +71,6 @@ def rows_of_points(
       group = rows[rows.classifier == label]
       if group.empty:
         continue
-      # The classifier's points, with a dot on significant differences.
       y = np.array([names.index(str(name)) for name in group[column]]) + offset
       x, low, high = _values_and_ends(group, notation.scale)
       marked, index = group.marked.to_numpy(), labels.index(label)
@@ -171,17 +171,18 @@ def curves(
   count, first_notation = len(parts), parts[0].notation
   has_shared_axis = all(panel.notation == first_notation for panel in parts)
   columns = min(MAX_COLUMNS, count)
-  lines = math.ceil(count / columns)
   titles = [style.wrapped(panel.title, 20) for panel in parts]
-  # Sizes in inches; one or two plots are larger than the plots of a grid.
+  # Widths and heights in inches; one or two plots are larger than the plots of a grid.
   above = _LINE * max(title.count('\n') for title in titles)
   width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
-  height = min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT) if count > 2 else 2.5 + above
+  height = 2.5 + above
+  if count > 2:
+    height = min(0.6 + (1.35 + above) * math.ceil(count / columns), style.PAGE_HEIGHT)
   figure, grid = panels(count, columns, (width, height), sharey=has_shared_axis)
   for axes, title, panel in zip(grid, titles, parts, strict=True):
     _draw_curves(axes, panel, labels, x, reference)
-    on_same_axis = parts if has_shared_axis else [panel]
-    if limits := _limits(panel.notation, *(plot.rows for plot in on_same_axis)):
+    panels_on_axis = parts if has_shared_axis else [panel]
+    if limits := _limits(panel.notation, *(part.rows for part in panels_on_axis)):
       axes.set_ylim(limits)
     if not has_shared_axis or count == 1:
       axes.set_ylabel(style.wrapped(panel.notation.head, int(0.7 * height / style.LETTER)))

@@ -178,12 +178,13 @@ def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
     published_rows: the published values, as rows of the table of results.
   """
   facets = [name for name in facets_of(published_rows) if name != 'source']
-  quantities, rows = {q.name: q for q in results.quantities}, []
+  quantities, lines = {quantity.name: quantity for quantity in results.quantities}, []
   values = published_rows[published_rows.versus == '']
   groups = values.groupby(['quantity', *facets], sort=False, dropna=False)
   for (name, *facet_values), group in groups:  # a group has a row for each classifier
-    condition = dict(zip(facets, facet_values, strict=True))
-    condition = {facet: value for facet, value in condition.items() if not pd.isna(value)}
+    # the columns by which this quantity is not grouped are NaN
+    pairs = zip(facets, facet_values, strict=True)
+    condition = {facet: value for facet, value in pairs if not pd.isna(value)}
     measured = select(results.table, name, **condition).set_index('classifier')
     if measured.empty:
       continue
@@ -191,17 +192,17 @@ def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
     notation = Notation(quantity)
     condition_text = condition_words(quantity, [*condition], [*condition.values()])
     head = f'{quantity.words} {condition_text}'.rstrip()
-    texts = [f'{head} ({notation.unit})' if notation.unit else head]
+    cells = [f'{head} ({notation.unit})' if notation.unit else head]
     for label in results.labels:  # the measured value, then the published value; '' if missing
-      texts.append(notation.bare(measured.loc[label]) if label in measured.index else '')
+      cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
       value = published_values.get(label, np.nan)
       digits = 2 if notation.unit else 4  # as in the paper, in percent and as fraction
-      texts.append('' if np.isnan(value) else notation.number(value, digits))
-    rows.append(texts)
+      cells.append('' if np.isnan(value) else notation.number(value, digits))
+    lines.append(cells)
   heads = ['']
   for label in results.labels:
     heads += [label, f'{label}, {PUBLISHED}']
-  return Table(heads, rows)
+  return Table(heads, lines)
 
 
 def _agreement(rows: pd.DataFrame) -> Table:

@@ -54,13 +54,15 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
     text = HeadlineText(name_with_unit, values={}, notes={}, is_by_class=selection.is_by_class)
     for _, row in selection.reported_rows.iterrows():
       key = row.classifier, row.versus
-      if math.isnan(row.value):  # the first part of the note is the reason
-        text.values[key] = row.note.partition(';')[0]
+      if math.isnan(row.value):
+        reason, *_ = row.note.split(';')
+        text.values[key] = reason
         continue
       estimate = Notation(selection.quantity, difference=bool(row.versus)).bare(row)
       text.values[key] = f'{estimate} {selection.extreme_condition(row)}'.rstrip()
-      if note := '; '.join(filter(None, (selection.interval_scope, row.note))):
-        text.notes[key] = note
+      notes = [note for note in (selection.interval_scope, row.note) if note]
+      if notes:
+        text.notes[key] = '; '.join(notes)
     texts.append(text)
   return texts
 
@@ -127,7 +129,8 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     plots = charts.values_and_differences(rows, axis)
     names = list(dict.fromkeys(rows.headline))
     figure = forms.rows_of_points(names, plots, labels_of(tasks), 'headline')
-    name = '_'.join(filter(None, (axis.name, axis.kind, axis.unit, axis.better)))
+    parts_of_name = axis.name, axis.kind, axis.unit.replace('%', 'percent'), axis.better
+    name = '_'.join(part.replace(' ', '_') for part in parts_of_name if part)
     caption = f'Headline quantities: {axis.words}{charts.sample_in_words(rows)}.'
-    figures[name.replace(' ', '_').replace('%', 'percent')] = figure, caption
+    figures[name] = figure, caption
   return figures

@@ -30,13 +30,14 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       Titles that all rows share are drawn only above the first row.
     label: text below all rows.
   """
-  (height, width, *_), *_ = (np.shape(image) for line in rows.values() for image in line.values())
-  columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
-  is_shared = len({tuple(line) for line in rows.values()}) == 1
-  margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''
+  first_image, *_ = (image for row in rows.values() for image in row.values())
+  height, width, *_ = np.shape(first_image)
   ratio = height / width
+  columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
+  has_shared_titles = len({tuple(row) for row in rows.values()}) == 1
+  margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''
   # Inches, as are all sizes below: 0.2 for each line of titles, 0.3 for the label.
-  text_height = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
+  text_height = 0.2 * (1 if has_shared_titles else len(rows)) + (0.3 if label else 0.05)
   width_for_page_height = (style.PAGE_HEIGHT - text_height) / (len(rows) * ratio)
   width_for_page_width = (style.PAGE_WIDTH - margin) / columns
   # A column is a picture and the gap to its right.
@@ -55,11 +56,12 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   for name, row in rows.items():
     is_first = not frames
     titles = [''] * len(row)
-    if is_first or not is_shared:
+    if is_first or not has_shared_titles:
       titles = [style.wrapped(title, max(6, int(column_width / 0.05))) for title in row]
+    top = bottom + gap
     # Titles of the first row are above the plot, where the layout makes room for them.
-    num_lines = 0 if is_first or is_shared else max(text.count('\n') + 1 for text in titles)
-    top = bottom + gap + _TITLE_LINE * num_lines
+    if not is_first and not has_shared_titles:
+      top += _TITLE_LINE * max(text.count('\n') + 1 for text in titles)
     bottom = top + picture_width * ratio
     for column, text in enumerate(titles):
       left_edge = column * column_width

@@ -4,7 +4,6 @@ Each function takes rows of the table of results with a boolean column `marked`,
 significant differences. A cell shows one estimate.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -69,19 +68,21 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     scaled: further heatmaps that are not drawn but included in the colour scales.
   """
   quantity = parts[0].notation.quantity
-  by_kind = [[p for p in parts if p.notation.difference == kind] for kind in (False, True)]
-  groups = [group for group in by_kind if group]  # values and differences, each with a colour bar
+  values = [panel for panel in parts if not panel.notation.difference]
+  differences = [panel for panel in parts if panel.notation.difference]
+  groups = [group for group in (values, differences) if group]  # each has a colour bar
   columns, positions_of_groups = _arrange_maps(list(map(len, groups)))
-  positions = list(itertools.chain(*positions_of_groups))
+  positions = [position for positions in positions_of_groups for position in positions]
   lines = positions[-1] // columns + 1
   # Sizes in inches. Cells of a Fourier heatmap are square; other maps are not too low or high.
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
   bars_in_line = len(groups) if lines == 1 else 1
   map_width = (width - _LEFT - _BAR * bars_in_line) / columns
+  letters_per_title = int(map_width / style.LETTER)
+  titles = [style.wrapped(panel.title, letters_per_title) for panel in (*values, *differences)]
   first_table = cells_of(groups[0][0].rows, y, x)
   ratio = len(first_table) / len(first_table.columns)
   map_height = map_width * (ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4))
-  titles = [style.wrapped(p.title, int(map_width / style.LETTER)) for p in itertools.chain(*groups)]
   height_of_title = _TITLE + _LINE * max(title.count('\n') for title in titles)
   height = _BELOW + lines * (map_height + height_of_title)
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
@@ -97,15 +98,16 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
       axes.tick_params(labelbottom=True)
     if position % columns == 0:  # in the first column
       axes.set_ylabel(_wrap_to_width(quantity.facet(y).axis, map_height), fontsize=7)
-  for group, places in zip(groups, positions_of_groups, strict=True):
+  for group, positions_of_group in zip(groups, positions_of_groups, strict=True):
     notation = group[0].notation
     same_kind = [panel for panel in scaled if panel.notation.difference == notation.difference]
     limits = limits_of([*group, *same_kind])
-    for axes, panel in zip(grid[places.start : places.stop], group, strict=True):
+    start, stop = positions_of_group.start, positions_of_group.stop
+    for axes, panel in zip(grid[start:stop], group, strict=True):
       image = _draw_map(axes, panel, y, x, limits, map_width)
-    # The bar is at complete lines, with their empty plots, so that maps are aligned.
-    end = math.ceil(places.stop / columns) * columns if lines > 1 else places.stop
-    bar = figure.colorbar(image, ax=grid[places.start : end], shrink=0.9, aspect=18)
+    if lines > 1:  # the bar is at complete lines, with their empty plots, so that maps are aligned
+      stop = math.ceil(stop / columns) * columns
+    bar = figure.colorbar(image, ax=grid[start:stop], shrink=0.9, aspect=18)
     line_height = map_height + height_of_title
     bar_height = 0.9 * (line_height * math.ceil(len(group) / columns) - height_of_title)
     bar.set_label(_wrap_to_width(notation.head, bar_height), fontsize=7)
@@ -185,10 +187,9 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
     return cells.pivot(index=y, columns=x, values='value')
-  mirror = cells.assign(
-    **{y: _mirror_frequencies(cells[y], cells[x]), x: _mirror_frequencies(cells[x], cells[y])}
-  )
-  cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
+  minus_y = _mirror_frequencies(cells[y], cells[x])
+  minus_x = _mirror_frequencies(cells[x], cells[y])
+  cells = pd.concat([cells, cells.assign(**{y: minus_y, x: minus_x})]).drop_duplicates([y, x])
   down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
   # Frequencies −2, …, 1 of a window of even side are mirrored to −1, …, 2. The line and the column
@@ -289,7 +290,8 @@ def cell_image(
     axes.invert_yaxis()
   for axis, positions in ((axes.xaxis, table.columns), (axes.yaxis, table.index)):
     is_whole = bool((positions.to_numpy(float) % 1 == 0).all())  # such as five severities
-    axis.set_major_locator(MaxNLocator(4 + is_whole, steps=[1, 2, 5, 10], integer=is_whole))
+    num_intervals = 5 if is_whole else 4
+    axis.set_major_locator(MaxNLocator(num_intervals, steps=[1, 2, 5, 10], integer=is_whole))
   return image
 
 
@@ -360,11 +362,11 @@ def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) 
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
   height_of_title = 0.35 + _LINE * max(title.count('\n') for title in titles)
   height_of_axes = 0.9 + 0.03 * max(0, style.longest_line(x_names) - 12)  # with slanted long names
-  preferred_grid = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
-  smallest_grid = _MIN_CELL * len(y_values)
-  # The grids fill at most a page, unless their cells need more for the least height.
-  page = max(style.PAGE_HEIGHT - height_of_axes, lines * (height_of_title + smallest_grid))
-  height_of_grids = min(page, lines * (height_of_title + preferred_grid))
+  preferred_height = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)  # of a grid
+  min_height = _MIN_CELL * len(y_values)
+  # All grids with their titles fill at most a page, unless a page is too low for their cells.
+  max_height = max(style.PAGE_HEIGHT - height_of_axes, lines * (height_of_title + min_height))
+  height_of_grids = min(max_height, lines * (height_of_title + preferred_height))
   height = max(1.9, height_of_axes + height_of_grids)
   figure, grid = panels(len(parts), columns, (width, height))
   cell_height = (height - height_of_axes - height_of_title * lines) / (lines * len(y_values))

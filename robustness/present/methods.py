@@ -14,7 +14,7 @@ from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.notation import span
 from robustness.present.page import counted_devices, duration, flattened
-from robustness.present.phrases import classifier_facts, data_words
+from robustness.present.phrases import by_seed, classifier_facts, data_words
 from robustness.present.selection import Selection, headlines
 from robustness.results import NO_CLASSIFIER, SEED, WHICH_NUMBERS, Results
 
@@ -78,13 +78,10 @@ def _classifiers(results: Results, label: str) -> str:
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
-      # the classifiers of all seeds have the same input scaling and label space
-      of_first_seed = next(iter(facts.get('seeds', {}).values()), facts)
-      class_matching = [
-        f'{key}: {of_first_seed[key]}' for key in ('label_space', 'merge') if of_first_seed.get(key)
-      ]
-      parts = (*classifier_facts(facts), _scaling(of_first_seed), *class_matching)
-      words = ', '.join(filter(None, parts))
+      first, *_ = by_seed(facts)  # all seeds have the same input scaling and label space
+      parts = [*classifier_facts(facts), _scaling(first)]
+      parts += [f'{key}: {first[key]}' for key in ('label_space', 'merge') if first.get(key)]
+      words = ', '.join(part for part in parts if part)
       texts.append(f'{facts["label"]} ({words})' if words else facts['label'])
   return '; '.join(texts)
 

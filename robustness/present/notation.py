@@ -330,22 +330,23 @@ def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str])
   # 'and 1 other' would be no shorter than the condition itself.
   listed = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
-  template, noun = '{}', 'others'
+  template, noun_of_rest = '{}', 'others'
   if len(varying) == 1:
     # Such as 'at severities {} under fog', with the texts '1' and '2'.
     template = _plural_phrase(quantity, rows.iloc[0], facets, varying[0])
     facet, values = quantity.facet(varying[0]), listed[varying[0]]
     texts = [value_text(facet, value) for value in values]
     if not _value_template(facet, values.iloc[0]).endswith('{}'):
-      noun = 'other'  # a plural follows: 'after 1, 2, 3 and 6 other queries'
+      noun_of_rest = 'other'  # a plural follows: 'after 1, 2, 3 and 6 other queries'
   else:
     first, *later = [condition_of(quantity, row, facets) for _, row in listed.iterrows()]
     # 'at frequency (3, 1) and (4, 0)': the words are not repeated
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]
   if len(rows) > len(listed):
-    texts.append(f'{len(rows) - len(listed)} {noun}')
+    texts.append(f'{len(rows) - len(listed)} {noun_of_rest}')
   *before, last = texts
-  return template.replace('{}', f'{", ".join(before)} and {last}' if before else last)
+  enumeration = f'{", ".join(before)} and {last}' if before else last
+  return template.replace('{}', enumeration)
 
 
 def _plural_phrase(quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str) -> str:

@@ -158,6 +158,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     for name, table in results.tables.items()
     if name.partition(': ')[0] not in results.tasks
   }
+  command = _copied(context.environment.get('command', ''))
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
@@ -169,8 +170,8 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     **tables_of_whole_run,
     CLASSIFIERS: _terms(flattened({'classifiers': results.classifiers, 'data': results.data})),
     SETTINGS: _terms(flattened(results.settings)),
-    'How to repeat': f'{_copied(context.environment.get("command", ""))}<details><summary>Whole '
-    f'configuration</summary><pre><code>{config}</code></pre></details>',
+    'How to repeat': f'{command}<details><summary>Whole configuration</summary>'
+    f'<pre><code>{config}</code></pre></details>',
     'How to cite': _copied(bibtex(context.papers)),
     VERSIONS: _terms(flattened(context.environment)),
     FILES: _files(folder, results),
@@ -183,7 +184,8 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     f'<nav aria-label="contents"><ul>{links}</ul></nav>',
   ]
   for name, content in sections.items():
-    opening = f'<section id="{quote(name)}"{_SCREEN if name in _SCREEN_SECTIONS else ""}>'
+    html_class = _SCREEN if name in _SCREEN_SECTIONS else ''
+    opening = f'<section id="{quote(name)}"{html_class}>'
     parts.append(f'{opening}\n<h2>{escape(name)}</h2>\n{content}\n</section>')
   body = '\n'.join(parts)
   style, script = ((_PACKAGE / name).read_text('utf-8') for name in ('report.css', 'report.js'))
@@ -225,12 +227,10 @@ def _card(results: Results, context: Context) -> str:
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
   date = environment.get('started', '')[:10]  # of a time such as 2026-01-31T12:00:00+00:00
   run_facts = date, duration(environment), counted_devices(environment)
-  lines = {
-    'data': data_words(results.data),
-    **{
-      f'classifier {facts["label"]}': ', '.join(filter(None, classifier_facts(facts)))
-      for facts in results.classifiers
-    },
+  lines = {'data': data_words(results.data)}
+  for facts in results.classifiers:
+    lines[f'classifier {facts["label"]}'] = ', '.join(filter(None, classifier_facts(facts)))
+  lines |= {
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
     'run': ', '.join(filter(None, run_facts)),
     'commit': str(environment.get('git_commit') or ''),

@@ -96,19 +96,20 @@ def classifier_facts(classifier: Facts) -> list[str]:
   They state its network and training, file, image size, number of parameters and SHA-256. If there
   are several seeds, the first is described, with the SHA-256 of all.
   """
-  seeds = _seeds(classifier)
+  seeds = by_seed(classifier)
   first = seeds[0]
   facts = [classifier_words(first)]
   if file := first.get('file'):
-    # 'model of net.py', or the file alone
-    facts.append(f'{first.get("object", "")} of {file}'.removeprefix(' of '))
+    name = first.get('object')  # 'model' of 'net.py'; a file of weights has none
+    facts.append(f'{name} of {file}' if name else file)
   if side := first.get('preprocessing', {}).get('input_size'):
     facts.append(f'made for {side} × {side} pixels')
   if count := first.get('parameters'):
     facts.append(f'{count:,} parameters')
   digests = [seed.get('sha256') or seed.get('file_sha256') for seed in seeds]
-  if digests := [digest[:12] for digest in digests if digest]:
-    facts.append(f'SHA-256 {", ".join(dict.fromkeys(digests))}')
+  if any(digests):
+    short_digests = dict.fromkeys(digest[:12] for digest in digests if digest)  # equal ones once
+    facts.append(f'SHA-256 {", ".join(short_digests)}')
   return facts
 
 
@@ -117,7 +118,7 @@ def classifier_words(classifier: Facts) -> str:
 
   If there are several seeds, the first is described.
   """
-  classifier = _seeds(classifier)[0]
+  classifier, *_ = by_seed(classifier)
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
   if name and (part := classifier.get('input_filter')):
     name = f'{name} behind {_part_words(part)}'
@@ -133,7 +134,7 @@ def classifier_words(classifier: Facts) -> str:
   return ', '.join(facts)
 
 
-def _seeds(classifier: Facts) -> list[Facts]:
+def by_seed(classifier: Facts) -> list[Facts]:
   """Returns the facts on each seed of a classifier, or `[classifier]` without seeds."""
   return list(classifier.get('seeds', {}).values()) or [classifier]
 

@@ -42,22 +42,23 @@ def draw(results: Results) -> tuple[Figure, str]:
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
-  rows_per_view = len(_QUANTITIES) * len(labels)  # with the same bin
-  diagrams_per_label = 2 if rows.bin.value_counts().max() > rows_per_view else 1
+  # A bin has a row for each quantity of each classifier in each view.
+  num_views = rows.bin.value_counts().max() / (len(_QUANTITIES) * len(labels))
+  diagrams_per_label = 2 if num_views > 1 else 1
   count = len(labels) * diagrams_per_label
   # Diagrams side by side: all of one classifier, or the number that fits.
   has_row_per_label = 1 < len(labels) <= _MAX_ROWS
-  in_row = diagrams_per_label if has_row_per_label else min(count, _DIAGRAMS_PER_ROW)
-  width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)  # inches
-  height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
-  figure, grid = panels(count, in_row, (width, height))
+  columns = diagrams_per_label if has_row_per_label else min(count, _DIAGRAMS_PER_ROW)
+  width = min(style.PAGE_WIDTH, 1.9 * columns + 0.5)  # inches
+  height = min(style.PAGE_HEIGHT, 0.5 + width / columns * math.ceil(count / columns))
+  figure, grid = panels(count, columns, (width, height))
   for index, axes in enumerate(grid):
     label = labels[index // diagrams_per_label]
     is_first_view = index % diagrams_per_label == 0
     colour = style.colour(results.labels.index(label))
     views = _diagram(axes, rows[rows.classifier == label], is_first_view, confidence, colour)
     title = f'{label}: {views}' if len(labels) > 1 else views
-    axes.set_title(style.wrapped(title, int(width / in_row / style.LETTER)))
+    axes.set_title(style.wrapped(title, int(width / columns / style.LETTER)))
   figure.supxlabel('confidence (%)')
   figure.supylabel('accuracy (%)')
   return figure, (
@@ -83,22 +84,22 @@ def _diagram(
   Returns:
     A title that names what is drawn, such as 'all other views'.
   """
-  # Each [views, bins]; the largest number of a bin is the number of bins.
-  size, mean_confidence, accuracy = (
-    rows[rows.quantity == name].value.to_numpy().reshape(-1, rows.bin.max()) for name in _QUANTITIES
+  num_bins = rows.bin.max()  # bins are numbered from 1
+  count, mean_confidence, accuracy = (  # [views, bins]
+    rows[rows.quantity == name].value.to_numpy().reshape(-1, num_bins) for name in _QUANTITIES
   )
   views = slice(0, 1) if is_first_view else slice(1, None)
   # For each bin: the number of predictions, of right ones, and the sum of their confidences.
-  total, right = size[views].sum(0), (size * accuracy)[views].sum(0)
-  confidences = (size * mean_confidence)[views].sum(0)
-  width = 100 / len(total)
+  total, right = count[views].sum(0), (count * accuracy)[views].sum(0)
+  sum_of_confidences = (count * mean_confidence)[views].sum(0)
+  width = 100 / num_bins
   # The first bin has the highest confidence, so left edges descend: 90, 80, …, 0.
-  edges = width * np.arange(len(total))[::-1]
+  edges = width * np.arange(num_bins)[::-1]
   axes.bar(edges, 100 * total / total.sum(), width, align='edge', color='0.85', linewidth=0)
   axes.plot([0, 100], [0, 100], color='0.3', linewidth=0.8, linestyle=':')  # calibrated
   is_drawn = total >= _MIN_COUNT
   total, right = total[is_drawn], right[is_drawn]
-  percent_confidence = 100 * confidences[is_drawn] / total
+  percent_confidence = 100 * sum_of_confidences[is_drawn] / total
   percent_right = 100 * right / total
   low, high = (100 * end for end in clopper_pearson(np.round(right), total, confidence))
   # rounding can make a length negative

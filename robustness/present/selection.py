@@ -407,9 +407,9 @@ def extreme_selections(
     return
   sign = -1 if quantity.named_extreme == 'lowest' else 1
   for facets, rows in _groups_by_facets(table, quantity):
-    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
-    references = select(table, quantity.reference, **any_value)
-    if references.empty or not quantity.extreme:
+    every_value: dict[str, Any] = dict.fromkeys(facets, ...)
+    references = select(table, quantity.reference, **every_value)
+    if references.empty or not quantity.extreme:  # the extreme of the values themselves
       extremes = _largest_per_classifier(rows, sign * rows['value'], quantity, family=len(rows))
       yield Selection(quantity, rows, facets, extremes, task)
       continue
@@ -420,10 +420,9 @@ def extreme_selections(
     family = len(rows) + len(reference_rows)
     extremes = _largest_per_classifier(rows, sign * difference, quantity, family)
     reference = next(q for q in quantities if q.name == quantity.reference)
-    widened_references = reference_rows.loc[extremes.index].apply(
-      _widened, axis=1, args=(family, reference)
-    )
-    compared = Selection(reference, reference_rows, facets, widened_references, task)
+    references_of_extremes = reference_rows.loc[extremes.index]
+    widened = references_of_extremes.apply(_widened, axis=1, args=(family, reference))
+    compared = Selection(reference, reference_rows, facets, widened, task)
     yield Selection(quantity, rows, facets, extremes, task, compared)
 
 
@@ -637,7 +636,7 @@ def worst_tasks(selections: list[Selection], label: str) -> list[tuple[Selection
   Returns:
     (selection of the error, its row with the widened interval) for each task.
   """
-  errors: list[tuple[float, Selection, pd.Series]] = []  # (error, its selection, its row)
+  errors = list[tuple[float, Selection, pd.Series]]()
   for selection in selections:
     quantity = selection.quantity
     is_overall = selection.extremes is None and not selection.is_by_class
@@ -653,8 +652,9 @@ def worst_tasks(selections: list[Selection], label: str) -> list[tuple[Selection
     worst_by_task.setdefault(selection.task, (selection, row))
   if len(worst_by_task) < 2:
     return []
-  widened = [
-    (selection, widen_for_family(row, len(errors), selection.quantity))
-    for selection, row in worst_by_task.values()
-  ]
-  return [(selection, row) for selection, row in widened if row is not None]
+  widened = []
+  for selection, row in worst_by_task.values():
+    widened_row = widen_for_family(row, len(errors), selection.quantity)
+    if widened_row is not None:
+      widened.append((selection, widened_row))
+  return widened

@@ -104,16 +104,18 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
     if not (rows.high > rows.low).any():  # such as 100 % for the baseline of a ratio
       continue
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
-    widened = {}  # {classifier: its difference, with an interval that holds for all together}
+    # {classifier: its difference, with an interval that holds for all together}
+    widened: dict[str, pd.Series] = {}
     for _, row in differences.iterrows():
-      joint = widen_for_family(row, len(differences), quantity)
-      if joint is not None:
-        widened[row.classifier] = joint
-    text = _join_clauses(f'{selection.words}:', list(_overall_clauses(values, widened, quantity)))
+      widened_row = widen_for_family(row, len(differences), quantity)
+      if widened_row is not None:
+        widened[row.classifier] = widened_row
+    clauses = list(_overall_clauses(values, widened, quantity))
+    text = _join_clauses(f'{selection.words}:', clauses)
     if len(widened) > 1:
       text = f'{text} Differences are simultaneous over {len(widened)} networks.'
-    stated = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
-    yield Finding(text, stated, selection.facets)
+    stated_rows = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
+    yield Finding(text, stated_rows, selection.facets)
 
 
 def _overall_clauses(
@@ -143,7 +145,8 @@ def _overall_clauses(
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
-      comparative = _comparatives(quantity)[int(row.value > 0)]
+      if_lower, if_higher = _comparatives(quantity)
+      comparative = if_higher if row.value > 0 else if_lower
       if row.value <= 0:  # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
         row = pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
       size = _estimate(quantity, row).replace('+', '')
@@ -177,10 +180,12 @@ def _differences(selection: Selection) -> tuple[str, list[str]]:
       estimate = f'{estimate}, not significant'
     clauses.append(f'{clause}; the largest difference, {estimate}, is {condition}')
   top1 = _TOP1.match(quantity.words)
-  if top1:  # `_VERBS` say in the clauses that errors or right answers are counted
-    condition_of_quantity = quantity.words[top1.end() :]  # 'after training' of '… after training'
-    return f'{f"of {selection.number_of_conditions} {condition_of_quantity}".rstrip()},', clauses
-  return f'{quantity.words}: of {selection.number_of_conditions},', clauses
+  if not top1:
+    return f'{quantity.words}: of {selection.number_of_conditions},', clauses
+  # `_VERBS` say in the clauses that errors or right answers are counted
+  rest_of_words = quantity.words[top1.end() :]  # 'after training' of 'top-1 error after training'
+  conditions = f'{selection.number_of_conditions} {rest_of_words}'.rstrip()
+  return f'of {conditions},', clauses
 
 
 def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: str, at: str) -> str:
@@ -196,8 +201,10 @@ def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: s
   """
   quantity, is_higher = selection.quantity, rows['value'] > 0
   top1 = _TOP1.match(quantity.words)
-  verbs = _VERBS[top1[1]] if top1 else [f'is {word}' for word in _comparatives(quantity)]
-  directions = list(zip(verbs, (~is_higher, is_higher), strict=True))  # lower, then higher
+  if_lower, if_higher = (
+    _VERBS[top1[1]] if top1 else (f'is {word}' for word in _comparatives(quantity))
+  )
+  directions = [(if_lower, ~is_higher), (if_higher, is_higher)]
   if quantity.better == 'higher':
     directions.reverse()
   parts = list[str]()

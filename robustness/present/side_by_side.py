@@ -3,7 +3,6 @@ facets.
 """
 
 import collections
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -102,18 +101,17 @@ def arrange(
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
     raise InputError(f'there is no estimate{names}{by}: results.csv shows which facets there are.')
   entries = _with_counts(entries)
-  titles = {entry.labels[QUANTITY] for entry in entries}
+  num_quantities = len({entry.labels[QUANTITY] for entry in entries})
   num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
   # A column per quantity would make the table wider than a page, a column per classifier does not.
-  is_narrower_by_classifier = num_classifiers <= MAX_COLUMNS < len(titles)
+  is_narrower_by_classifier = num_classifiers <= MAX_COLUMNS < num_quantities
   if is_narrower_by_classifier and not dimensions and not short_columns:
-    rows, columns = [QUANTITY], [CLASSIFIER]
-  else:
-    if CLASSIFIER not in dimensions:
-      rows = [*rows, CLASSIFIER]
-    has_single_quantity = len(titles) == 1 and facets and columns  # the corner names it
-    if QUANTITY not in dimensions and not has_single_quantity:
-      columns = [*columns, QUANTITY]
+    return _fill_table(entries, rows=[QUANTITY], columns=[CLASSIFIER])
+  if CLASSIFIER not in dimensions:
+    rows = [*rows, CLASSIFIER]
+  is_named_in_corner = num_quantities == 1 and facets and columns
+  if QUANTITY not in dimensions and not is_named_in_corner:
+    columns = [*columns, QUANTITY]
   return _fill_table(entries, rows, columns)
 
 
@@ -132,7 +130,7 @@ def _fill_table(
   """
   row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
   texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
-  # The cells among which the best one is searched: entries that differ in the classifier only.
+  # {quantity, condition and task: the cells of all classifiers, among which one is the best}
   compared: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
   for entry in entries:
     row = row_keys.index(entry.key(rows))
@@ -144,7 +142,7 @@ def _fill_table(
   if QUANTITY not in (*rows, *columns):
     corner[0] = f'{entries[0].labels[QUANTITY]}: {corner[0]}'
   table = Table((*corner, *map(', '.join, column_keys)), texts)
-  return table, frozenset(itertools.chain(*map(_best_cells, compared.values())))
+  return table, frozenset(cell for cells in compared.values() for cell in _best_cells(cells))
 
 
 def _facets(dimensions: Sequence[str]) -> list[str]:
@@ -249,10 +247,10 @@ def _selections(
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]  # [] for the headlines
   if facets:
-    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values of a facet
+    every_value: dict[str, Any] = dict.fromkeys(facets, ...)
     headline_quantities = [quantity for quantity in results.quantities if quantity.headline]
     return [
-      Selection(quantity, select(results.table, quantity.name, '', **any_value), task=task)
+      Selection(quantity, select(results.table, quantity.name, versus='', **every_value), task=task)
       for quantity in selected or headline_quantities or results.quantities
     ]
   if not quantities:
@@ -306,11 +304,12 @@ def _short_column(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str
   if not selections:
     valid = {'clean', *filter(None, tasks), *quantities.values()} - {name}
     raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, valid)}.')
-  title = name.replace('_', ' ').capitalize()
   if selections[0].quantity.name == CLEAN_ERROR.name:
     title = 'Clean error'
   elif quantity != quantity.lower():  # an abbreviation with capitals, such as mCE
     title = quantity
+  else:
+    title = name.replace('_', ' ').capitalize()
   for selection in selections:
     if selection.attack_words:
       yield selection.attack_words, selection.as_accuracy

@@ -201,12 +201,12 @@ def _draw_headlines(
     # Without an interval the error bar has no length.
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
     lengths = [[scale * (mean.value - low)], [scale * (high - mean.value)]]
+    in_legend = is_labelled and position == 0
     look: dict[str, Any] = {'fmt': 'D', 'capsize': 3, 'markersize': 4}
     look['color'] = style.colour(results.labels.index(mean.classifier))
-    if is_labelled and position == 0:
-      look['label'] = 'mean over seeds, with its interval'
+    look['label'] = 'mean over seeds, with its interval' if in_legend else None
     axes.errorbar([scale * mean.value], [position], xerr=lengths, **look)
-    label = 'a seed' if is_labelled and position == 0 else None
+    label = 'a seed' if in_legend else None
     dots = scale * seeds.value
     axes.plot(dots, [position] * len(dots), 'o', color='0.5', markersize=3, label=label)
   axes.set_yticks(range(len(means)), list(map(_line_name, means)))
@@ -243,7 +243,7 @@ def most_changed(results: Results) -> list[Finding]:
   It has the widest interval over seeds among quantities in [0, 1] with a value in every seed.
   """
   num_seeds = results.table[SEED].nunique()
-  max_width, finding = -math.inf, list[Finding]()  # of the tasks so far
+  max_width, widest = -math.inf, list[Finding]()  # of the tasks so far
   for task, means in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}
     rows = means.table[means.table['quantity'].isin(list(shares)) & means.table['low'].notna()]
@@ -261,5 +261,5 @@ def most_changed(results: Results) -> list[Finding]:
       f'Over {num_seeds} seeds, the share that another seed changes most is {subject}{minus}, '
       f'{words}: {Notation(quantity, difference=bool(row.versus)).full(row)}.'
     )
-    finding = [Finding(text, rows.loc[[row.name]], tuple(facets))]  # row.name is its index
-  return finding
+    widest = [Finding(text, rows.loc[[row.name]], tuple(facets))]  # row.name is its index
+  return widest

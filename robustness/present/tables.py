@@ -104,14 +104,15 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
     quantity: their quantity.
     facets: the grouping columns that make up a condition, such as ('corruption', 'severity').
   """
-  # {values of the facets, () without facets: {(classifier, versus): text of the cell}}
+  # {condition, the values of the facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
   conditions = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
   for condition, row in zip(conditions, estimates, strict=True):
     texts.setdefault(condition, {})[row.classifier, row.versus] = _estimate_text(quantity, row)
+  # (classifier, versus) of each column; values are before differences
   pairs = dict.fromkeys(zip(rows.classifier, rows.versus, strict=True))
-  columns = sorted(pairs, key=lambda pair: pair[1] != '')  # values, then differences
+  columns = sorted(pairs, key=lambda pair: pair[1] != '')
   ordered_values = []  # for each facet
   for name in facets:
     values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
@@ -119,10 +120,10 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
   lines = []
   for condition in in_order(texts, ordered_values):
     named_values = zip(facets, condition, strict=True)
-    heads = [_facet_text(quantity.facet(name), value) for name, value in named_values]
+    words = [_facet_text(quantity.facet(name), value) for name, value in named_values]
     # Without facets there is one line, which begins with the quantity.
-    heads = heads or [quantity.words]
-    lines.append([*heads, *(texts[condition].get(column, '') for column in columns)])
+    words = words or [quantity.words]
+    lines.append([*words, *(texts[condition].get(column, '') for column in columns)])
   heads = [quantity.facet(name).axis for name in facets] or ['quantity']
   return Table((*heads, *itertools.starmap(column_name, columns)), lines)
 

@@ -31,13 +31,14 @@ def summary(results: Results) -> list[str]:
   heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
   table = []
   for row in printed_rows:
-    name = row.name  # only in the line of the first classifier
+    name = row.name
     for label in sorted({label for label, _ in row.values}, key=labels.index):
       texts = [_value_with_note(row, (label, versus), notes) for versus in ('', *baselines)]
       table.append([name, label, *texts])
-      name = ''
-  if len(labels) == 1:  # without differences; the only label is the head of the values
-    heads, table = ['', *labels], [[name, value] for name, _label, value in table]
+      name = ''  # in the lines of other classifiers
+  if len(labels) == 1:  # there are no differences, and the label is the head of the values
+    heads = ['', *labels]
+    table = [[name, value] for name, _, value in table]
   footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
   if len(printed_rows) < len(rows):
     footnotes.append('further headlines of single classes are in the report')
