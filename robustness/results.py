@@ -427,19 +427,19 @@ class Results:
     folder = pathlib.Path(directory)
     # {task: its quantities}, also for a single study
     by_task = self.tasks or {SINGLE: self.quantities}
-    stated = {task: _quantities_as_json(quantities) for task, quantities in by_task.items()}
+    entries = {task: _quantities_as_json(quantities) for task, quantities in by_task.items()}
     document = {
       'study': self.study,
       'classifiers': self.classifiers,
       'data': self.data,
       'settings': self.settings,
       'environment': self.environment,
-      'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
+      'tables': {name: dataclasses.asdict(table) for name, table in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),
       'facet_words': {task: self._facet_words(declared) for task, declared in by_task.items()},
       # {task: entries} for a battery, a list of entries for a single study.
-      'quantities': stated if self.tasks else stated[SINGLE],
+      'quantities': entries if self.tasks else entries[SINGLE],
     }
     text = json.dumps(_as_json(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomically(folder / ARRAYS_NAME, _npz_bytes(self.arrays))

@@ -345,18 +345,18 @@ def _interpolate(
   # The second row and column of the 4 × 4 neighbours: the last ones that are not beyond (v, h).
   v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
   row_weights, column_weights = _cubic_weights(v - 0.5 - v0), _cubic_weights(h - 0.5 - h0)
-  # The index of the first of the 16 neighbours among the pixels of all windows.
+  # Row and column of the first of the 16 neighbours, with the windows below one another.
   _, height, width = packed.shape
   row_in_window = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
   row = row_in_window + jnp.asarray(index, jnp.int32) * height
   first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
-  pixels = packed.reshape(-1)
+  pixels = packed.reshape(-1)  # `first` is an index into these
 
   # An iteration adds one row of the 4 × 4 neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
     """Adds one row of the 4 × 4 neighbours, times its weights, to the sums of the 4 channels."""
     start = first + number * width
-    words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
+    words = [pixels.at[start + column].get(mode='promise_in_bounds') for column in range(4)]
     new_total = []
     for channel in range(4):
       terms = (column_weights[column] * _channel(words[column], channel) for column in range(4))

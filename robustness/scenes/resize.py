@@ -128,16 +128,18 @@ def _resize_and_transpose(
     max_reduction: Static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
-  # Rows of the image that `TILE` resized rows depend on, with a margin for rounding.
+  first_needed, end_needed = needed
+  # Rows of the image that a tile, `TILE` resized rows, depends on, with a margin for rounding.
   rows_of_tile = (TILE + 2) * max(max_reduction, 1)
-  if rows_of_tile + 3 >= height:  # a window would be the whole image
+  if rows_of_tile + 3 >= height:  # a tile would need the whole image
     weights = triangle_weights(positions, jnp.arange(height), size, new_size)
     image = images[index].astype(jnp.float32)
     return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)  # [N, H, W · C]
-  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)  # rows and columns of one product
-  count = -(-len(positions) // TILE)  # number of tiles, rounded up
-  padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
+  # Rows and columns of the image in one product. A tile reads a window of rows, block by block.
+  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)
+  num_tiles = -(-len(positions) // TILE)  # rounded up; the last tile is filled up
+  padded = jnp.pad(positions, (0, num_tiles * TILE - len(positions)), mode='edge')
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
     """Computes `TILE` rows of the resized image and writes them to columns of `output`.
@@ -146,32 +148,33 @@ def _resize_and_transpose(
       number: Index of the tile, with the rows `positions[number · TILE : (number + 1) · TILE]`.
       output: [W, L, C], the transposed result so far.
     """
-    pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
-    lowest = jnp.where(_inside(pixels, new_size), pixels, new_size).min()
+    resized_rows = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
+    lowest = jnp.where(_inside(resized_rows, new_size), resized_rows, new_size).min()
     # The window starts at ⌊(lowest + ½) s − max(s, 1)⌋ with s = size / new_size, in integers: the
     # slice and the weights must agree, and a compiler may round two uses of a float differently.
     numerator = (2 * lowest + 1) * size - 2 * jnp.maximum(size, new_size)
-    first = jnp.clip(numerator // jnp.maximum(2 * new_size, 1), 0, height - window)
-    weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
+    first_row = jnp.clip(numerator // jnp.maximum(2 * new_size, 1), 0, height - window)
+    weights = triangle_weights(resized_rows, first_row + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
       """Computes the tile's rows in one block of image columns and writes them to `output`.
 
       The result is transposed: image columns are rows of `output`.
       """
-      column = jnp.minimum(needed[0] + block_number * block, width - block)
-      start = index, first, column * channels
-      source = jax.lax.dynamic_slice(flat, start, (1, window, block * channels))[0]
+      # the last block may overlap the one before
+      column = jnp.minimum(first_needed + block_number * block, width - block)
+      corner, shape = (index, first_row, column * channels), (1, window, block * channels)
+      source = jax.lax.dynamic_slice(flat, corner, shape)[0]
       tile = _as_type(images, jnp.dot(weights, source.astype(jnp.float32), precision='highest'))
       transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
       return jax.lax.dynamic_update_slice(output, transposed, (column, number * TILE, 0))
 
-    num_blocks = -(-(needed[1] - needed[0]) // block)  # rounded up
+    num_blocks = -(-(end_needed - first_needed) // block)  # rounded up
     return jax.lax.fori_loop(0, num_blocks, add_block, output)
 
   # The first tile with pixels of the resized image, and the one after the last.
-  start, end = _first_and_end(_inside(padded, new_size).reshape(count, TILE).any(1))
-  empty = jnp.zeros((width, count * TILE, channels), images.dtype)
+  start, end = _first_and_end(_inside(padded, new_size).reshape(num_tiles, TILE).any(1))
+  empty = jnp.zeros((width, num_tiles * TILE, channels), images.dtype)
   return jax.lax.fori_loop(start, end, add_tile, empty)
 
 
