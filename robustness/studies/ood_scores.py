@@ -145,11 +145,13 @@ class OodScores(ScoresPredictions):
     """
     super().__post_init__()
     self.choose('scores', (*SCORES, *filter(is_reference, self.scores)))
-    for key in dict.fromkeys(key for score in SCORES.values() for key in score.settings):
+    settings_of_scores = [key for score in SCORES.values() for key in score.settings]
+    for key in dict.fromkeys(settings_of_scores):  # each once: several scores may have it
       scores_with_it = [name for name, score in SCORES.items() if key in score.settings]
       is_used = any(score in self.scores for score in scores_with_it)
+      is_default = getattr(self, key) == getattr(type(self), key)
       valid = f'left out without {" and ".join(map(repr, scores_with_it))} in {self.key("scores")}'
-      self.require(is_used or getattr(self, key) == getattr(type(self), key), key, valid)
+      self.require(is_used or is_default, key, valid)
 
   @property
   def references(self) -> tuple[str, ...]:
@@ -342,10 +344,8 @@ def _with_ids_apart(tasks: Sequence[FinishedStudy], by_run: Sequence[Values]) ->
   data_sets = list(dict.fromkeys(map(_data_set, tasks)))
   # Ids are below 2⁴⁰, so that adding multiples of it keeps the ids of data sets apart.
   first_ids = [data_sets.index(_data_set(task)) << 40 for task in tasks]
-  return [
-    {**values, ID: values[ID].astype(np.int64) + first_id}
-    for values, first_id in zip(by_run, first_ids, strict=True)
-  ]
+  pairs = zip(by_run, first_ids, strict=True)
+  return [{**values, ID: values[ID].astype(np.int64) + first_id} for values, first_id in pairs]
 
 
 def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> FinishedStudy:

@@ -311,10 +311,10 @@ class Recalibration(StoredOrMade):
         interval.
     """
     indices = {field: self._fields.index((field + end, name)) for field in fields}
-    return {
-      label: {field: values[..., index] for field, index in indices.items()}
-      for label, values in measured.items()
-    }
+    selected = {}
+    for label, values in measured.items():
+      selected[label] = {field: values[..., index] for field, index in indices.items()}
+    return selected
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Splits images at random into three parts; returns the indices of each, ascending.

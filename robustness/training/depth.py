@@ -54,8 +54,8 @@ def layer_numbers(params: PyTree) -> PyTree:
     name = path[1] if path[0] == AUXILIARY else path[0]
     if name in BEFORE_BLOCKS:
       return 0
-    head = len(order) + 1
-    return head - 1 if name in in_last_block else head
+    last_block = len(order)
+    return last_block if name in in_last_block else last_block + 1
 
   return path_aware_map(layer, params)
 
@@ -92,11 +92,13 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     in training, where Huang et al. do so in evaluations.
   """
   params = without_second_norms({'params': params})['params']  # without norms of auxiliary images
-  # all beginnings of the parameters' paths, among which are the paths of all modules
-  paths = {path[:end] for path in flatten_dict(params) for end in range(1, len(path) + 1)}
+  paths = set()  # of all modules: the beginnings of the parameters' paths
+  for path in flatten_dict(params):
+    paths |= {path[:end] for end in range(1, len(path) + 1)}
   blocks = [path for path in paths if path[-1].startswith('block')]
-  blocks.sort(key=lambda path: _block(path) or ())  # in the order of the network
-  keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]  # 1 − p, [n, 1]
+  blocks.sort(key=lambda path: _block(path) or ())  # by stage and block, as in the network
+  shares_of_rate = jnp.linspace(0 if rises else 1, 1, len(blocks))  # p / rate, [n]
+  keep = 1 - rate * shares_of_rate[:, None]  # 1 − p, [n, 1]
 
   def draw(key: jax.Array) -> jax.Array:
     """Draws the factors of one sample for n blocks with two branches each, [n, 2]."""

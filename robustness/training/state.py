@@ -144,11 +144,10 @@ def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variabl
     InputError: `initial` has arrays that the network does not have, or of another shape.
   """
   arrays, new_arrays = traverse_util.flatten_dict(variables), traverse_util.flatten_dict(initial)
-  misfits = [
-    '/'.join(path)
-    for path, value in new_arrays.items()
-    if path not in arrays or np.shape(arrays[path]) != np.shape(value)
-  ]
+  misfits = []
+  for path, value in new_arrays.items():
+    if path not in arrays or np.shape(arrays[path]) != np.shape(value):
+      misfits.append('/'.join(path))
   if misfits:
     raise InputError(
       f'{len(misfits)} arrays to begin with do not fit the network: '

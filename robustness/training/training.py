@@ -60,11 +60,9 @@ class Pipeline:
 
   def describe(self) -> dict[str, PlainValue]:
     """Returns the names and settings of augmentations, attack and objective, for JSON."""
-    return {
-      'augment': self.policy.describe(),
-      'attack': self.attack.describe() if self.attack else None,
-      'objective': self.objective.describe(),
-    }
+    attack = self.attack.describe() if self.attack else None
+    augment, objective = self.policy.describe(), self.objective.describe()
+    return {'augment': augment, 'attack': attack, 'objective': objective}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,9 +43,11 @@ def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
   """
   low = np.maximum(first[:, None, :2], second[None, :, :2])  # x0 and y0 of the intersections
   high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-  common = np.clip(high - low, 0, None).prod(-1)
-  first_area, second_area = ((boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (first, second))
-  return common / (first_area[:, None] + second_area[None] - common)
+  intersection = np.clip(high - low, 0, None).prod(-1)  # areas, [N, M]; 0 for disjoint boxes
+  first_area = (first[:, 2:] - first[:, :2]).prod(-1)
+  second_area = (second[:, 2:] - second[:, :2]).prod(-1)
+  union = first_area[:, None] + second_area[None] - intersection
+  return intersection / union
 
 
 @dataclasses.dataclass(frozen=True)

@@ -148,7 +148,8 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   'detection_pictures' and 'localisation_pictures'.
   """
   figures = charts.draw(results)
-  for kind in [name.removesuffix('/frame') for name in results.arrays if name.endswith('/frame')]:
+  kinds = [name.removesuffix('/frame') for name in results.arrays if name.endswith('/frame')]
+  for kind in kinds:
     prefix = f'{kind}/'
     stored = {k.removeprefix(prefix): v for k, v in results.arrays.items() if k.startswith(prefix)}
     figures[f'{kind}_pictures'] = (

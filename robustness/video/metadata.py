@@ -270,9 +270,9 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  labels_of = {
-    frame: [*_checked_labels(frame, labels.get(frame, ()), len(class_names))] for frame in frames
-  }
+  labels_of = {}
+  for frame in frames:
+    labels_of[frame] = [*_checked_labels(frame, labels.get(frame, ()), len(class_names))]
   # a neighbor without labels takes the labels of all its anchors, each once
   for anchor, members in sets.items():
     for frame in members:
@@ -538,8 +538,11 @@ def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[s
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:
+    # As in the files: {coarse class: [ImageNet classes]}, and {ImageNet class: coarse class}.
     members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
-    coarse_class = {str(fine): int(label) for label, classes in members.items() for fine in classes}
+    coarse_class: dict[str, int] = {}
+    for label, classes in members.items():
+      coarse_class |= dict.fromkeys(map(str, classes), int(label))
     map_of_file: Mapping[str, object] = {CLASS_MAP: coarse_class, f'rev_{CLASS_MAP}': members}
     if all(content == map_of_file.get(path.name) for path, content in maps.items()):
       return space.class_names
