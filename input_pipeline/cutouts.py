@@ -175,9 +175,8 @@ def _read(
     column = pd.to_numeric(table[name], errors='coerce')
     if column.isna().any():
       row = column.index[column.isna()][0]
-      line = row + 2  # the header is line 1
-      raise InputError(
-        f'{path}, line {line}: {name} is {table[name][row]!r}; a number is expected. Is the '
+      raise InputError(  # the header is line 1, and row 0 is line 2
+        f'{path}, line {row + 2}: {name} is {table[name][row]!r}; a number is expected. Is the '
         'table cut short? Fetch it again.'
       )
     table[name] = column

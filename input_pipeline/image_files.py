@@ -145,8 +145,7 @@ def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
     root: folder that holds a folder for each class.
     left_out: counter by reason, which is updated. Hidden folders are not counted.
   """
-  loose = images_in(root, deep=False)
-  left_out['pictures outside class folders'] += len(loose)
+  left_out['pictures outside class folders'] += len(images_in(root, deep=False))
   left_out[SYSTEM] += sum(
     is_passed_over(path.name) and not path.name.startswith('.')
     for path in root.iterdir()

@@ -70,8 +70,7 @@ class TfRows:
   @property
   def description(self) -> Facts:
     """JSON values that identify the data, with the number and shape of the images."""
-    shape = list(self.image_shape)
-    return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
+    return {**self._facts, 'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
 
   @property
   def num_examples(self) -> int:

@@ -221,8 +221,7 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
   is_first = settings.subset == FIRST
   subset = choose_subset(len(indices_in_part), settings.num_images, seed, is_first, noun)
   first_of_part = np.arange(images.parts) * part_size
-  indices = first_of_part[:, None] + indices_in_part[subset]  # [parts, images of a part]
-  return indices.ravel()
+  return np.add.outer(first_of_part, indices_in_part[subset]).ravel()  # part by part
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
@@ -282,14 +281,9 @@ class Selection:
       return None
     is_complete = len(self.indices) == self.images.num_examples
     images, labels = arrays if is_complete else (array[self.indices] for array in arrays)
-    return ArrayRows(
-      images,
-      labels,
-      self.images.class_names,
-      self.indices,
-      columns={name: values[self.indices] for name, values in self.images.columns.items()},
-      facts=self.facts,
-    )
+    names = self.images.class_names
+    columns = {name: values[self.indices] for name, values in self.images.columns.items()}
+    return ArrayRows(images, labels, names, self.indices, columns=columns, facts=self.facts)
 
 
 def select(
@@ -320,13 +314,9 @@ def select(
     settings, facts_of_preparation = _prepared(images, settings, preparation)
     facts |= facts_of_preparation
   shape = (*_common_size(images, settings, indices), images.channels)
-  facts |= {
-    'num_examples': len(indices),
-    'available_examples': images.num_examples,
-    'num_classes': len(images.class_names),
-    'image_shape': list(shape),
-    'resize': settings.resize,
-  }
+  facts |= {'num_examples': len(indices), 'available_examples': images.num_examples}
+  facts |= {'num_classes': len(images.class_names), 'image_shape': list(shape)}
+  facts['resize'] = settings.resize
   if settings.resize and settings.squash:
     facts['squash'] = True
   facts['crop'] = settings.crop
@@ -452,8 +442,8 @@ def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) ->
   if settings.resize and settings.crop:
     return settings.crop, settings.crop
   common: Size | None = None  # the size of the images before, which the next one must have
-  sizes = _sizes(images, indices)  # of all images, or of the first one alone
-  for index, size in zip(indices.tolist(), sizes, strict=False):
+  # not strict, as `_sizes` may return the size of the first image alone
+  for index, size in zip(indices.tolist(), _sizes(images, indices), strict=False):
     common = delivered_size(images, settings, index, size, expected=common)
   assert common is not None
   return common

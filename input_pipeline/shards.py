@@ -78,8 +78,7 @@ class Shards(Source, abc.ABC):
       split: name of the split.
       shards: number of files that are read.
     """
-    column = self.label_column
-    return {'path': self.path, 'split': split, 'shards': shards, 'label_column': column}
+    return {'path': self.path, 'split': split, 'shards': shards, 'label_column': self.label_column}
 
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
     """Returns the sorted data files of a split, from `self.path`.

@@ -323,14 +323,15 @@ class Split:
     are read.
     """
     instructions = []
-    start = 0  # position of the slice's first example in the split
+    start = 0  # position in the split of the slice's first example
     for name, first, last in self.slices:
-      # the examples [low, high) of the slice are read
-      low, high = max(begin - start, 0), min(end - start, last - first)
+      num_examples = last - first
+      # what is read of the slice: its examples number low, ..., high - 1
+      low, high = max(begin - start, 0), min(end - start, num_examples)
       if low < high:
         span = {'from_': first + low, 'to': first + high, 'unit': 'abs'}
         instructions.append(tfds.core.ReadInstruction(name, **span))
-      start += last - first
+      start += num_examples
     instruction = functools.reduce(operator.add, instructions)
     data = self._as_dataset(instruction, {'image': tfds.decode.SkipDecoding()})
     return data.enumerate(begin).map(
@@ -457,9 +458,10 @@ class SplitsStore(StreamedStore):
     seed_of_epoch_0 = int(np.random.SeedSequence(seed).generate_state(1)[0])
     first_epoch, offset = divmod(start, len(indices))
 
+    split_numbers = np.repeat(np.arange(len(counts), dtype=np.int64), counts)  # of each image
+
     def split_order(epoch: np.int64) -> np.ndarray:
       """Returns, for each image of an epoch, the number of the split it comes from, int64 [n]."""
-      split_numbers = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
       return np.random.default_rng((seed, int(epoch))).permutation(split_numbers)
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
@@ -472,7 +474,8 @@ class SplitsStore(StreamedStore):
       ]
       if len(shuffled_splits) == 1:
         return shuffled_splits[0]
-      choices = tf.ensure_shape(tf.numpy_function(split_order, [epoch], tf.int64), [len(indices)])
+      order = tf.numpy_function(split_order, [epoch], tf.int64)
+      choices = tf.ensure_shape(order, [len(indices)])  # the function's shape is not known
       return tf.data.Dataset.choose_from_datasets(
         shuffled_splits, tf.data.Dataset.from_tensor_slices(choices), stop_on_empty_dataset=False
       )
@@ -538,14 +541,16 @@ class SplitsStore(StreamedStore):
     elements = self.splits[number].elements(positions[indices - first])
     if len(self.splits) == 1 and not self.selected:  # positions are indices of the store
       return elements
-    read_positions, first_id = tf.constant(positions), tf.constant(first)
+    read_positions, first_index = tf.constant(positions), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
-    def renumbered(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def renumber(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
       """Replaces an image's position in the split by its index, and its label if needed."""
       position = element['example_id']
-      rank = tf.searchsorted(read_positions, [position], out_type=tf.int64)[0]
-      label = {} if labels is None else {'label': tf.gather(labels, rank)}
-      return {**element, **label, 'example_id': first_id + rank}
+      rank = tf.searchsorted(read_positions, [position], out_type=tf.int64)[0]  # of those read
+      renumbered = {**element, 'example_id': first_index + rank}
+      if labels is not None:
+        renumbered['label'] = tf.gather(labels, rank)
+      return renumbered
 
-    return elements.map(renumbered)
+    return elements.map(renumber)

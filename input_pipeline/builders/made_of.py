@@ -156,8 +156,7 @@ class MadeOf(abc.ABC):
   def settings(self) -> Facts:
     """Returns the fields of the config that affect the images, `{name: value}`."""
     fields = dataclasses.asdict(self.builder_config)
-    excluded = (*_OF_TFDS, *self.PATHS)
-    return {name: value for name, value in fields.items() if name not in excluded}
+    return {name: value for name, value in fields.items() if name not in (*_OF_TFDS, *self.PATHS)}
 
   @abc.abstractmethod
   def input_digests(self, manual_dir: str) -> dict[str, str]:

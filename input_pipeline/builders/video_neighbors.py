@@ -121,15 +121,14 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     """Returns the examples of the only split, 'test', and stores counts as TFDS metadata."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
-    missing = [path for path in paths if path and not expanded(path).exists()]
+    absent = [path for path in paths if path and not expanded(path).exists()]
     try:
-      # missing paths are looked for in manual_dir; TFDS raises AssertionError if it does not exist
-      manual = str(dl_manager.manual_dir) if missing else ''
+      # they are looked for in manual_dir; TFDS raises AssertionError if that does not exist
+      manual = str(dl_manager.manual_dir) if absent else ''
     except AssertionError as error:
-      raise InputError(f'{missing[0]!r} of config {config.name!r} is not there. {error}') from error
+      raise InputError(f'{absent[0]!r} of config {config.name!r} is not there. {error}') from error
     metadata_folder, frames_root, loaded = _load(config, manual)
-    names = tuple(self.info.features['label'].names)
-    if loaded.class_names != names:
+    if loaded.class_names != tuple(self.info.features['label'].names):
       raise InputError(
         f'{metadata_folder} has the classes {loaded.class_names}, and {config.name} those of '
         f'{config.classes}: use a VideoNeighborsConfig of your own.'
@@ -141,14 +140,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
       num_pictures=len(loaded.paths),
       describe=lambda index: loaded.paths[index],
     )
-    self.info.metadata.update(
-      {
-        'anchors': loaded.num_anchors,
-        'frames': len(loaded.paths),
-        'missing_frames': len(loaded.missing),
-        'missing_anchors': loaded.missing_anchors,
-      }
-    )
+    counts = {'anchors': loaded.num_anchors, 'frames': len(loaded.paths)}
+    missing = {'missing_frames': len(loaded.missing), 'missing_anchors': loaded.missing_anchors}
+    self.info.metadata.update({**counts, **missing})
     self.note_inputs(manual)
     boxes_of = self._read_boxes(manual, loaded) if config.boxes else {}
     return {'test': self._examples(loaded, frames_root, boxes_of)}

@@ -85,6 +85,7 @@ class CnsBench(Source):
     classes, labels = np.unique(class_indices, return_inverse=True)
     class_and_seed = 10_000 * np.array(class_indices) + seeds  # seeds are below 10,000
     _, bases = np.unique(class_and_seed, return_inverse=True)
+    columns = {'shift': np.array(shifts), 'scale': np.array(scales, np.float32)}
     return file_images(
       [*paths.values()],
       labels.astype(np.int32),
@@ -92,11 +93,7 @@ class CnsBench(Source):
       title=f'CNS-Bench in {self.path}',
       description={'path': self.path, 'shifts': list(self.shifts or folders)},
       channels=3,
-      columns={
-        'shift': np.array(shifts),
-        'scale': np.array(scales, np.float32),
-        'base_id': bases.astype(np.int32),
-      },
+      columns={**columns, 'base_id': bases.astype(np.int32)},
       choose=functools.partial(choose_groups, bases, noun='pictures'),
       left_out=left_out,
     )

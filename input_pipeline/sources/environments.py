@@ -276,8 +276,7 @@ class Environments(Source):
     names = tuple(listed.split(',')) if listed else tuple(configs)
     for name in names:
       if name not in configs:
-        fix = f'{nearest(name, configs)}.'
-        raise self.refused('path', f'which names the config {name!r}', fix)
+        raise self.refused('path', f'which names the config {name!r}', f'{nearest(name, configs)}.')
     if len(names) < 2 or not are_distinct(names):
       raise InputError(
         f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '

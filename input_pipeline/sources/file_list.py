@@ -71,29 +71,25 @@ class FileList(Source):
     table = self._read(table_file, settings.split)
     column = next((name for name in FILES if name in table), '')
     if not column:
-      names = ', '.join(FILES)
-      raise InputError(f'{title} has no column of files ({names}), only {", ".join(table)}.')
+      usual = ', '.join(FILES)
+      raise InputError(f'{title} has no column of files ({usual}), only {", ".join(table)}.')
     root = expanded(self.path) if self.path else table_file.parent
     files = _Files(table[column], root, title)
     if not shards.label_column(table, self.label_column):
       table = table.assign(label=files.labels())  # names of folders
-    # class names for labels that are numbers; labels that are words are class names themselves
-    space = label_space.get(self.label_space).class_names if self.label_space else ()
+    # the names of classes that the table numbers; in a table of class names they are not used
+    names = label_space.get(self.label_space).class_names if self.label_space else ()
     key = self.key('label_column')
-    labels, class_names = shards.labels_of(table, self.label_column, space, title, key)
-    self.require(not space or class_names == space, 'label_space', "'' where labels are words")
+    labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
+    self.require(not names or class_names == names, 'label_space', "'' where labels are words")
     left_out = Counter[str]()
+    description = {'path': self.path, 'metadata': title, 'split': settings.split}
     return image_files.file_images(
       files,
       labels,
       class_names,
       title=f'files listed in {title}',
-      description={
-        'path': self.path,
-        'metadata': title,
-        'split': settings.split,
-        'label_column': self.label_column,
-      },
+      description={**description, 'label_column': self.label_column},
       columns=shards.columns_of(table, (column, self.label_column), left_out),
       left_out=left_out,
       channels=1 if all(map(files.may_be_grey, range(len(files)))) else 3,
@@ -105,8 +101,7 @@ class FileList(Source):
     """Returns the path of the table; raises InputError if `path` contains none or several."""
     if self.table:
       return expanded(self.table)
-    advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
-    root = self.folder(advice)
+    root = self.folder(f'give the folder of the images, or {self.key("table")}=TABLE.')
     tables = [root / name for name in TABLES if (root / name).is_file()]
     if len(tables) != 1:
       have = ' and '.join(file.name for file in tables) or f'none of {", ".join(TABLES)}'
@@ -125,9 +120,10 @@ class FileList(Source):
         'File_Name '.
     """
     table = shards.read_table(file, text_columns=(*FILES, 'split'))
-    for usual in (FILES, () if self.label_column else shards.LABELS, ('split',)):
-      similar = next((name for name in table if name.strip().lower() in usual), '')
-      if similar and not any(name in table for name in usual):
+    label_columns = () if self.label_column else shards.LABELS
+    for valid_names in (FILES, label_columns, ('split',)):
+      similar = next((name for name in table if name.strip().lower() in valid_names), '')
+      if similar and not any(name in table for name in valid_names):
         raise InputError(
           f'{file} has a column {similar!r}: call it {similar.strip().lower()!r}, in lower case '
           'and without spaces.'

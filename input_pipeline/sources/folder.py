@@ -61,7 +61,7 @@ class Folder(Source):
     if self.label_space:  # joins class folders to coarser classes
       files_of_class = merge_classes(files_of_class, label_space.get(self.label_space), root)
     paths = [*itertools.chain.from_iterable(files_of_class.values())]
-    # the files of folders that are of no coarser class, which the joined classes do not have
+    # with a label space, the images of folders that belong to none of its classes
     left_out[f'images of no class of {self.label_space}'] = len(names) - len(paths)
     if not paths:
       raise InputError(
@@ -93,9 +93,9 @@ class Folder(Source):
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
       return root / split
     folders = image_files.folders_in(root)
+    num_named_as_splits = len({*folders} & {*SPLITS})
     # among other folders, a single one called 'train' may be a class
-    num_splits = len({*folders} & {*SPLITS})
-    are_splits = num_splits > 1 or num_splits == len(folders) == 1
+    are_splits = num_named_as_splits > 1 or num_named_as_splits == len(folders) == 1
     if split == '' or (split == 'test' and not are_splits):
       return root
     raise SettingError(

@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,24 +85,17 @@ class Imagenet9(Source):
     first_mixed: dict[str, tuple[Path, int]] = {}  # {class: (first mixed folder, its pictures)}
     variants_read = ('original',) if self.masks else self.variants
     for variant in variants_read:
-      class_folders = root / variant / 'val'
-      folders = folders_in(class_folders) if class_folders.is_dir() else {}
-      # {name of a folder, such as '00_dog': its class, 'dog'}
-      classes = {folder: match[1] for folder in folders if (match := _FOLDER.fullmatch(folder))}
-      if sorted(classes.values()) != sorted(names) or len(classes) < len(folders):
-        listed = ', '.join(folders) or 'none'
-        raise InputError(f'{class_folders} has the folders {listed}; expected 00_dog to 08_fish.')
-      for folder, name in classes.items():
-        files = images_in(folders[folder], left_out=left_out)
+      for name, folder in _class_folders(root / variant / 'val', names).items():
+        files = images_in(folder, left_out=left_out)
         if self.masks:
           with_mask = [file for file in files if _mask_of(file).is_file()]
           left_out['pictures without a mask'] += len(files) - len(with_mask)
           files = with_mask
         if variant.startswith('mixed_'):  # these variants have the same foregrounds
-          other, count = first_mixed.setdefault(name, (folders[folder], len(files)))
+          other, count = first_mixed.setdefault(name, (folder, len(files)))
           if len(files) != count:
             raise InputError(
-              f'{folders[folder]} has {len(files)} pictures, and {other} has {count}; both '
+              f'{folder} has {len(files)} pictures, and {other} has {count}; both '
               'show the same foregrounds. Unpack the archive again.'
             )
         for file in files:
@@ -114,7 +108,7 @@ class Imagenet9(Source):
       raise InputError(f'{root} holds no images of {", ".join(variants_read)}{place_of_masks}.')
     paths, variants, labels, foregrounds = zip(*pictures, strict=True)
     _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground
-    fields_of_masks = {'read': None, 'decode': _with_mask, 'as_stored': True}
+    mask_fields = {'read': None, 'decode': _with_mask, 'as_stored': True} if self.masks else {}
     return file_images(
       paths,
       np.array(labels, np.int32),
@@ -125,8 +119,23 @@ class Imagenet9(Source):
       columns={VARIANT: np.array(variants), BASE: bases.astype(np.int32)},
       choose=functools.partial(choose_groups, bases, noun='foregrounds'),
       left_out=left_out,
-      **(fields_of_masks if self.masks else {}),
+      **mask_fields,
     )
+
+
+def _class_folders(root: Path, names: Sequence[str]) -> dict[str, Path]:
+  """Returns the folders in `root`, such as '00_dog', by the name of their class, such as 'dog'.
+
+  Raises:
+    InputError: there is not one folder for each of the classes `names`.
+  """
+  folders = folders_in(root) if root.is_dir() else {}
+  matches = [_FOLDER.fullmatch(folder) for folder in folders]
+  names_of_folders = [match[1] if match else '' for match in matches]
+  if sorted(names_of_folders) != sorted(names):
+    listed = ', '.join(folders) or 'none'
+    raise InputError(f'{root} has the folders {listed}; expected 00_dog to 08_fish.')
+  return dict(zip(names_of_folders, folders.values(), strict=True))
 
 
 def _mask_of(picture: Path) -> Path:

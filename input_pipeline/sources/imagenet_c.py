@@ -99,8 +99,9 @@ class ImagenetC(Source):
     if self.has_more_frost and not_frost:
       # of frost, which has more classes, only the classes of the other corruptions are read
       classes = set().union(*map(folders_in, not_frost))
-      unread = set().union(*map(folders_in, folders.values())) - classes
-      facts = {'class_folders_left_out': len(unread)} if unread else {}
+      left_out_classes = set().union(*map(folders_in, folders.values())) - classes
+      if left_out_classes:
+        facts['class_folders_left_out'] = len(left_out_classes)
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], left_out, classes, base_name=self.base_name)
     files = files_of_part[0]  # of the first part, to which the labels belong
@@ -112,7 +113,7 @@ class ImagenetC(Source):
       fix = f'set {KEYS.data.source}=tiny_imagenet_c.'
       raise InputError(f'{first_file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
-    def path(part: int, index: int) -> str:
+    def path_of(part: int, index: int) -> str:
       """Returns the path of image `index` under the corruption and severity number `part`."""
       return os.path.join(paths[part], files_of_part[part][index])
 
@@ -123,10 +124,10 @@ class ImagenetC(Source):
       description={'path': self.path, **facts},
       class_names=names,
       channels=3,
-      store=PartsStore(lambda part, i: path(part, i).encode(), labels),
+      store=PartsStore(lambda part, i: path_of(part, i).encode(), labels),
       read=functools.partial(read_file, channels=3),
       header=lambda path: read_header(path.decode()),
-      where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
+      where=lambda index: f'{path_of(*divmod(index, len(files)))} (example {index})',
       # To read millions of headers would take an hour; a file of another size raises an error when
       # it is read.
       sizes=lambda indices: [size] * len(indices),
@@ -140,7 +141,7 @@ class ImagenetC(Source):
     clean = folders.pop(CLEAN_FOLDER, None)
     check_names(folders, root, self.corruptions)
     parts = {CLEAN_PART: clean} if clean else {}
-    severity_of = {self.severity_folder.format(s): s for s in SEVERITIES}  # {name of a folder: it}
+    severity_of = {self.severity_folder.format(s): s for s in SEVERITIES}  # by name of the folder
     stored_names = [name for name in self.corruptions if name in folders]
     for name in stored_names:
       severity_folders = folders_in(folders[name])
@@ -235,9 +236,9 @@ def same_files(
     files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))
     if names != names_in_first:
-      # none if the only difference is that a folder has two files with one base name
-      in_one_folder = set(names).symmetric_difference(names_in_first)
-      name = min(in_one_folder or names)
+      # names in one folder alone; empty if a folder only has two files with one base name
+      unmatched = set(names).symmetric_difference(names_in_first)
+      name = min(unmatched or names)
       is_in_first = name in names_in_first
       lacking, having = (folder, folders[0]) if is_in_first else (folders[0], folder)
       raise InputError(

@@ -67,12 +67,13 @@ class MadeClips(Source):
     is_test = settings.split == 'test'
     generator = np.random.default_rng([_SEED, 0 if is_test else 1])
     motion = draw_motion(generator, CLIPS if is_test else len(digits))
-    # the clip of each returned image, and its time since the middle of the clip, in frames
+    # For each of F returned frames, `clip` is its clip and `times` the time, in frames, since the
+    # middle of the clip.
     if is_test:  # the frames around one random anchor in each clip
       anchors = generator.integers(0, LENGTH, CLIPS)
       clip, offset = frames_around_anchors(anchors)
-      frame = anchors[clip] + offset
-      times = frame - LENGTH / 2
+      position = anchors[clip] + offset  # of each frame in its clip, [F]
+      times = position - LENGTH / 2
     else:  # one frame at a random time in each clip
       clip = np.arange(len(digits))
       times = generator.uniform(-LENGTH / 2, LENGTH / 2, len(digits))
@@ -89,7 +90,7 @@ class MadeClips(Source):
       'group_id': clip,
       'offset': offset,
       'fps': motion.fps[clip].astype(np.float32),
-      'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
+      'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, position, strict=True)]),
     }
     choose = functools.partial(choose_groups, clip, noun='clips')
     return dataclasses.replace(images, columns=columns, choose=choose)

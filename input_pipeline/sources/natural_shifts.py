@@ -107,8 +107,9 @@ class NaturalShifts(Source):
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
     root = self.folder(f'give that of {self.dataset} as released.')
     readers = {REAL: self._labels_of_real_set, OBJECTNET: _objectnet}
+    read = readers.get(self.dataset, _by_class)
     left_out = Counter[str]()
-    paths, imagenet_labels, facts = readers.get(self.dataset, _by_class)(root, left_out)
+    paths, imagenet_labels, facts = read(root, left_out)
     classes, labels = _numbered_classes(imagenet_labels)
     num_classes, num_images = PUBLISHED[self.dataset]
     # for ObjectNet the number of objects is published, several of which may be one class
@@ -289,12 +290,13 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   image_files.count_outside_classes(root, left_out)
   folders = image_files.folders_in(root)
   if all(name.isdecimal() and int(name) < len(WNIDS) for name in folders):
-    path_of_number, folders = folders, {}
-    for name in sorted(path_of_number, key=len):  # of '7' and '007', the error names '007'
+    folder_of_wnid: dict[str, Path] = {}
+    for name in sorted(folders, key=len):  # of '7' and '007', the error names '007'
       wnid = WNIDS[int(name)]
       valid = 'of a number that no other one has'
-      require(wnid not in folders, f'a folder of {root}', name, valid)
-      folders[wnid] = path_of_number[name]
+      require(wnid not in folder_of_wnid, f'a folder of {root}', name, valid)
+      folder_of_wnid[wnid] = folders[name]
+    folders = folder_of_wnid
   _check_wnids(folders, str(root))
   paths, labels = list[str](), list[int]()
   for label, wnid in enumerate(WNIDS):

@@ -70,7 +70,7 @@ def of_sequences(
     path: folder of the released files.
     title: name of the data set in messages.
     shape: shape of a frame; () if `fetch` returns bytes.
-    **fields: further fields of `Images`, such as `class_names`; `where` is optional.
+    **fields: further fields of `Images`, such as `class_names`.
   """
   for name, length in frames.items():
     if length < 2:
@@ -108,7 +108,8 @@ def of_sequences(
     columns=columns,
     choose=functools.partial(choose_groups, columns['base_id'], noun='base images'),
     cropped=True,
-    **{'where': describe, **fields},
+    where=describe,
+    **fields,
   )
 
 
@@ -137,8 +138,7 @@ class Cifar10P(Source):
     Raises:
       InputError: files are missing or damaged, or the numbers of sequences and labels differ.
     """
-    advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
-    folder = self.folder(advice)
+    folder = self.folder('give the folder of CIFAR-10-P, which holds one .npy file a perturbation.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     label_file = files.pop(LABELS, None)
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
@@ -210,8 +210,7 @@ class ImagenetP(Source):
     All videos of a perturbation must have the same number of frames. This is checked when a video
     is read.
     """
-    layout = '<perturbation>/<class>/<image>.mp4.'
-    root = self.folder(f'give the folder of ImageNet-P: {layout}')
+    root = self.folder('give the folder of ImageNet-P: <perturbation>/<class>/<image>.mp4.')
     folders = folders_in(root)
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}

@@ -242,7 +242,8 @@ class SceneParts(Source, abc.ABC):
       object_names: names of all objects, for messages.
       background_names: names of all backgrounds, for messages.
     """
-    side, largest = self.side, max(map(max, sizes))  # cutouts are padded to the longest side
+    side = self.side
+    padded_side = max(map(max, sizes))  # all cutouts are padded to squares with the longest side
     drawn = draw_backgrounds(len(labels), len(background_names))  # [objects, 2]
     # of each row the number of the object, 0, 0, 1, 1, 2, …, and the number of the background
     objects = np.arange(len(labels)).repeat(drawn.shape[1])
@@ -265,7 +266,7 @@ class SceneParts(Source, abc.ABC):
       object_number, background_number = pair.tolist()
       pixels = cutout(object_number)
       height, width = pixels.shape[:2]
-      padded = np.pad(pixels, ((0, largest - height), (0, largest - width), (0, 0)))
+      padded = np.pad(pixels, ((0, padded_side - height), (0, padded_side - width), (0, 0)))
       return background(background_number), padded, np.int32(num_mask_pixels(pixels[..., 3]))
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -276,7 +277,7 @@ class SceneParts(Source, abc.ABC):
       image, foreground, count = tf.numpy_function(read_pair, [pair], dtypes)
       return {
         'image': tf.ensure_shape(image, [side, side, 3]),
-        'foreground': tf.ensure_shape(foreground, [largest, largest, 4]),
+        'foreground': tf.ensure_shape(foreground, [padded_side, padded_side, 4]),
         'foreground_pixels': tf.ensure_shape(count, []),
       }
 
@@ -285,18 +286,14 @@ class SceneParts(Source, abc.ABC):
       name, ground = object_names[objects[index]], background_names[backgrounds[index]]
       return f'{name} on {ground} (example {index})'
 
+    counts = {'objects': len(labels), 'num_backgrounds': len(background_names)}
     return Images(
       title=title,
       num_examples=len(drawn_pairs),
       class_names=WNIDS,
       channels=3,
       as_stored=True,
-      description={
-        **description,
-        'canvas': side,
-        'objects': len(labels),
-        'num_backgrounds': len(background_names),
-      },
+      description={**description, 'canvas': side, **counts},
       store=MemoryStore(drawn_pairs, classes),
       decode=decode,
       where=describe,

@@ -175,8 +175,8 @@ class SiScore(Source):
       )
     metadata = self.metadata or str(tables[0])
     ids = sorted(scenes)
-    files = [scenes[image_id][0] for image_id in ids]
-    labels = np.array([scenes[image_id][1] for image_id in ids], np.int32)
+    files, label_list = zip(*(scenes[image_id] for image_id in ids), strict=True)
+    labels = np.array(label_list, np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
     images = image_files.file_images(
       [str(file) for file in files],
@@ -261,9 +261,9 @@ def _match_metadata(
     )
   # {number of a class: its folder}, sorted by number; {} without folders
   folder_of_class = dict(sorted(zip(classes.tolist(), folders, strict=False)))
-  # metadata.csv numbers the classes in the order of their names, so these are sorted as well
-  by_number = [*folder_of_class.values()]
-  pairs = zip(by_number, sorted(by_number), strict=True)
+  folders_by_number = [*folder_of_class.values()]
+  # metadata.csv numbers the classes in the order of their names, so that sorting changes nothing
+  pairs = zip(folders_by_number, sorted(folders_by_number), strict=True)
   wrong = [folder for folder, expected in pairs if folder != expected]
   if wrong:
     raise InputError(
@@ -296,7 +296,7 @@ def read_metadata(path: str | Path) -> pd.DataFrame:
     if name in WHOLE:
       is_valid &= values == np.floor(values)
     valid = 'a whole number' if name in WHOLE else 'a finite number'
-    first_wrong = float(values[is_valid.argmin()])  # if any is wrong
+    first_wrong = float(values[is_valid.argmin()])  # not used by `require` if all are valid
     require(bool(is_valid.all()), f'{path}: {name}', first_wrong, valid)
   numbers = numbers.astype(dict.fromkeys(WHOLE, np.int64))
   repeated = numbers['image_id'][numbers['image_id'].duplicated()]

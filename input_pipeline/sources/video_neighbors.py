@@ -69,22 +69,24 @@ class VideoNeighbors(Source):
     """Returns the distinct frames of the neighbor sets, uint8 in RGB."""
     metadata_folder = find_metadata(self.metadata or self.frames, settings.split)
     frames = load(metadata_folder, self.frames, self.label_space, self.allow_missing)
-    missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
     root = frames_folder(self.frames)
+    description: dict[str, object] = {
+      'path': self.frames,
+      'metadata': self.metadata,
+      'split': settings.split,
+      'dataset': frames.title,
+      'sets': frames.digest,
+      'available_anchors': frames.num_anchors,
+    }
+    if frames.missing:
+      description['missing_frames'] = len(frames.missing)
+      description['missing_anchors'] = frames.missing_anchors
     return file_images(
       [f'{root}/{path}' for path in frames.paths],
       frames.labels,
       frames.class_names,
       title=f'neighbor sets {str(metadata_folder)!r}',
-      description={
-        'path': self.frames,
-        'metadata': self.metadata,
-        'split': settings.split,
-        'dataset': frames.title,
-        'sets': frames.digest,
-        'available_anchors': frames.num_anchors,
-        **(missing if frames.missing else {}),
-      },
+      description=description,
       channels=3,
       columns=frames.columns,
       choose=frames.choose,
@@ -149,14 +151,15 @@ class NeighborFrames:
     if not num_anchors:
       return np.arange(len(self.paths))
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
-    anchors, _ = np.nonzero((group_id >= 0) & (offset == 0))  # the row of each set's anchor
+    anchors, _ = np.nonzero((group_id >= 0) & (offset == 0))  # the index of each set's anchor
     # Sets that share frames, directly or through other sets, are a family. Families are taken
     # whole, because a set with only some of its frames read would have another pm-k accuracy.
     family = component_numbers(group_id)  # of each frame
     families, anchors_per_family = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
-    # families are taken in this order until there are enough anchors
-    num_taken = 1 + int(np.searchsorted(np.cumsum(anchors_per_family[order]), num_anchors))
+    # entry k is the number of anchors in the first k + 1 families of this order
+    cumulative_anchors = np.cumsum(anchors_per_family[order])
+    num_taken = 1 + int(np.searchsorted(cumulative_anchors, num_anchors))
     return np.flatnonzero(np.isin(family, families[order[:num_taken]]))
 
 
@@ -295,14 +298,14 @@ def _present_frames(
     missing: paths of the frames without a file.
   """
   columns = to_columns(sets)
-  has_anchor = present[sets.anchors]  # whether a set remains, bool [sets]
-  groups = columns[GROUP]  # the numbers of each frame's sets, [F, M], padded with −1
-  # whether a frame remains in each of its sets; padding looks up set 0 and is False
-  is_member = (groups >= 0) & present[:, None] & has_anchor[np.maximum(groups, 0)]
-  rows = np.flatnonzero(is_member.any(1))  # the frames that are returned
-  max_sets = is_member.sum(1).max()
-  # for each frame an order of the M columns, with the sets in which the frame remains first
-  members_first = np.argsort(~is_member, axis=1, kind='stable')
+  has_anchor = present[sets.anchors]  # whether a set is kept, bool [sets]
+  groups = columns[GROUP]  # indices of the sets of each frame, [F, M], padded with −1
+  set_is_kept = has_anchor[np.maximum(groups, 0)]  # [F, M]; for padding, of set 0
+  is_kept = (groups >= 0) & present[:, None] & set_is_kept  # [F, M]
+  rows = np.flatnonzero(is_kept.any(1))  # indices of the N frames that are returned
+  max_sets = is_kept.sum(1).max()
+  # for each frame an order of the M columns that moves kept sets to the front
+  kept_first = np.argsort(~is_kept, axis=1, kind='stable')
 
   def remaining(values: np.ndarray, padding: int) -> np.ndarray:
     """Removes the entries of sets that are left out, and shifts the others to the front.
@@ -316,8 +319,8 @@ def _present_frames(
     Returns:
       [N, max_sets], for the N frames in `rows`.
     """
-    masked = np.where(is_member, values, padding)
-    return np.take_along_axis(masked, members_first, axis=1)[rows, :max_sets]
+    masked = np.where(is_kept, values, padding)
+    return np.take_along_axis(masked, kept_first, axis=1)[rows, :max_sets]
 
   group_id, offset = remaining(groups, -1), remaining(columns[OFFSET], 0)
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])

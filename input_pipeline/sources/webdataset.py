@@ -96,13 +96,15 @@ class WebDataset(shards.Shards):
     else:
       files = self.shards('.tar', settings.split, left_out)
     shard_of_key: dict[str, Path] = {}
-    # (key, {field: member}) of each sample
-    samples = [s for file in files for s in _samples(file, left_out, shard_of_key)]
+    samples: list[tuple[str, dict[str, _Member]]] = []  # (key, {field: member})
+    for file in files:
+      samples += _samples(file, left_out, shard_of_key)
     title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
-    # the member with the only image of each sample
+    # one member for each sample, which has exactly one image
     images = [fields[name] for _, fields in samples for name in IMAGE_FIELDS if name in fields]
+    keys = [key for key, _ in samples]
     names_file = files[0].parent / 'classnames.txt'
     listed = [*map(composed_unicode, _lines(names_file))] if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
@@ -115,7 +117,7 @@ class WebDataset(shards.Shards):
       title,
       self.description(settings.split, len(files)),
       columns=shards.columns_of(table, (self.label_column,), left_out),
-      where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
+      where=lambda index: f'{images[index].shard}, sample {keys[index]!r}',
       left_out=left_out,
     )
 
