@@ -165,14 +165,10 @@ class Rescoring:
     classifier = {'label': label, 'predictions': str(path), **self._describe(scores, path, sets)}
     if space is not None and scores.shape[1] != len(classes):
       classifier['label_space'] = space.name  # the study projects finer scores
+    data = {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)}
     identity = {
       'classifier': classifier,
-      'data': {
-        'source': 'metadata',
-        'path': self.metadata,
-        'num_examples': len(sets.frames),
-        'dataset': sets.title,
-      },
+      'data': {**data, 'dataset': sets.title},
       'classes': list(classes),
       'sets': sets.digest,
     }

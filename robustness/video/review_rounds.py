@@ -169,8 +169,7 @@ class ReviewRounds:
     """
     item, name = self._item_of(answer), answer.annotator
     with self._lock:
-      has_voted = name in self.ballot(item).joint
-      if answer.round == INDIVIDUAL and has_voted:
+      if answer.round == INDIVIDUAL and name in self.ballot(item).joint:
         raise OutdatedAnswerError(
           f'{name} has voted on {item} in the joint round: the individual answer stands.'
         )

@@ -291,8 +291,7 @@ class ReviewServer(ThreadingHTTPServer):
 
 def _answer_fields(answer: Answer) -> Plain:
   """Returns the fields of an answer that the review page displays."""
-  keys = 'label', 'similar', 'feature', 'reasons', 'added'
-  return {key: vars(answer)[key] for key in keys}
+  return {key: vars(answer)[key] for key in ('label', 'similar', 'feature', 'reasons', 'added')}
 
 
 def is_loopback(host: str) -> bool:

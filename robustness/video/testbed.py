@@ -142,8 +142,7 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   for entry in published_models(name) if name else ():
     if entry.name in measured:
       anchor, worst = (row.value for row in measured[entry.name])
-      drop = anchor - worst
-      values = [anchor, entry.anchor, worst, entry.worst, drop, entry.drop]
+      values = [anchor, entry.anchor, worst, entry.worst, anchor - worst, entry.drop]
       rows.append([entry.name, *(f'{100 * value:.1f}' for value in values)])
   columns = 'anchors (%)', 'published', f'pm-{K} (%)', 'published', 'drop (%)', 'published'
   return {'published': Table(('classifier', *columns), rows)} if rows else {}

@@ -331,8 +331,8 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
   missing = [str(file.relative_to(path)) for file in files if not file.is_file()]
   if not missing:
     return
-  progress = '\n  '.join([*training_lines(path), *record_lines(path)])
-  progress = progress or 'nothing was trained or recorded to its end'
+  lines = [*training_lines(path), *record_lines(path)]
+  progress = '\n  '.join(lines) or 'nothing was trained or recorded to its end'
   raise InputError(
     f'the run in {path} is not finished: it has no {", ".join(missing)}.\n  {progress}\n'
     f'The same command resumes it:\n  {command}'

@@ -114,10 +114,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     InputError: another run holds the lock, or the workdir cannot be created or written to.
   """
   path = _created_folder(directory)
-  if jax.process_index():
-    yield
-    return
-  with held(path):
+  with contextlib.nullcontext() if jax.process_index() else held(path):
     yield
 
 
