@@ -362,14 +362,14 @@ class CorruptionViews(Study):
     # without fractional severities, which are in no group: [corruptions, severities]
     indices = all_indices[:, [self.levels.index(severity) for severity in self.severities]]
     by_corruption = dict(zip(self.names, indices.tolist(), strict=True))
-    by_severity = dict(zip(self.severities, indices.T.tolist(), strict=True))
+    severity_names = [f'severity {severity}' for severity in self.severities]
+    by_severity = dict(zip(severity_names, indices.T.tolist(), strict=True))
     by_set = {}
     for label, members in whole_sets(self.names, side=min(image_shape[:2])).items():
       by_set[label] = [index for name in members for index in by_corruption[name]]
-    severities = {f'severity {severity}': group for severity, group in by_severity.items()}
-    groups = {**clean, **by_corruption, **severities, **by_set}
+    groups = {**clean, **by_corruption, **by_severity, **by_set}
     facets = views | {name: {'corruption': name} for name in by_corruption}
-    facets |= {f'severity {severity}': {'severity': severity} for severity in by_severity}
+    facets |= {f'severity {severity}': {'severity': severity} for severity in self.severities}
     facets |= {label: {'corruption_set': label} for label in by_set}
     return dataclasses.replace(ViewTable.of([*clean, *views], groups), facets=facets)
 

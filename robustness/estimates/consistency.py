@@ -148,9 +148,10 @@ def _interval(
   z_without_unit = _z(_kappa_of_cells(filled[:, None] - cells) @ weight)  # [K]
   deviation = jackknife.jackknife_deviations(z_without_unit)
   image_variance = _variance_over_images(filled, weight)  # V₀
+  jackknife_variance = float((deviation**2).sum())  # V
   by_chance = _agreements_by_chance(total) / effect_of_mean  # m
   # V', the mean of d V₀ with the weight 3 and of V with the weight m.
-  weighted_sum = PRIOR * effect_of_mean * image_variance + by_chance * float((deviation**2).sum())
+  weighted_sum = PRIOR * effect_of_mean * image_variance + by_chance * jackknife_variance
   unit_variance = max(weighted_sum / (PRIOR + by_chance) - image_variance, 0.0)  # V' − V₀
   student = jackknife.student_quantile(deviation, confidence)
   half = float(np.sqrt(z_value(confidence) ** 2 * image_variance + student**2 * unit_variance))

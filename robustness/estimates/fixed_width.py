@@ -194,9 +194,9 @@ class FixedWidth:
       # rounding errors of the Fourier transform below 0.
       sums = np.maximum(scipy.signal.fftconvolve(unfinished, round_probability, axes=1), 0)
       successes = np.round(n * p).astype(int) + distances
-      # The column of `sums` for each number of successes: column 0 is for the lowest number before
-      # the round plus the lowest number in it. Numbers without a column have probability 0.
-      column = successes - lowest - successes_in_round[:, :1]
+      # Column 0 of `sums` is for the lowest number before the round plus the lowest number in it.
+      lowest_sum = lowest + successes_in_round[:, :1]  # [P, 1]
+      column = successes - lowest_sum  # of `sums`; numbers without a column have probability 0
       has_column = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
       probability = np.where(has_column, np.take_along_axis(sums, column * has_column, 1), 0)
       if condition is not None:
