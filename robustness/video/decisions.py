@@ -127,7 +127,7 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   return Decisions(
     anchor_reviewed=anchor_reviewed,
     anchor_accepted=anchor_accepted,
-    # who rejects an anchor is not asked about its pairs: they are decided too
+    # the rejection of an anchor decides its pairs too
     pair_reviewed=has_votes[pairs] | anchor_rejected[anchor_of_pair],
     pair_accepted=is_settled[pairs] & is_approved[pairs] & anchor_accepted[anchor_of_pair],
     unsettled=tuple(itertools.compress(items, ~is_settled)),
