@@ -112,8 +112,8 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
   # because areas are rounded to float32. Other devices have one program, for all areas.
   range_starts = [0.0]
   if is_sequential:
-    count = 1 + math.floor(2 * math.log2(max(areas) / min(areas)) + 1e-9)  # up to rounding
-    range_starts = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** i for i in range(count)]
+    num_ranges = 1 + math.floor(2 * math.log2(max(areas) / min(areas)) + 1e-9)  # up to rounding
+    range_starts = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** i for i in range(num_ranges)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
     """Premultiplies the cutout of a row of data by its alpha, before scenes are made.
@@ -149,9 +149,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
       )
       return scene
 
+    programs = [functools.partial(scene_from, start) for start in range_starts]
     # the range of the view's area is the last that begins at or below it
-    number = jnp.searchsorted(jnp.asarray(range_starts), view['area'], side='right') - 1
-    return jax.lax.switch(number, [functools.partial(scene_from, area) for area in range_starts])
+    range_of_view = jnp.searchsorted(jnp.asarray(range_starts), view['area'], side='right') - 1
+    return jax.lax.switch(range_of_view, programs)
 
   return show, prepare
 
@@ -188,8 +189,9 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     if rotates:
       window, offset = composition.visible_window(cutout[None], 0, size, placement, side, bound)
       return composition.pack(window), offset
-    along = jnp.arange(sheet_side - 2 * side)  # without the margins of `side` pixels
-    pixels = resize_pixels(cutout[None], 0, size, placement.resized, (along, along), bound)
+    # every row and column of the sheet without its margins of `side` pixels
+    rows = columns = jnp.arange(sheet_side - 2 * side)
+    pixels = resize_pixels(cutout[None], 0, size, placement.resized, (rows, columns), bound)
     return jnp.pad(composition.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
@@ -210,10 +212,9 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     angle, background = view['angle'] if rotates else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
     # [rows, areas, D, D], and the position of this row; the sheets are not copied.
-    sheets_of_rows, number = column_and_position(row, 'sheets')
-    # The sheets of all rows in one list, and the index of the view's sheet in it.
-    index = number * len(areas) + view['sheet']
-    sheets = sheets_of_rows.reshape(-1, sheet_side, sheet_side)
+    sheets_of_rows, position = column_and_position(row, 'sheets')
+    sheets = sheets_of_rows.reshape(-1, sheet_side, sheet_side)  # [rows · areas, D, D]
+    index = position * len(areas) + view['sheet']  # of the view's sheet
     offset = row['sheet_offsets'][view['sheet']]
     if rotates:
       # In a loop over scenes, as on a CPU, only the lines that show the cutout are computed.
@@ -221,8 +222,8 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
       return composition.paste_rotated(sheets, index, offset, background, placement, lines)
     # The canvas's first pixel in the sheet. It is negative if the object is not on the canvas; the
     # margin of the sheet, which is then shown, is empty.
-    first = jnp.maximum(-placement.corner - offset, 0)
-    words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
+    corner = jnp.maximum(-placement.corner - offset, 0)
+    words = jax.lax.dynamic_slice(sheets, (index, corner[0], corner[1]), (1, side, side))[0]
     return composition.blend(*composition.unpack(words), background)
 
   return look_up, prepare

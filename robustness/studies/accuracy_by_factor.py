@@ -133,14 +133,15 @@ class AccuracyByFactor(Study):
         count >= needed, name, count, f'at least {needed}, for groups of {KEYS.study.fewest} images'
       )
     values = rows.without_images()
-    levels = {
+    levels = {  # the class is computed from the label
       name: self._levels(name, values['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
       if name not in MEASURED
     }
     self._check_ambiguous(columns, values, levels)
-    for size in (1, 2) if self.pairs else (1,):
-      for names in itertools.combinations(levels, size):
+    most_factors = 2 if self.pairs else 1
+    for num_factors in range(1, most_factors + 1):
+      for names in itertools.combinations(levels, num_factors):
         self._groups(levels, names)  # raises InputError for fewer than two groups
     if self.strength:
       self._check_strength(values, levels)
@@ -237,7 +238,7 @@ class AccuracyByFactor(Study):
     classes = records.identity.get('classes', ())
     stated = {*self.factors, self.clusters, self.strength} - {CLASS, *MEASURED, ''}
     recorded.require_equal_columns(sorted(stated))
-    levels = {  # {factor: level of each image, [N]}
+    levels = {  # {factor: level of each image, [N]}; the class is computed from the label
       name: self._levels(name, records.column('label' if name == CLASS else name), classes)
       for name in self.factors
     }
@@ -249,10 +250,10 @@ class AccuracyByFactor(Study):
     if self.strength:
       strength = records.column(self.strength).astype(float)
       levels[self.strength] = strength  # without bins
-      is_shifted = np.isfinite(strength)  # false for images without a strength
-      levels = {name: of_images[is_shifted] for name, of_images in levels.items()}
-      bases = records.column(BASE)[is_shifted]
-      estimates += self._by_strength(right.of_rows(is_shifted), levels, bases)
+      has_strength = np.isfinite(strength)
+      levels = {name: of_images[has_strength] for name, of_images in levels.items()}
+      bases = records.column(BASE)[has_strength]
+      estimates += self._by_strength(right.of_rows(has_strength), levels, bases)
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
@@ -291,19 +292,13 @@ class AccuracyByFactor(Study):
       return words
     is_present = np.isfinite(values)
     distinct = np.unique(values[is_present])
-    if not self.bins or len(distinct) <= self.bins:
-      if len(np.unique(distinct.astype(float))) < len(distinct):
-        return values.astype(str).astype(object)
-      return np.where(is_present, values.astype(float), np.nan)
-    ends = _bin_ends(values[is_present], self.bins)
-    # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.
-    bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
-    bins = [is_present & (bin_numbers == k) for k in np.unique(bin_numbers[is_present])]
-    medians = [np.median(values[is_in_bin]) for is_in_bin in bins]
-    levels = np.full(len(values), np.nan)
-    for is_in_bin, level in zip(bins, _round_distinctly(medians), strict=True):
-      levels[is_in_bin] = level
-    return levels
+    if self.bins and len(distinct) > self.bins:
+      levels = np.full(len(values), np.nan)
+      levels[is_present] = _medians_of_bins(values[is_present], self.bins)
+      return levels
+    if len(np.unique(distinct.astype(float))) < len(distinct):  # too large for float64
+      return values.astype(str).astype(object)
+    return np.where(is_present, values.astype(float), np.nan)
 
   def _groups(self, levels: Levels, names: Sequence[str]) -> dict[object, np.ndarray]:
     """Returns {value of a group: indices of its images} for groups of `fewest` images or more.
@@ -365,21 +360,24 @@ class AccuracyByFactor(Study):
     # because each NaN would be a group by itself.
     columns = [[None if pd.isna(level) else level for level in levels[name]] for name in factors]
     levels_of_image = [*zip(*columns, strict=True)] if factors else [()] * len(bases)
-    # Numbers of the group, the strength and the picture of each image.
+    # Indices of each image's group, strength and picture, [N], among the distinct ones.
     group, groups = pd.factorize(pd.Series(levels_of_image))
     strength, strengths = pd.factorize(levels[self.strength], sort=True)
-    pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
-    clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
+    pictures, first_image, picture = np.unique(bases, return_index=True, return_inverse=True)
+    clusters = None  # of the pictures
+    if self.clusters and right.clusters is not None:
+      clusters = right.clusters[first_image]
     beyond_largest = 2 * strengths[-1] - strengths[-2]  # as far as the last step
     by_group = pd.DataFrame([*groups], columns=factors)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
-    points, rows = dict[str, np.ndarray](), list[Row]()
+    points, rows = dict[str, np.ndarray](), list[Row]()  # failure points by classifier, drops
     for label, values in right.values.items():
       # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
       accuracy[picture, group, strength] = values[:, 0]
       is_wrong, has_image = accuracy == 0, ~np.isnan(accuracy).all(-1)
-      # By picture and group: the least strength with a wrong answer, for pictures that have one.
+      # By picture and group: the least strength with a wrong answer, if there is one. It is the
+      # first True.
       first_wrong = strengths[is_wrong.argmax(-1)]
       failure_points = np.where(is_wrong.any(-1), first_wrong, beyond_largest)
       points[label] = np.where(has_image, failure_points, np.nan)
@@ -449,14 +447,27 @@ class AccuracyByFactor(Study):
     groups = list(with_all.groups(('group',)))
     units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
     rows = []
-    # Values of all classifiers, then differences from the first one.
-    for label, versus in [(label, '') for label in units] + [(label, first) for label in later]:
+    values, differences = [(label, '') for label in units], [(label, first) for label in later]
+    for label, versus in values + differences:
       compared = [units[versus], units[label]] if versus else [units[label]]
       ratios = relative_errors(compared, self.confidence)
       for level, estimate in zip(grouped.views[name], ratios, strict=True):
         facets = {name: level}
         rows.append(estimate_row(label, versus, ERROR_RATIO, facets, estimate, self.confidence))
     return table_of_rows(rows)
+
+
+def _medians_of_bins(values: np.ndarray, num_bins: int) -> np.ndarray:
+  """Replaces each number by the rounded median of its bin, [N].
+
+  Bins have about equally many numbers each, see `_bin_ends`. Their medians stay distinct.
+  """
+  ends = _bin_ends(values, num_bins)
+  # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.
+  bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
+  numbers, bin_of_value = np.unique(bin_numbers, return_inverse=True)  # without empty bins
+  medians = [np.median(values[bin_numbers == number]) for number in numbers]
+  return np.array(_round_distinctly(medians))[bin_of_value]
 
 
 def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:

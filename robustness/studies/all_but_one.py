@@ -66,11 +66,10 @@ class AllButOne(StoredOrMade):
         network's too, or the networks were trained on different corruptions.
     """
     networks: dict[tuple[str, int], str] = {}
-    first_trained_on: tuple[object, ...] = ()  # by the first network
+    first_trained_on: tuple[object, ...] = ()  # corruptions and probability of the first network
     for label, facts in classifiers.items():
       parts = facts.get('augment') or ()
       augmentations = [part for part in parts if part['name'] == RandomCorruption.name]
-      # The settings of the first one; an empty dict if the network has none.
       augmentation = augmentations[0] if augmentations else {}
       left_out = tuple(augmentation.get('left_out', ()))
       severities = tuple(augmentation.get('severities', ()))
