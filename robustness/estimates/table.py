@@ -6,7 +6,7 @@ under fog, `corruption` is 'fog'; in the row of the mean over all corruptions it
 
 import io
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -307,6 +307,20 @@ def select(
       is_selected &= (table[name] == value).fillna(False).astype(bool)
   lacks_facet = bool(facets)  # facets of the table have been removed above
   return table[:0] if lacks_facet else table[is_selected]
+
+
+def select_by(
+  table: pd.DataFrame, quantity: str, facets: Iterable[str], versus: str | None = ''
+) -> pd.DataFrame:
+  """Returns the estimates of a quantity by exactly the given facets, with all their values.
+
+  Args:
+    table: table of results.
+    quantity: name of the quantity.
+    facets: names of the facets, such as ('corruption', 'severity').
+    versus: '' selects values, None values and differences; see `select`.
+  """
+  return select(table, quantity, versus, **dict.fromkeys(facets, ...))
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:

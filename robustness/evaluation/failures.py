@@ -15,7 +15,7 @@ import pandas as pd
 from robustness.estimates.means import Row, estimate_row, share_in_clusters, table_of_rows
 from robustness.estimates.outcomes import Sums
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
-from robustness.estimates.table import assemble, select
+from robustness.estimates.table import assemble, select_by
 from robustness.evaluation.records import CONFIDENCE, RecordsReader, Shard
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.evaluation.views import ViewTable
@@ -98,8 +98,8 @@ def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.Da
   """
   accuracies = assemble(by_class)
   quantities = set(accuracies.quantity)
-  # the quantities that `table` has for any class; the value `...` selects all values of a column
-  present = {name for name in quantities if len(select(table, name, None, **{'class': ...}))}
+  # the quantities that `table` has by class
+  present = {name for name in quantities if len(select_by(table, name, ['class'], versus=None))}
   return assemble([table, accuracies[~accuracies.quantity.isin(present)]])
 
 

@@ -17,7 +17,6 @@ Each map and grid is a heatmap: a cell is one estimate.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -25,7 +24,7 @@ from matplotlib.figure import Figure
 from robustness.estimates.jackknife import TOO_FEW, TOO_FEW_SEEDS
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, significant
-from robustness.estimates.table import select, without_repeats
+from robustness.estimates.table import select, select_by, without_repeats
 from robustness.present import forms, maps
 from robustness.present.notation import (
   Notation,
@@ -88,9 +87,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
     {'<up>_against_<across>': (figure, caption)}, or {} if `results` lack one of the quantities.
   """
   x = select(results.table, across.name).set_index('classifier')
-  every_value: dict[str, Any] = {by: ...}
-  y = select(results.table, up.name, versus='', **every_value)  # without differences
-  y = y.dropna(subset=['value'])
+  y = select_by(results.table, up.name, [by]).dropna(subset=['value'])
   if x.empty or y.empty:
     return {}
   facet = up.facet(by)
@@ -235,8 +232,7 @@ def _reference_values(
     by `facets`, {(classifier, ''): value over all conditions}.
   """
   if name:
-    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
-    rows = select(table, reference.name, '', **any_value)
+    rows = select_by(table, reference.name, facets)
     if len(rows):
       rows = rows.dropna(subset=['value'])
       keys = zip(rows.classifier, rows[name].astype(str), strict=True)

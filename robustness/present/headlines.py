@@ -55,8 +55,7 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
     for _, row in selection.reported_rows.iterrows():
       key = row.classifier, row.versus
       if math.isnan(row.value):
-        reason, *_ = row.note.split(';')
-        text.values[key] = reason
+        text.values[key], *_ = row.note.split(';')  # the first part is the reason
         continue
       estimate = Notation(selection.quantity, difference=bool(row.versus)).bare(row)
       text.values[key] = f'{estimate} {selection.extreme_condition(row)}'.rstrip()

@@ -6,7 +6,7 @@ and the accuracy under attack by its radius ε.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.facets import EPSILON
 from robustness.estimates.quantity import SHARE, Quantity
-from robustness.estimates.table import select
+from robustness.estimates.table import select, select_by
 from robustness.present import charts, maps, style
 from robustness.present.notation import FREQUENCIES, Notation, value_text
 from robustness.present.selection import Selection
@@ -104,10 +104,9 @@ def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Co
     y: column of the table of results on the vertical axis, such as 'corruption'.
     x: column on the horizontal axis, such as 'severity'.
   """
-  any_value: dict[str, Any] = {y: ..., x: ...}  # `...` selects all values
   for results in tasks.values():
     for quantity in results.drawn:
-      rows = select(results.table, quantity.name, '', **any_value).dropna(subset=['value'])
+      rows = select_by(results.table, quantity.name, (y, x)).dropna(subset=['value'])
       if len(rows) > 1 and quantity.kind == SHARE:
         limits = maps.limits_of([maps.Panel('', rows, Notation(quantity))])
         draw = functools.partial(_draw_map, y, x, limits)

@@ -19,7 +19,6 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,7 @@ from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import significant, widen_for_family
 from robustness.estimates.systematic import SAYS_LITTLE
-from robustness.estimates.table import by_facets, facets_of, select, without_repeats
+from robustness.estimates.table import by_facets, facets_of, select_by, without_repeats
 from robustness.present.notation import (
   are_degenerate,
   condition_of,
@@ -294,8 +293,7 @@ def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
   """
   rows = table[table['quantity'] == quantity.name]
   by = [name for name in quantity.by if name in facets_of(table)]
-  # None selects values and differences, `...` all values of a facet.
-  overall = select(rows, quantity.name, None, **dict.fromkeys(by, ...))
+  overall = select_by(rows, quantity.name, by, versus=None)  # values and differences
   if len(overall) or rows.empty:
     return _in_order(overall, by)
   short = [group for facets, group in by_facets(rows) if _is_short(quantity, facets, group)]
@@ -407,8 +405,7 @@ def extreme_selections(
     return
   sign = -1 if quantity.named_extreme == 'lowest' else 1
   for facets, rows in _groups_by_facets(table, quantity):
-    every_value: dict[str, Any] = dict.fromkeys(facets, ...)
-    references = select(table, quantity.reference, **every_value)
+    references = select_by(table, quantity.reference, facets)
     if references.empty or not quantity.extreme:  # the extreme of the values themselves
       extremes = _largest_per_classifier(rows, sign * rows['value'], quantity, family=len(rows))
       yield Selection(quantity, rows, facets, extremes, task)

@@ -110,8 +110,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
       widened_row = widen_for_family(row, len(differences), quantity)
       if widened_row is not None:
         widened[row.classifier] = widened_row
-    clauses = list(_overall_clauses(values, widened, quantity))
-    text = _join_clauses(f'{selection.words}:', clauses)
+    text = _join_clauses(f'{selection.words}:', list(_overall_clauses(values, widened, quantity)))
     if len(widened) > 1:
       text = f'{text} Differences are simultaneous over {len(widened)} networks.'
     stated_rows = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values

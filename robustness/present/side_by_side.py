@@ -12,7 +12,7 @@ import pandas as pd
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
-from robustness.estimates.table import facets_of, select
+from robustness.estimates.table import facets_of, select_by
 from robustness.present.notation import MINUS, Notation, span, value_text
 from robustness.present.selection import Selection, headlines, headlines_of_quantity
 from robustness.present.tables import Cell, in_order
@@ -247,10 +247,9 @@ def _selections(
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]  # [] for the headlines
   if facets:
-    every_value: dict[str, Any] = dict.fromkeys(facets, ...)
     headline_quantities = [quantity for quantity in results.quantities if quantity.headline]
     return [
-      Selection(quantity, select(results.table, quantity.name, versus='', **every_value), task=task)
+      Selection(quantity, select_by(results.table, quantity.name, facets), task=task)
       for quantity in selected or headline_quantities or results.quantities
     ]
   if not quantities:

@@ -207,8 +207,8 @@ def _draw_headlines(
     look['label'] = 'mean over seeds, with its interval' if in_legend else None
     axes.errorbar([scale * mean.value], [position], xerr=lengths, **look)
     label = 'a seed' if in_legend else None
-    dots = scale * seeds.value
-    axes.plot(dots, [position] * len(dots), 'o', color='0.5', markersize=3, label=label)
+    y = [position] * len(seeds)
+    axes.plot(scale * seeds.value, y, 'o', color='0.5', markersize=3, label=label)
   axes.set_yticks(range(len(means)), list(map(_line_name, means)))
   axes.set_ylim(len(means) - 0.3, -0.7)  # downwards, with room above and below
 
