@@ -73,14 +73,13 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
-    experiment_by_folder = {log.path: experiment}
-    if seeds:  # each has an experiment and a folder in the workdir
-      seed_folders = [log.path / workdir.seed_folder(seed) for seed in seeds]
-      experiment_by_folder = dict(zip(seed_folders, map(experiment.with_seed, seeds), strict=True))
+    # with several seeds, each has a folder in the workdir and an experiment
+    folders = [log.path / workdir.seed_folder(seed) for seed in seeds] or [log.path]
+    seeded_experiments = [experiment.with_seed(seed) for seed in seeds] or [experiment]
     with phase('images and checks of the config'):
       builder_by_folder = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')
-        for folder, seeded in experiment_by_folder.items()
+        for folder, seeded in zip(folders, seeded_experiments, strict=True)
       }
       first_builder = next(iter(builder_by_folder.values()))
       recipes = check_studies(first_builder, rows)  # the checks are the same for all seeds
@@ -89,7 +88,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
         check_measurable(experiment, list(first_builder.checked_classifiers.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
-      preview(experiment, rows, recipes, folders=list(builder_by_folder))
+      preview(experiment, rows, recipes, folders)
     results_of_seeds = []
     for number, (folder, builder) in enumerate(builder_by_folder.items(), 1):
       if seeds:

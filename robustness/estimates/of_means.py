@@ -304,25 +304,21 @@ def _functions_of_means(
     of the difference} for all but the first. The lists have one estimate, or one per group.
   """
   first, *compared = units_by_label
-  base = units_by_label[first]
   estimates: _Estimates = {}
+  statistics: dict[str, Statistic] = {}
   for label, measured in units_by_label.items():
     # f is called with a baseline's means too, but only a `MeanRatio` uses them.
-    statistic = functools.partial(_function_in_samples, function, measured, measured)
-    estimates[label, ''] = bootstrap(statistic, measured, confidence)
+    statistics[label] = functools.partial(_function_in_samples, function, measured, measured)
+    estimates[label, ''] = bootstrap(statistics[label], measured, confidence)
   for label in compared:
-    measured = units_by_label[label]
-    statistic = functools.partial(_difference_in_samples, function, measured, base)
-    estimates[label, first] = bootstrap(statistic, measured, confidence)
+    difference = functools.partial(_difference, statistics[label], statistics[first])
+    estimates[label, first] = bootstrap(difference, units_by_label[label], confidence)
   return estimates
 
 
-def _difference_in_samples(
-  function: Function, measured: Units, base: Units, weights: np.ndarray
-) -> np.ndarray:
-  """Returns f of a classifier's means minus f of the baseline's, see `_function_in_samples`."""
-  values = _function_in_samples(function, measured, measured, weights)
-  return np.asarray(values - _function_in_samples(function, base, base, weights))
+def _difference(statistic: Statistic, subtracted: Statistic, weights: np.ndarray) -> np.ndarray:
+  """Returns one statistic minus another, [B] or [B, G], at weights of the units, [B, K]."""
+  return np.asarray(statistic(weights) - subtracted(weights))
 
 
 def _function_in_samples(

@@ -468,6 +468,7 @@ class EnvironmentShares:
     can_leave_out = degenerate == 'left_out' and formula == 'clipped' and len(cases) > 1
     notes = _notes_on_cases(cases, can_leave_out, self.noun)
     leaves_out_degenerate = can_leave_out and DEGENERATE in cases
+    # the environments in which ρ is a measurement, with the case ''
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
     if leaves_out_degenerate and useful:
       environments, accuracies = useful, self._accuracies_for_rho(useful, baseline)

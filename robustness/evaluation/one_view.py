@@ -122,8 +122,8 @@ def _compile_view(
     prepared = views.prepare(row) if views.prepare else row
     arguments: list[Any] = [parameters]
     if forward is not None:  # the views use logits: `show` takes a function from images to logits
-      no_layers = ()  # no outputs of layers besides the logits, the first result
-      arguments.append(lambda images: forward(variables, images, no_layers)[0])
+      # () requests no outputs of layers; [0] are the logits
+      arguments.append(lambda images: forward(variables, images, ())[0])
     if views.together:  # `show` takes a batch, here of one row, and returns (images, measures)
       keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
       images, _ = views.show(keys, rows, *arguments)

@@ -275,11 +275,10 @@ class Study(Part):
     first_row = next(rows.batches(1, [0], stored=True))
     if BASE in first_row:  # the column with the number of the original image
       base_ids = rows.without_images()[BASE]
-      are_originals = len(np.unique(base_ids)) == len(base_ids)
       valid = (
         '0 where images are versions of one image (column base_id), which are dependent trials'
       )
-      self.require(are_originals, 'half_width', valid)
+      self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
     num_needed = self._num_needed_in_words(rows.num_examples)
     if num_needed:
       raise self.refused(

@@ -133,8 +133,9 @@ def basis_image(
   # The cosine of the sum of both angles is a product of matrices, [H, 2] and [2, W], because
   # cos(a + b) = cos a cos b − sin a sin b. XLA fuses a cosine into its users and computes it again
   # for every row of a batch; it does not fuse a product.
-  columns = jnp.stack([jnp.cos(angle_y), -jnp.sin(angle_y)], 1)
-  wave = jnp.matmul(columns, jnp.stack([jnp.cos(angle_x), jnp.sin(angle_x)]), precision='highest')
+  factors_y = jnp.stack([jnp.cos(angle_y), -jnp.sin(angle_y)], 1)  # [H, 2]
+  factors_x = jnp.stack([jnp.cos(angle_x), jnp.sin(angle_x)])  # [2, W]
+  wave = jnp.matmul(factors_y, factors_x, precision='highest')
   return (scale * wave).astype(jnp.float32)
 
 
