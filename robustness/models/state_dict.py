@@ -36,13 +36,13 @@ _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Reads the arrays of a weights file, as {name: array in its stored dtype}.
 
-  See `read_with_notes` for the kinds of files and the errors. Prefixes that all names share, such
+  See `read_with_key` for the kinds of files and the errors. Prefixes that all names share, such
   as 'module.', are removed.
   """
-  return read_with_notes(path)[0]
+  return read_with_key(path)[0]
 
 
-def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def read_with_key(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], str]:
   """Reads the arrays of a weights file, and the key under which a checkpoint has them.
 
   A PyTorch checkpoint may hold several sets of weights. The first key of `WRAPPERS` that it has is
@@ -54,19 +54,19 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
       file; or a `.npz` file.
 
   Returns:
-    ({name: array in its stored dtype}, {'taken_from': key of the checkpoint}). A key is, for
-    example, 'state_dict_ema'. The second dictionary is {} if the arrays are at the top of the file.
+    ({name: array in its stored dtype}, key of the checkpoint). The key is, for example,
+    'state_dict_ema', or '' if the arrays are at the top of the file.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds no
       state dict; or torch is needed and not installed.
   """
   file = check_weights_path(path)
-  taken_from = ''
+  key = ''
   if file.suffix == NPZ_SUFFIX:
     arrays = read_npz(file)
   elif file.suffix in TORCH_SUFFIXES:
-    arrays, taken_from = _read_torch(file)
+    arrays, key = _read_torch(file)
   else:
     arrays, _ = read_safetensors(file)
   # without the counter of PyTorch's averaged models
@@ -77,7 +77,7 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
   # several wrappers put their prefixes before one another, such as 'module._orig_mod.'
   while shared := [x for x in PREFIXES if all(name.startswith(x) for name in arrays)]:
     arrays = {name.removeprefix(shared[0]): value for name, value in arrays.items()}
-  return arrays, {'taken_from': taken_from} if taken_from else {}
+  return arrays, key
 
 
 def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:

@@ -95,11 +95,10 @@ def load_with_notes(
     InputError: the file cannot be read, or does not fit the network.
   """
   file = state_dict.check_weights_path(path)
-  notes: dict[str, str] = {}
   try:
     if _saved_header(file):
       arrays, facts = _read_saved(file)
-      scheme = _SAVED_HERE
+      scheme, key = _SAVED_HERE, ''
       network = facts.get('architecture', architecture.name)
       are_in_catalog = {network, architecture.name} <= catalog.ARCHITECTURES.keys()
       if network != architecture.name and are_in_catalog:
@@ -108,11 +107,12 @@ def load_with_notes(
           f'{KEYS.classifier.name:--}={network}'
         )
     else:
-      arrays, notes = state_dict.read_with_notes(file)
+      arrays, key = state_dict.read_with_key(file)
       scheme = _scheme(architecture, arrays)
     variables, changes = _fit_to_network(
       architecture, arrays, scheme, num_classes, input_shape, positions
     )
+    notes = {'taken_from': key} if key else {}
     notes |= changes
     if scheme.mean:
       notes['normalised_as'] = scheme.name

@@ -287,8 +287,8 @@ def _findings(
     anchor = quote('-'.join(filter(None, (finding.task, name))))
     figure_link = f'<a href="#figure-{anchor}">figure</a> ' if name else ''
     # A table has the name of the figure of the same rows.
-    rows = f'#rows-{quote(finding.figure)}' if finding.figure in tables else FILE_NAME
-    links = f'<span class="rows">{figure_link}<a href="{rows}">rows</a></span>'
+    target = f'#rows-{quote(finding.figure)}' if finding.figure in tables else FILE_NAME
+    links = f'<span class="rows">{figure_link}<a href="{target}">rows</a></span>'
     items.append(f'<li>{escape(finding.text)} {links}</li>')
   if not items:
     return ''

@@ -449,6 +449,7 @@ class AccuracyByFactor(Study):
     rows = []
     values, differences = [(label, '') for label in units], [(label, first) for label in later]
     for label, versus in values + differences:
+      # of two classifiers, the differences of the second one from the first
       compared = [units[versus], units[label]] if versus else [units[label]]
       ratios = relative_errors(compared, self.confidence)
       for level, estimate in zip(grouped.views[name], ratios, strict=True):

@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from robustness.core.errors import InputError
 from robustness.models import catalog, weights
-from robustness.models.state_dict import read_arrays, read_with_notes
+from robustness.models.state_dict import read_arrays, read_with_key
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -73,9 +73,9 @@ def test_torch_files_are_read_from_their_usual_wrappings(torch, tmp_path, suffix
 def test_averaged_weights_are_read_and_logged_if_a_file_has_both(torch, tmp_path, caplog):
   content = {'state_dict': {'a': torch.zeros(2)}, 'state_dict_ema': {'a': torch.ones(2)}}
   torch.save(content, tmp_path / 'both.pth.tar')
-  arrays, notes = read_with_notes(tmp_path / 'both.pth.tar')
+  arrays, key = read_with_key(tmp_path / 'both.pth.tar')
   np.testing.assert_array_equal(arrays['a'], [1, 1])
-  assert notes == {'taken_from': 'state_dict_ema'}
+  assert key == 'state_dict_ema'
   assert 'those of state_dict_ema are taken' in caplog.text
 
 
