@@ -90,10 +90,12 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
     return row[:, None] * width + column
 
   index, mirror_index = indices(axis_y, axis_x), indices(-axis_y, -axis_x)
-  # The smaller index stands for both, and is the frequency of the pair.
-  distinct, cell = np.unique(np.minimum(index, mirror_index), return_inverse=True)
+  # The smaller index stands for a frequency and its mirror. `number` has, for each cell of the
+  # window, the position of its pair in `distinct`.
+  distinct, number = np.unique(np.minimum(index, mirror_index), return_inverse=True)
+  # Back from an index, row · width + column, to cycles per image.
   fy, fx = distinct // width - height // 2, distinct % width - width // 2
-  cells = cell.reshape(rows, columns)
+  cells = number.reshape(rows, columns)
   return Frequencies(fy.astype(np.int32), fx.astype(np.int32), cells.astype(np.int32))
 
 
@@ -204,8 +206,8 @@ def perturb(
   count = len(images)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
   fy, fx = jnp.broadcast_to(frequency, (count, 2)).T
-  add_to_each = jax.vmap(functools.partial(add_wave, phase=phase, clip=clip))
-  return add_to_each(keys, images, fy, fx, jnp.broadcast_to(norm, (count,)))
+  add_wave_to_each = jax.vmap(functools.partial(add_wave, phase=phase, clip=clip))
+  return add_wave_to_each(keys, images, fy, fx, jnp.broadcast_to(norm, (count,)))
 
 
 def add_wave(

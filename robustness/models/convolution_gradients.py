@@ -212,6 +212,7 @@ class _Convolution:
 
     zeros = jnp.zeros((num_shares, change.shape[-1], patch_length), dtype)
     totals, _ = _scan(add, zeros, num_shares, chunk, inputs, change)
+    # from [shares, O, U · V · I] to [U, V, I, O]
     return totals.sum(0).T.reshape(*sides, inputs.shape[-1], change.shape[-1])
 
   def winograd_filter_gradient(
@@ -240,7 +241,7 @@ class _Convolution:
 
     zeros = jnp.zeros((winograd.PRODUCTS, num_shares, *kernel.shape[2:]), kernel.dtype)
     totals, _ = _scan(add, zeros, num_shares, chunk, inputs, change)
-    return winograd.kernel_gradient(totals.sum(1))
+    return winograd.kernel_gradient(totals.sum(1))  # over the shares
 
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
     """Returns the patch of inputs under the kernel at each output position.

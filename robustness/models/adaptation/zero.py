@@ -95,6 +95,7 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
   stretch = (4 / 3) ** (exponent / 2)  # the root of width ÷ height, (4 / 3) ** exponent
   # height and width of the box as shares of the image's
   share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)
+  # row and column in the image, in pixels, where the box begins
   start = jax.random.uniform(key_place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
   # axes 0 and 1 are scaled by 1 / share and shifted, so that the box fills the image
   resized = jax.image.scale_and_translate(
@@ -118,15 +119,17 @@ def votes(logits: jax.Array, count: int) -> jax.Array:
   size = logits.shape[-1]
   log_p = adaptation.log_probabilities(logits)
   order = jnp.argsort(adaptation.entropy(log_p))  # indices of views, the lowest entropy first
-  choice = log_p.argmax(-1)[order]  # the class that each view votes for, in this order
-  shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
+  voted_class = log_p.argmax(-1)[order]  # of all views, in this order; the first `count` vote
+  shares = jax.nn.one_hot(voted_class[:count], size, dtype=log_p.dtype).mean(0)
   has_most_votes = shares == shares.max()
   is_tied = has_most_votes.sum() > 1
-  # views after the voting ones that vote for a class with most votes
-  can_break = has_most_votes[choice] & (jnp.arange(len(choice)) >= count)
-  first = can_break.argmax()  # the index of the first True
-  bonus = jax.nn.one_hot(choice[first], size, dtype=log_p.dtype) / count  # one vote, as a share
-  shares += jnp.where(is_tied & can_break.any(), bonus, 0)
-  mean = jnp.exp(log_p[order[:count]]).mean(0)
+  # views after the voting ones that are for one of the tied classes
+  can_break = has_most_votes[voted_class] & (jnp.arange(len(voted_class)) >= count)
+  first_breaker = can_break.argmax()  # the index of the first True
+  # one vote, as a share
+  extra_vote = jax.nn.one_hot(voted_class[first_breaker], size, dtype=log_p.dtype) / count
+  shares += jnp.where(is_tied & can_break.any(), extra_vote, 0)
+  mean_probability = jnp.exp(log_p[order[:count]]).mean(0)
   # `tiny` keeps the logarithm finite for a mean that is rounded to 0
-  return jnp.log((1 - FLOOR) * shares + FLOOR * mean + jnp.finfo(log_p.dtype).tiny)
+  tiny = jnp.finfo(log_p.dtype).tiny
+  return jnp.log((1 - FLOOR) * shares + FLOOR * mean_probability + tiny)
