@@ -235,23 +235,37 @@ def separations(
   estimates = {}
   sets_of_mean = {**{name: [name] for name in sets}, **(groups or {})}  # a set alone is a mean too
   for name, members in sets_of_mean.items():
-    value = np.mean([values[member] for member in members], 0)  # [3]
-    samples_of_mean = np.mean([drawn[member] for member in members], 0)  # [B, 3]
+    value = np.mean([values[member] for member in members], 0)
+    samples_of_mean = np.mean([drawn[member] for member in members], 0)
     all_units = [units, *(sets[member][1] for member in members)]
-    # The number of images of each unit, for the ID images and for each set.
-    sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
-    effective = min(float(effective_units(size)) for size in sizes)
-    num_images, num_units = sum(map(len, all_units)), sum(map(len, sizes))
-    note = too_few(effective) if num_images > num_units and effective < FEWEST else ''
-    low, high = percentile_interval(samples_of_mean, effective, confidence)
-    low, high = np.minimum(low, value), np.maximum(high, value)
-    if note:
-      low = high = np.full_like(value, np.nan)
-    estimates[name] = tuple(
-      Estimate(*value_and_ends, num_images, num_units, BAYESIAN, note=note)
-      for value_and_ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    )
+    estimates[name] = _with_intervals(value, samples_of_mean, all_units, confidence)
   return estimates
+
+
+def _with_intervals(
+  values: np.ndarray, samples: np.ndarray, all_units: Sequence[np.ndarray], confidence: float
+) -> tuple[Estimate, ...]:
+  """Returns estimates of AUROC, AUPR and FPR95 with percentiles of their bootstrap samples.
+
+  Args:
+    values: the three measures, [3].
+    samples: the measures in B bootstrap samples, [B, 3].
+    all_units: the unit of each image, for the ID images and for each OOD set.
+    confidence: confidence of each interval, in (0, 1).
+  """
+  # The number of images of each unit, for the ID images and for each set.
+  sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
+  effective = min(float(effective_units(size)) for size in sizes)
+  num_images, num_units = sum(map(len, all_units)), sum(map(len, sizes))
+  note = too_few(effective) if num_images > num_units and effective < FEWEST else ''
+  low, high = percentile_interval(samples, effective, confidence)
+  low, high = np.minimum(low, values), np.maximum(high, values)
+  if note:
+    low = high = np.full_like(values, np.nan)
+  return tuple(
+    Estimate(*value_and_ends, num_images, num_units, BAYESIAN, note=note)
+    for value_and_ends in zip(values.tolist(), low.tolist(), high.tolist(), strict=True)
+  )
 
 
 def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:

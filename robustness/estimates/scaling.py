@@ -166,7 +166,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
       break
     candidates[kind, penalty], last_mean = losses, losses.mean()
   best_losses = min(candidates.values(), key=np.mean)
-  near_best = []  # the candidates that are not clearly worse than the best one
+  near_best = []  # the candidates that are not clearly worse than the best, the simplest first
   for candidate, losses in candidates.items():
     excess = losses - best_losses
     standard_error = excess.std() / np.sqrt(len(excess))
