@@ -16,7 +16,7 @@ Each map and grid is a heatmap: a cell is one estimate.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -182,7 +182,7 @@ def draw_rows(
       names, axes = [shorter], [longer]
   plots = values_and_differences(rows, quantity, rate)
   caption = functools.partial(_caption, facets=facets, varying=varying, rate=rate)
-  reference_values: dict[tuple[str, str], float] = {}
+  reference_values: forms.References = {}
   reference_words = ''  # the sentence of the caption that explains their marks
   reference = next((q for q in results.quantities if q.name == quantity.reference), None)
   if reference and varying:
@@ -217,7 +217,7 @@ def draw_rows(
 
 def _reference_values(
   reference: Quantity, table: pd.DataFrame, name: str, facets: Sequence[str]
-) -> dict[tuple[str, str], float]:
+) -> forms.References:
   """Returns the values of a quantity that figures draw for comparison, such as the clean error.
 
   Args:
@@ -349,7 +349,7 @@ def _points_by_name(
   plots: Sequence[maps.Panel],
   labels: Sequence[str],
   name: str,
-  reference: Mapping[tuple[str, str], float],
+  reference: forms.References,
 ) -> Figure:
   """Draws estimates as points, with a line of points for each value of a column.
 

@@ -19,6 +19,10 @@ from robustness.present.maps import Panel
 from robustness.present.notation import Notation, are_degenerate, label_of
 from robustness.present.style import panels
 
+References = Mapping[tuple[str, str], float]
+"""Values to compare estimates with, such as the clean error: {(classifier, name): value}. The name
+is a value of a column, such as 'fog', or '' for a value over all conditions."""
+_NO_REFERENCES: References = {}
 MAX_COLUMNS = 5
 """Most plots of curves side by side."""
 _LINE, _GROUP = 0.13, 0.2
@@ -33,7 +37,7 @@ def rows_of_points(
   plots: Sequence[Panel],
   labels: Sequence[str],
   column: str,
-  reference: Mapping[tuple[str, str], float] = {},
+  reference: References = _NO_REFERENCES,
 ) -> Figure:
   """Draws points with intervals, such as the errors of classifiers under each corruption.
 
@@ -44,9 +48,8 @@ def rows_of_points(
     plots: the plots side by side: values, then differences. Their titles are not drawn.
     labels: all classifiers, in the order that decides their colours.
     column: the column of the rows with the names.
-    reference: values to compare with. {(classifier, name): value} draws a bar next to the point,
-      and {(classifier, ''): value} a broken line through all names. Plots of differences show
-      neither.
+    reference: values to compare with. A value for a name is a bar next to the point, a value over
+      all conditions a broken line through all names. Plots of differences show neither.
   """
   drawn = [label for label in labels if any(label in set(plot.rows.classifier) for plot in plots)]
   facet = plots[0].notation.quantity.facet(column)
@@ -155,10 +158,7 @@ def _values_and_ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
 
 @style.in_style
 def curves(
-  parts: Sequence[Panel],
-  labels: Sequence[str],
-  x: str,
-  reference: Mapping[tuple[str, str], float] = {},
+  parts: Sequence[Panel], labels: Sequence[str], x: str, reference: References = _NO_REFERENCES
 ) -> Figure:
   """Draws curves over an ordered column, such as severity, with bands of their intervals.
 
@@ -166,7 +166,7 @@ def curves(
     parts: the plots. They share the vertical axis unless values are next to differences.
     labels: all classifiers, in the order that decides their colours.
     x: the column on the horizontal axis.
-    reference: {(classifier, ''): value to compare its curve with}, drawn as a dotted line.
+    reference: values over all conditions to compare curves with, drawn as dotted lines.
   """
   count, first_notation = len(parts), parts[0].notation
   has_shared_axis = all(panel.notation == first_notation for panel in parts)
@@ -199,11 +199,7 @@ def curves(
 
 
 def _draw_curves(
-  axes: Axes,
-  panel: Panel,
-  labels: Sequence[str],
-  x: str,
-  reference: Mapping[tuple[str, str], float],
+  axes: Axes, panel: Panel, labels: Sequence[str], x: str, reference: References
 ) -> None:
   """Draws the curves of all classifiers into one plot and marks significant differences.
 
@@ -212,7 +208,7 @@ def _draw_curves(
     panel: rows of the table of results, and their notation.
     labels: labels of the classifiers, in the order of their colours.
     x: the column on the horizontal axis.
-    reference: {(classifier, ''): value to compare its curve with}; not drawn with differences.
+    reference: values over all conditions to compare curves with; not drawn with differences.
   """
   rows, notation = panel.rows, panel.notation
   for index, label in enumerate(labels):
