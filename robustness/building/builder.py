@@ -238,22 +238,17 @@ class ClassifierBuilder:
     )
 
   @functools.cached_property
-  def _loaded_classifiers(self) -> dict[str, Classifier]:
-    """Cache of `_load` for networks that this run trains, because tracing one takes a second."""
-    return {}
-
-  def _load(self, label: str) -> Classifier:
-    """Loads a classifier by its label.
+  def _load(self) -> Callable[[str], Classifier]:
+    """The function that loads a classifier by its label, each only once.
 
     A classifier that this run trains has shapes in place of weights.
     """
-    if label in self._loaded_classifiers:
-      return self._loaded_classifiers[label]
-    recipe, precision = self.experiment.classifiers[label], self.experiment.execution.precision
-    classifier = recipe.load(label, self._expected_images(recipe), precision)
-    if recipe.is_trained_here:
-      self._loaded_classifiers[label] = classifier
-    return classifier
+
+    def load(label: str) -> Classifier:
+      recipe = self.experiment.classifiers[label]
+      return recipe.load(label, self._expected_images(recipe), self.experiment.execution.precision)
+
+    return functools.cache(load)
 
   def _expected_images(self, recipe: ClassifierKind) -> Images:
     """Returns shape and classes of the images that a classifier must accept.
