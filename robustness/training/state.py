@@ -110,9 +110,12 @@ def start_of_average(trained: Variables) -> Variables:
 
 
 def _mix(decay: jax.Array, mean: Variables, new: Variables) -> Variables:
-  """Returns decay · mean + (1 − decay) · new; integers, such as counters, are taken from `new`."""
+  """Returns decay · mean + (1 − decay) · new, the same bits where both are equal.
+
+  Integers, such as counters, are taken from `new`.
+  """
   return jax.tree.map(
-    lambda m, x: decay * m + (1 - decay) * x if jnp.issubdtype(x.dtype, jnp.floating) else x,
+    lambda m, x: m + (1 - decay) * (x - m) if jnp.issubdtype(x.dtype, jnp.floating) else x,
     mean,
     new,
   )

@@ -48,6 +48,14 @@ def test_averaged_weights_follow_their_recurrence(make_task, run, tmp_path, kind
   assert facts['training']['ema_decay'] == 0.6
 
 
+def test_averages_of_weights_that_do_not_change_are_these_weights(make_task):
+  state = make_task(ema_decay=0.999).initial_state()
+  averaged = jax.jit(lambda state: state.averaged(0.999))
+  for step in range(1, 20):
+    state = averaged(state.replace(step=np.int32(step)))
+  assert_same(state.ema, state.raw_variables)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_slow_weights_follow_their_recurrence(make_task, kind):
