@@ -258,15 +258,14 @@ def _checked_and_corrupted(
   static_options = {name: dict(values) for name, values in options.items()}
   frost_pictures = None
   for name, values in static_options.items():
-    photographs = values.get('photographs', '')
-    if isinstance(photographs, (str, os.PathLike)):  # a folder; its name is static
+    photographs = values.get('photographs')
+    if photographs is None or isinstance(photographs, (str, os.PathLike)):  # the path is static
       continue
     if name != 'frost':
       kind = type(photographs).__name__
       raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
-    if photographs is not None:
-      frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
-      del values['photographs']
+    frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
+    del values['photographs']
   return _corrupt(
     as_key(key),
     images,

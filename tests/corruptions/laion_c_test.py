@@ -155,6 +155,10 @@ def test_tiles_and_stickers_come_from_a_folder(tmp_path):
   refused(r'unreadable image .*b.jpg', laion_c.describe, str(tmp_path))
   refused('no folder with pictures for mosaic', laion_c.describe, str(tmp_path / 'none'))
 
+  without_folder = {'names': ('mosaic',), 'options': {'mosaic': {'photographs': None}}, 'side': 224}
+  procedural = corrupt(0, dark[None], 'mosaic', 1, side=224)
+  np.testing.assert_array_equal(corrupt_each(0, dark[None], 0, 1, **without_folder), procedural)
+
   options = {'side': 224, 'photographs': [LEVELS]}
   mixed = {'names': ('mosaic',), 'options': {'mosaic': {'photographs': [LEVELS]}}, 'side': 224}
   refused('photographs of mosaic must be a folder', corrupt_each, 0, dark[None], 0, 1, **mixed)

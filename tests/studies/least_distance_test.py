@@ -68,7 +68,11 @@ def test_medians_curves_and_optimality_follow_from_the_distances():
       np.testing.assert_allclose(curve.value, [(values > radius).mean() for radius in RADII])
       share = 1 - (area(values) - area(nearest)) / (is_clean_right.mean() * end - area(nearest))
       row = estimate(table, label, 'optimality', attack=attack)
-      assert row.value == pytest.approx(share, abs=1e-3) and row.low <= row.value <= row.high
+      assert row.value == pytest.approx(share, abs=1e-3)
+      if row.value in (0, 1):  # one attack is the nearest on all images, so in all resamples
+        assert np.isnan([row.low, row.high]).all()
+      else:
+        assert row.low <= row.value <= row.high
   assert set(table.attack.dropna()) == {'fmn', 'ddn'}
 
 
