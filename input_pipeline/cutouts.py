@@ -263,8 +263,7 @@ def extract(
     try:
       pixels, fill = _cut_segment(segment, images, masks, filters)
     except InputError as rejection:
-      reason = str(rejection)
-      rejected.append({'mask': segment.mask, 'class': segment.class_name, 'reason': reason})
+      rejected.append({'mask': segment.mask, 'class': segment.class_name, 'reason': str(rejection)})
       continue
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
     (out / file).parent.mkdir(parents=True, exist_ok=True)

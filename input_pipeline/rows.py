@@ -276,7 +276,7 @@ class TfRows:
       )
 
   def _sequence(
-    self, order: Sampler, seed: int, batch_size: int, share: tuple[int, int], step: int
+    self, order: Sampler, seed: int, batch_size: int, slice_of_batch: tuple[int, int], step: int
   ) -> tf.data.Dataset:
     """Returns the undecoded training images of this process, shuffled and without end.
 
@@ -289,10 +289,10 @@ class TfRows:
         instead.
       seed: seed of random crops.
       batch_size: images per batch, over all processes.
-      share: (low, high): this process reads the positions [low, high) of each batch.
+      slice_of_batch: (low, high): this process reads positions low, ..., high - 1 of each batch.
       step: training step at which to start.
     """
-    first, (low, high) = step * batch_size, share
+    first, (low, high) = step * batch_size, slice_of_batch
 
     def is_mine(position: tf.Tensor, _: object) -> tf.Tensor:
       return (position % batch_size >= low) & (position % batch_size < high)
@@ -303,8 +303,7 @@ class TfRows:
       sequence = indices.map(lambda i, index: (i, store.element(index)))
     else:
       assert isinstance(store, StreamedStore)
-      shuffled = store.shuffled(self.indices, seed, first)
-      sequence = shuffled.enumerate(first).filter(is_mine)
+      sequence = store.shuffled(self.indices, seed, first).enumerate(first).filter(is_mine)
     return sequence.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
@@ -412,7 +411,8 @@ class TfRows:
           if len(started) == IN_FLIGHT * threads:
             future, label = started.popleft()
             yield future.result(), label
-        for future, label in started:
+        while started:
+          future, label = started.popleft()
           yield future.result(), label
       finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -61,8 +61,8 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
     data_dir: folder of prepared TFDS data sets; '' is TFDS's default.
   """
   folder = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
-  infos = folder.glob('*/*/dataset_info.json')  # <config>/<version>/dataset_info.json
-  return sorted({info.parent.parent.name for info in infos})
+  # files <config>/<version>/dataset_info.json
+  return sorted({file.parent.parent.name for file in folder.glob('*/*/dataset_info.json')})
 
 
 def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
@@ -457,7 +457,6 @@ class SplitsStore(StreamedStore):
     # an unsigned 32-bit number, to which an epoch's number is added as the seed of its buffers
     seed_of_epoch_0 = int(np.random.SeedSequence(seed).generate_state(1)[0])
     first_epoch, offset = divmod(start, len(indices))
-
     split_numbers = np.repeat(np.arange(len(counts), dtype=np.int64), counts)  # of each image
 
     def split_order(epoch: np.int64) -> np.ndarray:

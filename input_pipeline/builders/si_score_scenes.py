@@ -391,8 +391,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   @jax.jit
   def prepare(row: Row) -> Row:
     """Converts a background to floats in [0, 1] and preprocesses the object."""
-    scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
-    return prepare_cutout(scaled)
+    return prepare_cutout({**row, 'image': row['image'].astype(jnp.float32) / 255})
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:

@@ -179,7 +179,6 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     """
     config = self.builder_config
     metadata_folder, frames_root, loaded = _load(config, manual_dir)
-    files = [frames_root / path for path in loaded.paths]
     tables: list[pathlib.Path] = []
     for folder in (metadata_folder, metadata_folder / 'metadata', metadata_folder / 'misc'):
       tables += [*folder.glob('*.json'), *folder.glob('*.csv')]
@@ -192,7 +191,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
         digest_of_boxes = digest_of_files(path, filter(pathlib.Path.is_file, path.rglob('*')))
     return {
       'metadata': digest_of_files(metadata_folder, tables),
-      'frames': digest_of_files(frames_root, files, ENDS),
+      'frames': digest_of_files(frames_root, [frames_root / path for path in loaded.paths], ENDS),
       'boxes': digest_of_boxes,
     }
 

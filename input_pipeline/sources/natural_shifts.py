@@ -290,13 +290,12 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   image_files.count_outside_classes(root, left_out)
   folders = image_files.folders_in(root)
   if all(name.isdecimal() and int(name) < len(WNIDS) for name in folders):
-    folder_of_wnid: dict[str, Path] = {}
+    by_wnid: dict[str, Path] = {}
     for name in sorted(folders, key=len):  # of '7' and '007', the error names '007'
       wnid = WNIDS[int(name)]
-      valid = 'of a number that no other one has'
-      require(wnid not in folder_of_wnid, f'a folder of {root}', name, valid)
-      folder_of_wnid[wnid] = folders[name]
-    folders = folder_of_wnid
+      require(wnid not in by_wnid, f'a folder of {root}', name, 'of a number that no other one has')
+      by_wnid[wnid] = folders[name]
+    folders = by_wnid
   _check_wnids(folders, str(root))
   paths, labels = list[str](), list[int]()
   for label, wnid in enumerate(WNIDS):

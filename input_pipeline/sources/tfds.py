@@ -115,11 +115,8 @@ class TfdsCorrupted(Source):
     splits = [*parts.values()]
     first = splits[0]
     title = f'tfds {self.pattern!r}, split {settings.split!r}'
-    description = {
-      'name': self.pattern,
-      'split': settings.split,
-      'dataset': f'{first.builder.name}:{first.builder.version}',
-    }
+    dataset = f'{first.builder.name}:{first.builder.version}'
+    description = {'name': self.pattern, 'split': settings.split, 'dataset': dataset}
     class_names = _same_classes(splits)
     labels = np.tile(_same_labels(splits), len(splits))  # every part has the labels of the first
     images = SplitsStore(splits, labels=labels).images(class_names, title, description)

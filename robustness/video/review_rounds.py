@@ -298,14 +298,13 @@ class ReviewRounds:
           pairs = self.candidates.pairs_of[item.number]
           num_needed -= sum(self._num_awaited(Item(PAIR, number)) for number in pairs)
       items_to_vote_on = [item for item in self._contested if not self._is_dropped(item)]
-      votes_needed = self.plan.needed  # of each item
       num_votes = (len(self.ballot(item).joint) for item in items_to_vote_on)
       return {
         'own': len(self._history.get(annotator, {})),
         'individual': self._done,
         'individual_of': num_needed,
-        'joint': sum(min(votes, votes_needed) for votes in num_votes),
-        'joint_of': len(items_to_vote_on) * votes_needed,
+        'joint': sum(min(votes, self.plan.needed) for votes in num_votes),
+        'joint_of': len(items_to_vote_on) * self.plan.needed,
       }
 
   def annotators(self) -> list[str]:
