@@ -328,7 +328,7 @@ class Attack(Part):
           f'the attack {self.name!r} gives images of {list(shape)} for {list(images.shape)}: give '
           'floats of the shape that it gets.'
         )
-      if not self.file:
+      if not self.file:  # attacks of this package stay in the ball
         return results
       projected = balls.clipped(images, results - images, self.norm, scale * self.epsilon)
       return jnp.where(jnp.isfinite(results), projected, jnp.nan)

@@ -157,14 +157,13 @@ class AutoAttack(Attack):
       arguments: The arguments of AutoAttack.
       state: The state from `begin` or from the previous call.
     """
-    keys, logits, images, labels, scale = arguments
-    images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
-    stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-    member, _ = self.members(attacks.num_wrong_classes(logits, images) + 1)[stage]
-    run = functools.partial(member.run, logits=logits, scale=scale)
-    adversarial, is_right = in_turn(
-      run, count, logits, stage_keys, images, labels, state['adversarial'], was_right, first=first
-    )
+    number, was_right = stage + 1, state['is_right']
+    images = jax.lax.stop_gradient(arguments.images)
+    stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(arguments.keys)
+    member, _ = self.members(attacks.num_wrong_classes(arguments.logits, images) + 1)[stage]
+    stage_arguments = arguments._replace(keys=stage_keys, images=images)
+    before = state['adversarial'], was_right
+    adversarial, is_right = in_turn(member.run, count, stage_arguments, before, first)
     successful_stage = jnp.where(was_right & ~is_right, number, state['stage'])
     return {'adversarial': adversarial, 'is_right': is_right, 'stage': successful_stage}
 
@@ -174,7 +173,7 @@ class AutoAttack(Attack):
     `Attack.observed` describes the diagnostics `stage`, `no_gradient` and `random`.
     """
     keys, logits, images, labels, scale = arguments
-    # a random point in the ball, drawn as Auto-PGD draws its starts
+    # for `no_gradient`: the gradient of DLR at a random point, drawn as Auto-PGD draws its starts
     start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)
     gradient = jax.grad(lambda x: attacks.dlr(logits(x), labels).sum())(start)
     # the number of the attack that succeeded, or one more than the last number if none did; 0

@@ -93,16 +93,13 @@ class AutoPGD(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
+    arguments = Arguments(keys, logits, images, labels, scale)
     if not self.targets:
-      arguments = Arguments(keys, logits, images, labels, scale)
       return self._ascend(arguments, targets=None, can_stop=False)
-    run = functools.partial(self.run, logits=logits, scale=scale)
     count = min(self.targets, attacks.num_wrong_classes(logits, images))
-    return attack_in_turn(run, count, logits, keys, images, labels)
+    return attack_in_turn(self.run, count, arguments)
 
-  def run(
-    self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
-  ) -> Array:
+  def run(self, number: Array, arguments: Arguments) -> Array:
     """Returns the images of largest margin that one run finds, [B, H, W, C].
 
     The margin is the largest logit of a wrong class minus the logit of the label. The run ends
@@ -111,14 +108,12 @@ class AutoPGD(Attack):
     Args:
       number: Number of the run, from 0. With `targets`, run 0 targets the class with the second
         largest logit, run 1 the third largest, and so on. Without `targets`, it is not used.
-      keys: Random keys [B].
-      images: float32 [B, H, W, C] in [0, 1].
-      labels: int32 [B].
-      logits: The classifier, a function from images to logits [B, classes].
-      scale: Factor of ε and the step size.
+      arguments: The arguments of the attack.
     """
-    targets = attacks.likely_wrong_class(logits(images), number) if self.targets else None
-    return self._ascend(Arguments(keys, logits, images, labels, scale), targets, can_stop=True)
+    targets = None
+    if self.targets:
+      targets = attacks.likely_wrong_class(arguments.logits(arguments.images), number)
+    return self._ascend(arguments, targets, can_stop=True)
 
   def _ascend(self, arguments: Arguments, targets: Array | None, can_stop: bool) -> Array:
     """Returns for each image the point of largest margin on its path, [B, H, W, C].
@@ -130,7 +125,7 @@ class AutoPGD(Attack):
     """
     keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
-    steps_since_checkpoint = jnp.asarray(checkpoints(self.steps))
+    steps_since_checkpoint = jnp.asarray(checkpoints(self.steps))  # by step, 0 if no checkpoint
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
       """Returns the sum of the losses, for `jax.grad`, and (losses [B], margins [B])."""
@@ -155,8 +150,7 @@ class AutoPGD(Attack):
       }
 
     if self.norm == 'l1':
-      x = balls.random_shift(keys, images, self.norm, RADII[0] * epsilon)
-      return _ascend_sparsely(evaluated, images, x, epsilon, self.steps, can_stop)
+      return self._ascend_sparsely(evaluated, arguments, can_stop)
 
     def step(state: _State) -> _State:
       """Returns the state after one more step."""
@@ -174,6 +168,75 @@ class AutoPGD(Attack):
     start = evaluated(balls.random_shift(keys, images, self.norm, epsilon))
     state = jax.lax.while_loop(continues, step, _State.first(start, epsilon))
     return jax.lax.stop_gradient(state.largest_margin['x'])
+
+  def _ascend_sparsely(
+    self, evaluated: Callable[[Array], Iterate], arguments: Arguments, can_stop: bool
+  ) -> Array:
+    """Returns for each image the point of largest margin that the attack finds in ℓ1.
+
+    The class docstring describes the three ascents. Points come from the last ascent, in the ball
+    of radius ε.
+
+    Args:
+      evaluated: Function from points [B, H, W, C] to the points with their gradients, losses and
+        margins.
+      arguments: The arguments of the attack.
+      can_stop: Whether the search ends for an image as soon as it is misclassified.
+    """
+    keys, _, images, _, scale = arguments
+    images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
+
+    def ascend(x: Array, ascent: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+      """Runs one of the three ascents, for `jax.lax.scan`.
+
+      Args:
+        x: The starting points [B, H, W, C], which are first projected onto the ball of this ascent.
+        ascent: (radius of the ball, number of steps, whether the search ends for an image as soon
+          as it is misclassified).
+
+      Returns:
+        (points of highest loss, where the next ascent starts; points of largest margin).
+      """
+      radius, num_steps, can_stop = ascent
+      start = evaluated(balls.clipped(images, x - images, 'l1', radius))
+
+      def step(state: _SparseState) -> _SparseState:
+        """Returns the state after one more step."""
+        num_moved = state.num_changed / DIVISOR  # values that the step changes
+        direction = jax.vmap(sparse_direction)(state.current['gradient'], num_moved)
+        change = state.current['x'] + balls.as_image_factors(state.step_size) * direction - images
+        iterate = evaluated(balls.clipped(images, change, 'l1', radius))
+        # every 4 % of the steps, rounded down, but at least one step
+        period = jnp.maximum(CHECKPOINT_SHARE * num_steps, 1).astype(int)
+        is_checkpoint = (state.number + 1) % period == 0
+        return state.after(iterate, images, radius, is_checkpoint, can_stop)
+
+      def continues(state: _SparseState) -> Array:
+        """Returns whether to take another step.
+
+        With `can_stop`, the loop ends early when all images are misclassified.
+        """
+        is_right = state.largest_margin['margin'] <= 0
+        return (state.number < num_steps) & (~can_stop | is_right.any())
+
+      step_size = jnp.full(len(x), radius, jnp.float32)
+      num_changed = _num_changed(start['x'], images)
+      # the starting points are the current ones, and those of highest loss and largest margin
+      first_state = _SparseState(jnp.int32(0), start, start, start, step_size, num_changed)
+      state = jax.lax.while_loop(continues, step, first_state)
+      return state.highest_loss['x'], state.largest_margin['x']
+
+    # steps of the three ascents: of 10 steps 3, 3 and 4
+    # rounded, because .3 · 10 is slightly above 3 in floats
+    first = math.ceil(round(FIRST_SHARE * self.steps, 9))
+    second = min(first, self.steps - first)
+    nums_steps = jnp.asarray([first, second, self.steps - first - second])
+    radii = epsilon * jnp.asarray(RADII, jnp.float32)
+    # only the last ascent, in the ball of radius ε, can stop early
+    ascents = radii, nums_steps, jnp.asarray([False, False, can_stop])
+    start = balls.random_shift(keys, images, 'l1', RADII[0] * epsilon)  # in the first, largest ball
+    _, largest_margin = jax.lax.scan(ascend, start, ascents)  # of each ascent, [3, B, H, W, C]
+    return jax.lax.stop_gradient(largest_margin[-1])
 
   def _step_with_momentum(self, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns the points after a step with momentum, [B, H, W, C].
@@ -263,7 +326,39 @@ class _SparseState(NamedTuple):
   highest_loss: Iterate  # the iterate of highest loss
   largest_margin: Iterate  # the iterate of largest margin
   step_size: Array  # η, [B]
-  support: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
+  num_changed: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
+
+  def after(
+    self, iterate: Iterate, images: Array, radius: Array, is_checkpoint: Array, can_stop: Array
+  ) -> _SparseState:
+    """Returns the state after a step.
+
+    Args:
+      iterate: The points after the step, with their gradients, losses and margins.
+      images: Clean images [B, H, W, C].
+      radius: Radius of the ball of this ascent.
+      is_checkpoint: Whether the step ends at a checkpoint, a scalar.
+      can_stop: Whether the search ends for an image as soon as it is misclassified, a scalar.
+    """
+    highest_loss, largest_margin = _best_points(self, iterate, can_stop)
+    num_changed = _num_changed(highest_loss['x'], images)
+    is_sparser = is_checkpoint & (num_changed < SPARSER_BELOW * self.num_changed)
+    reduced = jnp.maximum(self.step_size / DIVISOR, radius / MAX_REDUCTION)
+    # a checkpoint resets η to the radius if the image became sparser, and reduces it otherwise
+    step_size = jnp.where(is_checkpoint, reduced, self.step_size)
+    return _SparseState(
+      number=self.number + 1,
+      current=_select(is_sparser, highest_loss, iterate),  # continues from this point
+      highest_loss=highest_loss,
+      largest_margin=largest_margin,
+      step_size=jnp.where(is_sparser, radius, step_size),
+      num_changed=jnp.where(is_checkpoint, num_changed, self.num_changed),
+    )
+
+
+def _num_changed(x: Array, images: Array) -> Array:
+  """Returns the number of values of x that differ from the clean images, float32 [B]."""
+  return (x != images).sum((1, 2, 3)).astype(jnp.float32)
 
 
 def _best_points(
@@ -285,89 +380,6 @@ def _best_points(
   is_larger = ~is_final & (iterate['margin'] > state.largest_margin['margin'])
   highest_loss = _select(is_higher, iterate, state.highest_loss)
   return highest_loss, _select(is_larger, iterate, state.largest_margin)
-
-
-def _ascend_sparsely(
-  evaluated: Callable[[Array], Iterate],
-  images: Array,
-  x: Array,
-  epsilon: Scalar,
-  steps: int,
-  can_stop: bool,
-) -> Array:
-  """Returns for each image the point of largest margin that Auto-PGD in ℓ1 finds.
-
-  The class docstring of `AutoPGD` describes the three ascents. Points come from the last ascent, in
-  the ball of radius ε.
-
-  Args:
-    evaluated: Function from points [B, H, W, C] to the points with their gradients, losses and
-      margins.
-    images: Clean images [B, H, W, C].
-    x: The start of the first ascent, [B, H, W, C].
-    epsilon: Radius ε of the ball.
-    steps: Number of steps of all three ascents together.
-    can_stop: Whether the search ends for an image as soon as it is misclassified.
-  """
-
-  def num_changed(x: Array) -> Array:
-    """Returns the number of values that differ from the clean images, float32 [B]."""
-    return (x != images).sum((1, 2, 3)).astype(jnp.float32)
-
-  def ascend(x: Array, ascent: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """Runs one of the three ascents, for `jax.lax.scan`.
-
-    Args:
-      x: The starting points [B, H, W, C], which are first projected onto the ball of this ascent.
-      ascent: (radius of the ball, number of steps, whether the ascent may end early).
-
-    Returns:
-      (points of highest loss, where the next ascent starts; points of largest margin).
-    """
-    radius, count, may_end = ascent
-    start = evaluated(balls.clipped(images, x - images, 'l1', radius))
-
-    def step(state: _SparseState) -> _SparseState:
-      """Returns the state after a step."""
-      direction = jax.vmap(sparse_direction)(state.current['gradient'], state.support / DIVISOR)
-      change = state.current['x'] + balls.as_image_factors(state.step_size) * direction - images
-      iterate = evaluated(balls.clipped(images, change, 'l1', radius))
-      highest_loss, largest_margin = _best_points(state, iterate, may_end)
-      # every 4 % of the steps, rounded down, but at least one step
-      period = jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int)
-      is_checkpoint, support = (state.number + 1) % period == 0, num_changed(highest_loss['x'])
-      is_sparser = is_checkpoint & (support < SPARSER_BELOW * state.support)
-      reduced = jnp.maximum(state.step_size / DIVISOR, radius / MAX_REDUCTION)
-      return _SparseState(
-        number=state.number + 1,
-        current=_select(is_sparser, highest_loss, iterate),  # continues from this point
-        highest_loss=highest_loss,
-        largest_margin=largest_margin,
-        # a checkpoint resets η if the image became sparser, and reduces it otherwise
-        step_size=jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, state.step_size)),
-        support=jnp.where(is_checkpoint, support, state.support),
-      )
-
-    def continues(state: _SparseState) -> Array:
-      """Returns whether to take another step.
-
-      With `may_end`, the loop ends early when all images are misclassified.
-      """
-      return (state.number < count) & (~may_end | (state.largest_margin['margin'] <= 0).any())
-
-    size = jnp.full(len(x), radius, jnp.float32)
-    first_state = _SparseState(jnp.int32(0), start, start, start, size, num_changed(start['x']))
-    state = jax.lax.while_loop(continues, step, first_state)
-    return state.highest_loss['x'], state.largest_margin['x']
-
-  first = math.ceil(round(FIRST_SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
-  # steps of the three ascents; 3, 3 and 4 of 10
-  counts = np.diff([0, first, min(2 * first, steps), steps])
-  # of the balls of the ascents; only the last one, in the ball of radius ε, may end early
-  radii = epsilon * jnp.asarray(RADII, jnp.float32)
-  ascents = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
-  _, largest_margin = jax.lax.scan(ascend, x, ascents)  # points of each ascent, [3, B, H, W, C]
-  return jax.lax.stop_gradient(largest_margin[-1])
 
 
 def sparse_direction(gradient: Array, count: Array) -> Array:

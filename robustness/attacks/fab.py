@@ -6,16 +6,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import (
-  Array,
-  Attack,
-  Logits,
-  Scalar,
-  balls,
-  likely_wrong_class,
-  num_wrong_classes,
-  target_margin,
-)
+from robustness import attacks
+from robustness.attacks import Arguments, Array, Attack, Logits, Scalar, balls
 from robustness.attacks.balls import as_image_factors
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
@@ -58,14 +50,11 @@ class FAB(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
-    run = functools.partial(self.run, logits=logits, scale=scale)
     # one run without targets
-    num_runs = max(1, min(self.targets, num_wrong_classes(logits, images)))
-    return attack_in_turn(run, num_runs, logits, keys, images, labels)
+    num_runs = max(1, min(self.targets, attacks.num_wrong_classes(logits, images)))
+    return attack_in_turn(self.run, num_runs, Arguments(keys, logits, images, labels, scale))
 
-  def run(
-    self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
-  ) -> Array:
+  def run(self, number: Array, arguments: Arguments) -> Array:
     """Returns the nearest misclassified image that one run finds in each ball, [B, H, W, C].
 
     An image for which the run finds none is returned unchanged. The run ends early when it has
@@ -75,15 +64,12 @@ class FAB(Attack):
       number: Number of the run, from 0. With `targets`, run 0 targets the class with the second
         largest logit, run 1 the third largest, and so on. Without `targets`, run 0 starts at the
         clean image, and later runs at a random point at half the radius.
-      keys: Random keys [B].
-      images: float32 [B, H, W, C] in [0, 1].
-      labels: int32 [B].
-      logits: The classifier, a function from images to logits [B, classes].
-      scale: Factor of ε.
+      arguments: The arguments of the attack.
     """
+    keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
-      targets = likely_wrong_class(logits(images), number)
+      targets = attacks.likely_wrong_class(logits(images), number)
       boundary = functools.partial(_target_boundary, logits, labels, targets)
       x = images
     else:
@@ -102,13 +88,10 @@ class FAB(Attack):
       length = jnp.where(is_nan, 0, balls.change_norms(x - images, self.norm))
       # a wrong image inside the ball is kept
       is_nearer = is_wrong & (length < distance) & (distance > epsilon)
+      nearest = jnp.where(as_image_factors(is_nearer), x, nearest)
+      distance = jnp.where(is_nearer, length, distance)
       moved_back = images + BACKWARD * (x - images)
-      return (
-        k + 1,
-        jnp.where(as_image_factors(is_wrong), moved_back, x),
-        jnp.where(as_image_factors(is_nearer), x, nearest),
-        jnp.where(is_nearer, length, distance),
-      )
+      return k + 1, jnp.where(as_image_factors(is_wrong), moved_back, x), nearest, distance
 
     def continues(state: tuple[Array, Array, Array, Array]) -> Array:
       """Returns whether steps remain and an image has no misclassified point in its ball yet."""
@@ -156,18 +139,19 @@ class FAB(Attack):
       (z_t − z_y [B], gradient [B, H, W, C]).
     """
     scores, backward = jax.vjp(lambda x: logits(x).astype(jnp.float32), x)
-    count, rows = scores.shape[1], jnp.arange(len(x))
-    # the gradient of z_t − z_y by z for every class t: [classes, B, classes]
-    by_logits = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
-    # and by x: [classes, B, H, W, C]
+    num_classes, rows = scores.shape[1], jnp.arange(len(x))
+    # The gradient of z_t − z_y by the logits, for every class t: 1 for t, and −1 for y.
+    targets = jnp.eye(num_classes)[:, None]  # one-hot, [classes t, 1, classes]
+    by_logits = targets - jax.nn.one_hot(labels, num_classes)[None]  # [classes t, B, classes]
+    # and the gradient by x, [classes t, B, H, W, C]
     normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(by_logits)
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
     dual_norms = jnp.linalg.norm(flat, balls.ORDERS[balls.DUALS[self.norm]], axis=-1)
     distances = jnp.abs(differences) / (1e-12 + dual_norms.T)  # [B, classes]
-    is_label = jax.nn.one_hot(labels, count, dtype=bool)
-    classes = jnp.where(is_label, jnp.inf, distances).argmin(1)
-    return differences[rows, classes], normals[classes, rows]
+    is_label = jax.nn.one_hot(labels, num_classes, dtype=bool)
+    nearest = jnp.where(is_label, jnp.inf, distances).argmin(1)  # t [B]
+    return differences[rows, nearest], normals[nearest, rows]
 
 
 def _target_boundary(
@@ -189,7 +173,7 @@ def _target_boundary(
 
   def total(x: Array) -> tuple[Array, Array]:
     """Returns the sum of z_t − z_y over images, for `jax.grad`, and z_t − z_y of each image [B]."""
-    value = target_margin(logits(x), labels, targets)
+    value = attacks.target_margin(logits(x), labels, targets)
     # each value depends on one image only, so the gradient of the sum has all their gradients
     return value.sum(), value
 
@@ -215,12 +199,14 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
     norm: 'linf', 'l2' or 'l1', in which the changes are shortest.
   """
   # divided by the largest |w_i|, so that small gradients do not underflow
-  largest = as_image_factors(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
-  offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
+  largest = jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30)  # [B]
+  offsets, normals = offsets / largest, normals / as_image_factors(largest)
   gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
   # the sign of each d_i, towards the plane
   towards = jnp.sign(normals) * as_image_factors(jnp.where(gap < 0, -1.0, 1.0))
-  room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))  # largest |d_i|
+  # the largest |d_i|: the way to 1, or to 0, or none where w_i is 0
+  room = jnp.where(towards < 0, points, 0)
+  room = jnp.where(towards > 0, 1 - points, room)
   weight = jnp.abs(normals)
   if norm == 'l1':
     return towards * _largest_weights_first(weight, room, jnp.abs(gap))
@@ -241,8 +227,9 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
 
   start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
   multiplier, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
-  # an infinite λ where there is no room would result in NaN
-  return towards * jnp.minimum(jnp.where(room > 0, as_image_factors(multiplier) * rate, 0), room)
+  # an infinite λ times a rate of 0, where there is no room, would result in NaN
+  lengths = jnp.where(room > 0, as_image_factors(multiplier) * rate, 0)
+  return towards * jnp.minimum(lengths, room)
 
 
 def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:

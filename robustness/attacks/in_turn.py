@@ -5,26 +5,17 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Logits
+from robustness.attacks import Arguments, Array
 
-Run = Callable[[Array, Array, Array, Array], Array]
-"""A function of the number of the run, and of keys [T], images [T, H, W, C] and labels [T] of a
-tile, that returns images [T, H, W, C]."""
+Run = Callable[[Array, Arguments], Array]
+"""A function of the number of a run and the arguments of an attack that returns images."""
 
 CPU_TILE, TILE = 8, 128
 """Numbers of images that are attacked together, on a CPU and on an accelerator."""
 
 
 def in_turn(
-  run: Run,
-  count: int,
-  logits: Logits,
-  keys: Array,
-  images: Array,
-  labels: Array,
-  adversarial: Array,
-  was_right: Array,
-  first: Array | int = 0,
+  run: Run, count: int, arguments: Arguments, state: tuple[Array, Array], first: Array | int = 0
 ) -> tuple[Array, Array]:
   """Runs an attack `count` times, each time on the images that are still classified correctly.
 
@@ -33,20 +24,18 @@ def in_turn(
   The result for an image does not depend on the other images.
 
   Args:
-    run: The attack of one tile. Called with the number of the run, keys [T], images [T, H, W, C]
-      and labels [T]; returns images [T, H, W, C]. Keys differ between runs.
+    run: The attack of one tile of T images. Called with the number of the run and the arguments of
+      the attack for the tile; returns images [T, H, W, C]. Keys differ between runs.
     count: Number of runs.
-    logits: The classifier, a function from images to logits.
-    keys: Random keys [B].
-    images: Clean images, float32 [B, H, W, C].
-    labels: int32 [B].
-    adversarial: The images after earlier attacks, float32 [B, H, W, C].
-    was_right: Whether the `adversarial` images are classified correctly, bool [B].
+    arguments: The arguments of the attack, for all B images.
+    state: (the images after earlier attacks, float32 [B, H, W, C]; whether they are classified
+      correctly, bool [B]).
     first: Number of the first run.
 
   Returns:
     (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
   """
+  keys, logits, images, labels, scale = arguments
   num_rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(num_rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
   no_row = num_rows  # an index past the last row, which `mode='drop'` ignores
@@ -66,28 +55,32 @@ def in_turn(
       correctly).
       """
       current, is_right = state
-      entries = jax.lax.dynamic_slice(order, (index * tile,), (tile,))  # rows, then `no_row`
-      rows = jnp.where(entries < num_rows, entries, entries[0])  # filled with the first row
-      candidates = run(number, run_keys[rows], images[rows], labels[rows])
+      padded_rows = jax.lax.dynamic_slice(order, (index * tile,), (tile,))  # with `no_row`
+      rows = jnp.where(padded_rows < num_rows, padded_rows, padded_rows[0])  # with the first row
+      tile_arguments = Arguments(run_keys[rows], logits, images[rows], labels[rows], scale)
+      candidates = run(number, tile_arguments)
       is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
-      replaced = jnp.where(is_success, entries, no_row)  # the rows that get a new image
+      replaced = jnp.where(is_success, padded_rows, no_row)  # the rows that get a new image
       current = current.at[replaced].set(candidates, mode='drop')
       return current, is_right.at[replaced].set(False, mode='drop')
 
     num_tiles = -(-is_right.sum() // tile)  # rounded up
     return jax.lax.fori_loop(0, num_tiles, attack_tile, state)
 
-  return jax.lax.fori_loop(first, first + count, attack_rows, (adversarial, was_right))
+  return jax.lax.fori_loop(first, first + count, attack_rows, state)
 
 
-def attack_in_turn(
-  run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array
-) -> Array:
+def attack_in_turn(run: Run, count: int, arguments: Arguments) -> Array:
   """Returns the adversarial images after `count` runs of an attack, [B, H, W, C].
 
   Each run attacks only the images that are still classified correctly. An image is unchanged if no
-  run succeeds, or if it is misclassified from the start. For the arguments see `in_turn`.
+  run succeeds, or if it is misclassified from the start.
+
+  Args:
+    run: The method `run` of the attack.
+    count: Number of runs.
+    arguments: The arguments of the attack.
   """
-  is_right = logits(images).argmax(-1) == labels
-  adversarial, _ = in_turn(run, count, logits, keys, images, labels, images, is_right)
+  is_right = arguments.logits(arguments.images).argmax(-1) == arguments.labels
+  adversarial, _ = in_turn(run, count, arguments, (arguments.images, is_right))
   return adversarial

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls, margin
+from robustness.attacks import Arguments, Array, Attack, Logits, Scalar, balls, margin
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
@@ -62,34 +62,27 @@ class Square(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
-    run = functools.partial(self.run, logits=logits, scale=scale)
-    return attack_in_turn(run, 1, logits, keys, images, labels)
+    return attack_in_turn(self.run, 1, Arguments(keys, logits, images, labels, scale))
 
-  def run(
-    self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
-  ) -> Array:
+  def run(self, number: Array, arguments: Arguments) -> Array:
     """Returns the images of largest margin that the search finds, [B, H, W, C].
 
     The search ends early when all images are misclassified.
 
     Args:
       number: Not used, since there is only one run.
-      keys: Random keys [B].
-      images: float32 [B, H, W, C] in [0, 1].
-      labels: int32 [B].
-      logits: The classifier, a function from images to logits [B, classes].
-      scale: Factor of ε.
+      arguments: The arguments of the attack.
     """
     del number  # there is only one run
+    keys, logits, images, labels, scale = arguments
     epsilon, shape = scale * self.epsilon, images.shape[1:]
-    # functions that return the first changed images and the ones that a later step proposes, and
-    # the smallest side of a window
-    start, propose, smallest = _stripes, _linf_proposal, 1
+    # functions that return the first changed image, and the image that a later step proposes
+    initial, propose, smallest_window = _stripes, _linf_proposal, 1
     if self.norm != 'linf':
-      start = functools.partial(_initial_tiles, self.norm)
+      initial = functools.partial(_initial_tiles, self.norm)
       propose = functools.partial(_l2_or_l1_proposal, self.norm, _patterns(shape, self.norm))
-      smallest = 3
-    window_sides = jnp.asarray(sides(shape[:2], smallest))  # by number of halvings
+      smallest_window = 3
+    window_sides = jnp.asarray(sides(shape[:2], smallest_window))  # by number of halvings
 
     def step_keys(number: Array | int) -> Array:
       """Returns random keys [B] for a step, or for the start of the search if `number` is 0."""
@@ -97,25 +90,23 @@ class Square(Attack):
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
       """Returns the state (completed steps, images, their margins) after a step."""
-      k, x, best = state
-      halvings = jnp.searchsorted(HALVED_AFTER, k)
-      new = jax.vmap(propose, (0, 0, 0, None, None, None))(
-        step_keys(k + 1), images, x, halvings, window_sides[halvings], epsilon
+      steps, x, margins = state
+      halvings = jnp.searchsorted(HALVED_AFTER, steps)
+      proposed = jax.vmap(propose, (0, 0, 0, None, None, None))(
+        step_keys(steps + 1), images, x, halvings, window_sides[halvings], epsilon
       )
-      margins = margin(logits(new), labels)
-      is_better = (margins > best) & (best < 0)  # a wrong image, of margin 0 or above, is final
-      return (
-        k + 1,
-        jnp.where(balls.as_image_factors(is_better), new, x),
-        jnp.where(is_better, margins, best),
-      )
+      new_margins = margin(logits(proposed), labels)
+      # a wrong image, of margin 0 or above, is final
+      is_better = (new_margins > margins) & (margins < 0)
+      x = jnp.where(balls.as_image_factors(is_better), proposed, x)
+      return steps + 1, x, jnp.where(is_better, new_margins, margins)
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
       """Returns whether steps remain and an image is still classified correctly."""
-      k, _, best = state
-      return (k < self.queries) & (best < 0).any()
+      steps, _, margins = state
+      return (steps < self.queries) & (margins < 0).any()
 
-    x = jax.vmap(start, (0, 0, None))(step_keys(0), images, epsilon)
+    x = jax.vmap(initial, (0, 0, None))(step_keys(0), images, epsilon)
     state = jnp.int32(0), x, margin(logits(x), labels)
     _, x, _ = jax.lax.while_loop(continues, step, state)
     return x
@@ -199,13 +190,15 @@ def two_halves_pattern(side: int, norm: str) -> np.ndarray:
 
   def nested(height: int) -> np.ndarray:
     """Returns one half of the pattern: weighted nested rectangles of norm 1, [height, side]."""
-    # rows and columns from the middle
-    down, right = (np.abs(np.arange(size) - size // 2) for size in (height, side))
-    weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
+    # distances from the middle
+    rows_away = np.abs(np.arange(height) - height // 2)[:, None]
+    columns_away = np.abs(np.arange(side) - side // 2)
+    num_rectangles = max(height, side) // 2 + 1
+    weights = 1.0 / np.arange(1, num_rectangles + 1) ** WEIGHTS[norm]
     # A pixel at most k rows and columns from the middle is in rectangle k + 1 and in all larger
     # ones; entry k is the sum of their weights.
-    sums = np.append(weights[::-1].cumsum()[::-1], 0)
-    return scaled(sums[np.maximum(down[:, None], right)])
+    sums = weights[::-1].cumsum()[::-1]
+    return scaled(sums[np.maximum(rows_away, columns_away)])
 
   eta = np.concatenate([nested(side // 2), -nested(side - side // 2)])
   return scaled(eta).astype(np.float32)
@@ -238,8 +231,8 @@ def _initial_tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Arra
 
   Each tile has the pattern η or its transpose at random, with a random sign for each channel. The
   grid has 5 tiles from top to bottom, or more in small images, and is centred vertically.
-  Horizontally it starts at the column with the number of its first row, as in the authors' code.
-  Parts outside the image are cut off.
+  The number of rows above it is also the number of columns before it, as in the authors' code, so
+  that it is not centred horizontally. Parts outside the image are cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
@@ -291,9 +284,11 @@ def _l2_or_l1_proposal(
   _, source = _draw_window(key_source, image.shape, side)
   is_transposed = jax.random.bernoulli(key_transposed).astype(jnp.int32)
   signs = jax.random.rademacher(key_signs, (1, 1, channels), image.dtype)
-  start = patterns.shape[-1] // 2 - corner  # the slice from here has the pattern at `corner`
+  # The pattern begins at the middle of `patterns`: a slice from here has it at `corner`.
+  start = patterns.shape[-1] // 2 - corner
   pattern = jax.lax.dynamic_slice(patterns[halvings, is_transposed], start, image.shape[:2])
-  change, order = x - image, int(balls.ORDERS[norm])
+  change = x - image
+  order = int(balls.ORDERS[norm])  # p of the norm
 
   def channel_norms(values: Array) -> Array:
     """Returns the ℓ2 or ℓ1 norm of each channel of an array [H, W, C], as [1, 1, C]."""
@@ -302,8 +297,8 @@ def _l2_or_l1_proposal(
   # the new change in the target: first its direction, then its length in each channel
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  # Norms to the power of p = `order` add up over pixels. A channel of the target gets the power of
-  # both windows together and an equal share of the power that is left to a change of length ε.
+  # Norms to the power of p add up over pixels. A channel of the target gets the power of both
+  # windows together and an equal share of the power that is left to a change of length ε.
   unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / channels
   powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
   # in ℓ1 the authors' code multiplies by the number of channels, see `Square`

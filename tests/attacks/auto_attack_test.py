@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from robustness.attacks import balls, fab, margin, square, targeted_dlr
+from robustness.attacks import Arguments, balls, fab, margin, square, targeted_dlr
 from robustness.attacks.auto_attack import VERSIONS, AutoAttack
 from robustness.attacks.auto_pgd import AutoPGD
 from robustness.attacks.fab import FAB
@@ -50,16 +50,18 @@ def test_images_stay_in_ball_and_box_and_depend_on_their_row_alone(attack):
 def test_attacks_in_turn_run_on_right_rows_only_and_keep_what_fell():
   ran = []
 
-  def run(number, keys, images, labels):
+  def run(number, arguments):
+    labels = arguments.labels
     jax.debug.callback(lambda n, y: ran.append((int(n), y.tolist())), number, labels)
-    return jnp.where(balls.as_image_factors(labels == number + 1), 1.0, images)
+    return jnp.where(balls.as_image_factors(labels == number + 1), 1.0, arguments.images)
 
   def one_hot(x):  # the class is ten times the first pixel; above 0.4 all logits are 0
     return jax.nn.one_hot(jnp.round(10 * x[:, 0, 0, 0]).astype(int), 5)
 
   labels, right = jnp.arange(1, 4), jnp.asarray([True, False, True])
   images = jnp.broadcast_to(balls.as_image_factors(labels / 10), (3, 2, 2, 1))
-  adversarial, right = in_turn(run, 2, one_hot, KEYS[:3], images, labels, images, right)
+  arguments = Arguments(KEYS[:3], one_hot, images, labels)
+  adversarial, right = in_turn(run, 2, arguments, (images, right))
   jax.effects_barrier()
   # the row of label 2 is wrong at first and the row of label 1 falls to the first attack; the rows
   # that are left are repeated to fill the batch
