@@ -89,33 +89,34 @@ class AugMix(Augmentation):
     images = mixture(key_weights, key_share, image, results, self.alpha)
     return {**example, 'image': stack_variants(image, images, self.clean)}
 
-  def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
+  def chains(self, key: jax.Array, shape: tuple[int, ...], image_size: tuple[int, ...]) -> Drawn:
     """Draws random chains of operations.
 
     Args:
       key: Random key.
-      count: Shape of the array of chains, such as (mixtures, width); () for one chain.
-      shape: Height and width of the images in pixels. Translations depend on them.
+      shape: Shape of the array of chains, such as (mixtures, width); () for one chain.
+      image_size: Height and width of the images in pixels. Translations depend on them.
 
     Returns:
-      The operations in order, arrays [*count, steps, ...], where `steps` is the largest length of a
+      The operations in order, arrays [*shape, steps, ...], where `steps` is the largest length of a
       chain. A shorter chain is filled up with the identity.
     """
-    names, steps = self.names, self.depth or MAX_DEPTH
+    names, max_steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
-    # a depth of 0 draws the number of operations of each chain
-    depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
-    # index in `names` of each step, [*count, steps]
-    index = jax.random.randint(key_name, (*count, steps), 0, len(names))
+    # the number of operations of each chain; random if the setting `depth` is 0
+    depth = self.depth or jax.random.randint(key_depth, (*shape, 1), 1, MAX_DEPTH + 1)
+    # index in `names` of each step, [*shape, steps]
+    index = jax.random.randint(key_name, (*shape, max_steps), 0, len(names))
     level = jax.random.uniform(key_level, index.shape, minval=0.1, maxval=self.severity)
     sign = jax.random.rademacher(key_sign, index.shape, jnp.float32)
-    magnitude_of = magnitudes(level, *shape)  # {operation: its magnitude at every step's level}
+    magnitude_of = magnitudes(level, *image_size)  # {operation: magnitude at every step's level}
+    # at every step the magnitude of its own operation
     is_operation = [index == number for number in range(len(names))]
     magnitude = jnp.select(is_operation, [magnitude_of[name] for name in names])
     is_signed = jnp.isin(index, jnp.array([names.index(name) for name in SIGNED]))
-    step = jnp.broadcast_to(jnp.arange(steps), index.shape)
+    step_number = jnp.broadcast_to(jnp.arange(max_steps), index.shape)
     return Drawn(
-      index=jnp.where(step < depth, index, -1),
+      index=jnp.where(step_number < depth, index, -1),
       magnitude=jnp.where(is_signed, sign * magnitude, magnitude),
       centre=jnp.zeros((*index.shape, 2), jnp.int32),  # Cutout is none of the operations
     )

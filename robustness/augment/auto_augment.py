@@ -72,9 +72,8 @@ def magnitude(
     raise InputError(f'the magnitude of {name} is {level:g}; {implementation} has 0..{highest}.')
   if name in WITHOUT_MAGNITUDE:
     return 0.0, 0.0
-  constants = RAND_CONSTANTS if rand else CONSTANTS
-  # the lambda returns the value at the level in a range from 0 to `end`
-  values = _values(implementation, lambda end: level * end / full_range, height, width, constants)
+  # the function scales a range from 0 to `end` to the level
+  values = _values(implementation, lambda end: level * end / full_range, height, width, rand)
   if name not in values:
     valid = ', '.join((*WITHOUT_MAGNITUDE, *values))
     raise InputError(f'{name} is no operation of {implementation}, which has: {valid}.')
@@ -87,11 +86,7 @@ def magnitude(
 
 
 def _values(
-  implementation: str,
-  scaled: Callable[[float], float],
-  height: int,
-  width: int,
-  constants: tuple[int, int] = CONSTANTS,
+  implementation: str, scaled: Callable[[float], float], height: int, width: int, rand: bool = False
 ) -> dict[str, float]:
   """Returns the magnitudes of all operations at one level, as {operation: magnitude}.
 
@@ -101,8 +96,7 @@ def _values(
       scaled(30) is 9.
     height: Height of images in pixels.
     width: Width of images in pixels.
-    constants: Largest translation, and half the largest side of Cutout's square, in pixels. Only
-      used for 'efficientnet'.
+    rand: Whether the level is meant for RandAugment; False is AutoAugment.
   """
   shears = dict.fromkeys(('ShearX', 'ShearY'), scaled(0.3))
   if implementation == 'tensorflow_models':
@@ -124,7 +118,7 @@ def _values(
       'Solarize': round(255 - scaled(255), 6),
       **dict.fromkeys(FACTORS, 1 + scaled(0.9)),
     }
-  translation, half_side = constants
+  translation, half_side = RAND_CONSTANTS if rand else CONSTANTS
   return shears | {
     **dict.fromkeys(('TranslateX', 'TranslateY'), scaled(translation)),
     'Rotate': scaled(30),
@@ -264,11 +258,9 @@ class AutoAugment(Augmentation):
     """
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
     self.choose('without', operations.NAMES)  # refuses names of no operation
-    policies = tuple(
-      policy
-      for policy in parsed(lines, self.key('sub_policies'))
-      if not {step.name for step in policy} & {*self.without}
-    )
+    all_policies = parsed(lines, self.key('sub_policies'))
+    without = {*self.without}
+    policies = tuple(p for p in all_policies if without.isdisjoint(step.name for step in p))
     self.require(bool(policies), 'without', 'fewer operations: this leaves no sub-policy')
     return policies
 
@@ -292,22 +284,22 @@ class AutoAugment(Augmentation):
     """Returns the example after a random sub-policy is applied to the image [H, W, C]."""
     image = example['image']
     height, width = image.shape[:2]
-    possible, tables = _operations_and_tables(self, height, width)
+    apply_operation, tables = _operations_and_tables(self, height, width)
     # uniform on [0, 1); drawn by a single call, which costs as much as an operation
     u = jax.random.uniform(key, (9,))
-    policy = operations.uniform_integer(u[0], len(tables[0]))
+    u_policy, u_applied, u_magnitude, u_centre = u[0], u[1:3], u[3:5], u[5:].reshape(2, 2)
+    policy = operations.uniform_integer(u_policy, len(tables[0]))
     # Two entries each, for the two operations of the sub-policy. The magnitude of an operation is
     # `value` or `mirrored`, such as a rotation by the same angle the other way.
     index, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
-    is_applied = u[1:3] < probability
     drawn = operations.Drawn(
-      index=jnp.where(is_applied, index, -1),
-      magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
+      index=jnp.where(u_applied < probability, index, -1),
+      magnitude=jnp.where(u_magnitude < 0.5, value, mirrored),
       # of Cutout's square, row and column
-      centre=operations.uniform_integer(u[5:].reshape(2, 2), jnp.array([[height, width]])),
+      centre=operations.uniform_integer(u_centre, jnp.array([[height, width]])),
     )
     # `fill` has an effect only in 'tensorflow_models', where pixels are transparent until the end
-    return {**example, 'image': possible.in_sequence(image, drawn, fill=self.vacated)}
+    return {**example, 'image': apply_operation.in_sequence(image, drawn, fill=self.vacated)}
 
 
 @functools.lru_cache
@@ -333,14 +325,14 @@ def _operations_and_tables(
   probabilities = [step.probability for step in steps]
   magnitudes = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
   values, mirrored = np.array(magnitudes, np.float32).T
+  # each with one entry per step; steps 2 p and 2 p + 1 are the two operations of sub-policy p
   columns = np.array(indices, np.int32), np.array(probabilities, np.float32), values, mirrored
+  tables = tuple(column.reshape(-1, 2) for column in columns)
   is_transparent = implementation == 'tensorflow_models'
   # vacated pixels that are transparent are filled at the end, by `AutoAugment.__call__`
   vacated = (0,) if is_transparent else augmentation.vacated
   colours = {'warp_fill': vacated, 'cutout_fill': SQUARE[implementation]}
-  possible = operations.Operations(names, 'nearest', **colours, transparent=is_transparent)
-  # steps 2 p and 2 p + 1 are the two operations of sub-policy p
-  return possible, tuple(column.reshape(-1, 2) for column in columns)
+  return operations.Operations(names, 'nearest', **colours, transparent=is_transparent), tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -399,19 +391,20 @@ class RandAugment(Augmentation):
     """Returns the example after N random operations on the image [H, W, C]."""
     image, names = example['image'], self.names
     height, width = image.shape[:2]
-    fill = self.fill or FILL[self.magnitudes]
-    level = self.magnitude
-    pairs = [magnitude(self.magnitudes, n, level, height, width, rand=True) for n in names]
+    implementation, level = self.magnitudes, self.magnitude
+    pairs = [magnitude(implementation, name, level, height, width, rand=True) for name in names]
     values = jnp.array(pairs, jnp.float32)  # [operations, 2]
     # uniform on [0, 1); drawn by a single call, which costs as much as an operation
     u = jax.random.uniform(key, (4, self.operations))
+    u_operation, u_magnitude, u_centre = u[0], u[1], u[2:].T
     # 'torchvision' also draws the identity, which has the index −1. values[−1] is the magnitude of
     # another operation, but the identity ignores it.
-    num_identities = int(self.magnitudes == 'torchvision')
-    index = operations.uniform_integer(u[0], num_identities + len(names)) - num_identities
-    magnitude_index = operations.uniform_integer(u[1], 2)  # 1 is the mirrored magnitude
+    num_identities = int(implementation == 'torchvision')
+    index = operations.uniform_integer(u_operation, num_identities + len(names)) - num_identities
+    magnitude_index = operations.uniform_integer(u_magnitude, 2)  # 1 is the mirrored magnitude
     # of Cutout's square, row and column for each operation
-    centres = operations.uniform_integer(u[2:].T, jnp.array([[height, width]]))
+    centres = operations.uniform_integer(u_centre, jnp.array([[height, width]]))
     drawn = operations.Drawn(index=index, magnitude=values[index, magnitude_index], centre=centres)
-    possible = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
-    return {**example, 'image': possible.in_sequence(image, drawn)}
+    fill = self.fill or FILL[implementation]
+    apply_operation = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
+    return {**example, 'image': apply_operation.in_sequence(image, drawn)}

@@ -174,9 +174,10 @@ class AmplitudesOfOne(Augmentation):
     With `probability`, it combines two distorted versions of the image.
     """
     image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
-    *chain_keys, key_second, key_amplitudes = jax.random.split(key, 4)
-    # two chains of one operation each; () because there is one chain for each key
-    first, second = (self._augmix.chains(k, (), image.shape[:2]) for k in chain_keys)
+    key_once, key_twice, key_has_second, key_amplitudes = jax.random.split(key, 4)
+    # chains of one operation; the shape () stands for a single chain
+    first = self._augmix.chains(key_once, (), image.shape[:2])
+    second = self._augmix.chains(key_twice, (), image.shape[:2])
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
@@ -189,7 +190,7 @@ class AmplitudesOfOne(Augmentation):
       levels = levels % 256 if self.overflow == 'wrap' else jnp.clip(levels, 0, 255)
       return levels / 255
 
-    has_second = jax.random.bernoulli(key_second, self.probability)
+    has_second = jax.random.bernoulli(key_has_second, self.probability)
     return {**example, 'image': jax.lax.cond(has_second, recombine, lambda: once)}
 
 

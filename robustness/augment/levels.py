@@ -63,8 +63,8 @@ def warp_nearest(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.A
   height, width, channels = levels.shape
   a, b, c, d, e, f = matrix
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
-  # As in Pillow, coordinates count steps of 1 / 2**16 pixel. They are those of the source point of
-  # the first pixel, with the centre (½, ½), plus the way to the source point of pixel (x, y).
+  # As in Pillow, coordinates count steps of 1 / 2**16 pixel, and a, b, d and e are rounded to such
+  # steps. The first summand is the source point of the centre (½, ½) of pixel (0, 0).
   column_steps = _to_steps(c + (a + b) / 2) + _to_steps(a) * x + _to_steps(b) * y
   row_steps = _to_steps(f + (d + e) / 2) + _to_steps(d) * x + _to_steps(e) * y
   column, row = column_steps >> 16, row_steps >> 16  # divided by 2**16, rounded down to a pixel

@@ -163,9 +163,10 @@ class Operations:
       (8-bit values, mask). If `transparent`, the mask excludes pixels that the operation leaves
       empty or covers.
     """
-    # Color blends the image with its grey levels, Sharpness with the smoothed ones
-    blends = [functools.partial(_apply_blend, degenerate) for degenerate in (grey, smoothed)]
-    functions: tuple[Family, ...] = (self._apply_warp, _apply_table, *blends, self._apply_cutout)
+    color = functools.partial(_apply_blend, grey)  # blends the image with its grey levels
+    sharpness = functools.partial(_apply_blend, smoothed)  # and with its smoothed levels
+    functions: list[Family]  # in the order of `FAMILIES`
+    functions = [self._apply_warp, _apply_table, color, sharpness, self._apply_cutout]
     # Branch 0 is the identity; each family with an operation in `names` has a further branch, which
     # gets the index of the operation in the family. For the names ShearX, Invert and Rotate, branch
     # 1 has the warps ShearX (index 0) and Rotate (index 1), and branch 2 has Invert.
@@ -175,9 +176,10 @@ class Operations:
       if names := tuple(name for name in self.names if name in family):
         branch_and_index |= {name: (len(branches), index) for index, name in enumerate(names)}
         branches.append(functools.partial(function, names))
-    branch_numbers, indices = jnp.array([branch_and_index[name] for name in self.names]).T
-    branch = jnp.where(drawn.index < 0, 0, branch_numbers[drawn.index])
-    drawn_in_branch = dataclasses.replace(drawn, index=indices[drawn.index])
+    # tables by number of the operation in `self.names`
+    branch_of, index_in_branch = jnp.array([branch_and_index[name] for name in self.names]).T
+    branch = jnp.where(drawn.index < 0, 0, branch_of[drawn.index])
+    drawn_in_branch = dataclasses.replace(drawn, index=index_in_branch[drawn.index])
     return jax.lax.switch(branch, branches, drawn_in_branch, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
@@ -303,11 +305,12 @@ def smoothed(levels: jax.Array) -> jax.Array:
   are unchanged.
   """
   height, width, channels = levels.shape
-  flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are faster
+  # [H, W · C], as long rows are faster; the neighbouring pixel is `channels` entries away
+  flat = levels.astype(jnp.int32).reshape(height, width * channels)
   padded = jnp.pad(flat, ((1, 1), (channels, channels)))
   # the sum of each pixel and its eight neighbours: first of three rows, then of three columns
-  rows = padded[:-2] + padded[1:-1] + padded[2:]
-  total = rows[:, : -2 * channels] + rows[:, channels:-channels] + rows[:, 2 * channels :]
+  sums = padded[:-2] + padded[1:-1] + padded[2:]
+  total = sums[:, : -2 * channels] + sums[:, channels:-channels] + sums[:, 2 * channels :]
   # ⌊s/13 + ½⌋ = ⌊(2 s + 13) / 26⌋ with the weighted sum s = total + 4 flat; a CPU multiplies floats
   # in vectors, but divides integers one by one
   mean = ((2 * (total + 4 * flat) + 13).astype(jnp.float32) * (1 / 26)).astype(jnp.int32)

@@ -160,8 +160,8 @@ def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
   rows = dict(rows)
   keys, images = rows.pop(KEY), rows.pop('image')
   images_per_row = images.shape[1] if images.ndim == 5 else 1  # V
-  if images.ndim == 5:  # each image gets its own key, [B · V]
-    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))  # from a key and V numbers
+  if images.ndim == 5:  # image v gets fold_in(key of its row, v): [B, V], then [B · V]
+    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))
     keys = jax.vmap(keys_of_row, (0, None))(keys, jnp.arange(images_per_row)).ravel()
   flat = images.reshape(-1, *images.shape[-3:])  # [B · V, H, W, C]
   columns = {name: jnp.repeat(values, images_per_row, axis=0) for name, values in rows.items()}
@@ -169,7 +169,7 @@ def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
   augmented = by_branch(augmentation.apply_branch, augmentation.branches, branches, keys, flat)
   # An added column has the branch of each row. `Policy` refuses an augmentation with such a column
   # for rows with several images, so that a row has one branch.
-  added = dict.fromkeys(augmentation.added_columns(), branches[::images_per_row])
+  added = dict.fromkeys(augmentation.added_columns(), branches[::images_per_row])  # [B]
   return {**rows, **added, 'image': augmented.reshape(images.shape)}
 
 
@@ -201,6 +201,7 @@ def _augment(
     if 'partner' in example:
       partner = example['partner']
       view['partner'] = {**partner, 'image': partner['image'][number]}
+    # with a partner, all V images are mixed with the same weight
     image_key = key if 'partner' in example else jax.random.fold_in(key, number)
     augmented = _augment_and_check(augmentation, image_key, view)
     if augmented['image'].ndim != 3:
@@ -222,17 +223,17 @@ def _augment_and_check(augmentation: Augmentation, key: jax.Array, example: Exam
   Raises InputError if a user-defined augmentation leaves out an entry of the example, or changes
   height, width or channels of the image, or returns an image of integers.
   """
-  augmented, shape = augmentation(key, example), example['image'].shape
+  augmented = augmentation(key, example)
   is_mapping = isinstance(augmented, Mapping)
   # all columns of the example, and perhaps more
-  has_columns = is_mapping and {*example} - {'partner'} <= {*augmented}
+  has_columns = is_mapping and augmented.keys() >= example.keys() - {'partner'}
   if not has_columns:
     columns = sorted(augmented) if is_mapping else type(augmented).__name__
     raise InputError(
       f'the augmentation {augmentation.name!r} gives {columns}; it must give the example that it '
       "is given, {**example, 'image': image}."
     )
-  image = augmented['image']
+  image, shape = augmented['image'], example['image'].shape
   if image.shape[-3:] != shape or not jnp.issubdtype(image.dtype, jnp.floating):
     raise InputError(
       f'the augmentation {augmentation.name!r} gives an image of {image.dtype}{list(image.shape)}; '

@@ -67,15 +67,16 @@ class Prime(Augmentation):
 
     With `clean`, the clean image comes first.
     """
-    image, count = example['image'], (self.mixtures, WIDTH)  # the chains of each mixture
+    image, shape_of_chains = example['image'], (self.mixtures, WIDTH)
+    shape_of_steps = (*shape_of_chains, MAX_DEPTH)
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
-    # the operations of which a step has one: the identity, for steps beyond the end of a chain, or
-    # one of three, by the index `kind`
+    # `kind` is the index of the operation of each step. Steps beyond the end of a chain have the
+    # identity, 0.
     operations = [lambda key, image: image, self.filter, self.recolour, self.deform]
-    depth = jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
-    kind = jax.random.randint(key_kind, (*count, MAX_DEPTH), 1, len(operations))
+    depth = jax.random.randint(key_depth, (*shape_of_chains, 1), 1, MAX_DEPTH + 1)
+    kind = jax.random.randint(key_kind, shape_of_steps, 1, len(operations))
     kind = jnp.where(jnp.arange(MAX_DEPTH)[None, None] < depth, kind, 0)
-    keys = jax.random.split(key_steps, (*count, MAX_DEPTH))
+    keys = jax.random.split(key_steps, shape_of_steps)
 
     def step(image: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
       """Returns the image after one step of a chain, for `lax.scan`.
@@ -88,7 +89,7 @@ class Prime(Augmentation):
     # kinds and keys of the steps of each chain, [mixtures · WIDTH, MAX_DEPTH]
     flat = kind.reshape(-1, MAX_DEPTH), keys.reshape(-1, MAX_DEPTH)
     ends = map_entries(lambda *chain: jax.lax.scan(step, image, chain)[0], *flat)
-    ends = ends.reshape(*count, *image.shape)
+    ends = ends.reshape(*shape_of_chains, *image.shape)  # the image after each chain
     images = mixture(key_weights, key_share, image, ends, alpha=1.0)
     return {**example, 'image': stack_variants(image, images, self.clean)}
 
@@ -107,15 +108,15 @@ class Prime(Augmentation):
     key_last, key_first, key_variance, key_values = jax.random.split(key, 4)
     # the last and the first frequency of the curve
     last = jax.random.randint(key_last, (), 1, self.colour_waves + 1)
-    first = jax.random.randint(key_first, (), 1, last + 1) if self.colour_band else jnp.int32(1)
-    # The largest number of waves. All are computed, because shapes are fixed, and the waves above
-    # `last` get the amplitude 0.
-    band = self.colour_band or self.colour_waves  # 0 stands for all frequencies
-    count = min(band, self.colour_waves)
+    first, max_waves = jnp.int32(1), self.colour_waves
+    if self.colour_band:
+      first = jax.random.randint(key_first, (), 1, last + 1)
+      max_waves = min(self.colour_band, self.colour_waves)
     variance = jax.random.uniform(key_variance, maxval=self.colour_variance)
-    values = jax.random.normal(key_values, (count, image.shape[-1]))
-    is_in_band = first + jnp.arange(count) <= last
-    return recoloured(image, first, jnp.sqrt(variance) * values * is_in_band[:, None])
+    amplitudes = jnp.sqrt(variance) * jax.random.normal(key_values, (max_waves, image.shape[-1]))
+    # all waves are computed, because shapes are fixed; those above `last` get the amplitude 0
+    is_present = first + jnp.arange(max_waves) <= last
+    return recoloured(image, first, amplitudes * is_present[:, None])
 
   def deform(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after a random smooth deformation, [H, W, C].
@@ -129,19 +130,19 @@ class Prime(Augmentation):
     side of the image. At the lower bound a typical shift is half a pixel. The upper bound is the
     largest T at which the image does not fold over.
     """
-    key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
-    max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
-    modes = MIN_MODES + jnp.floor(arcsine(key_modes) * (max_modes + 1 - MIN_MODES))
-    modes = jnp.minimum(modes, max_modes)  # N; without the minimum, max + 1 where `arcsine` is 1
-    logarithm = jnp.log(modes)
+    key_bound, key_cutoff, key_temperature, key_values = jax.random.split(key, 4)
+    max_cutoff = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
+    cutoff = MIN_MODES + jnp.floor(arcsine(key_cutoff) * (max_cutoff + 1 - MIN_MODES))
+    cutoff = jnp.minimum(cutoff, max_cutoff)  # N; `arcsine` can be 1, which gives maximum + 1
+    logarithm = jnp.log(cutoff)
     lowest = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)  # of the temperature T
-    highest = jnp.maximum(lowest, 4 / (np.pi**3 * modes**2 * logarithm))
+    highest = jnp.maximum(lowest, 4 / (np.pi**3 * cutoff**2 * logarithm))
     temperature = lowest + (highest - lowest) * arcsine(key_temperature)
     values = jax.random.normal(key_values, (2, self.modes, self.modes))
-    index = jnp.arange(1, self.modes + 1)
+    index = jnp.arange(1, self.modes + 1)  # i, and j
     radius = jnp.hypot(index[:, None], index[None, :])  # √(i² + j²) of each mode
-    weights = jnp.where(radius < modes + 0.5, jnp.sqrt(temperature) / radius, 0)
-    return deformed(image, weights[None] * values)
+    deviations = jnp.where(radius < cutoff + 0.5, jnp.sqrt(temperature) / radius, 0)
+    return deformed(image, deviations[None] * values)
 
 
 def arcsine(key: jax.Array) -> jax.Array:

@@ -44,8 +44,9 @@ def of_augmentation(
     InputError: The augmentation depends on other images of the batch or on the class.
   """
   if augmentation.needs_partner or isinstance(augmentation, Environment):
-    problem = 'depends on more than the image: it has no feature of its own'
-    raise InputError(f'{augmentation.name!r} {problem}.')
+    raise InputError(
+      f'{augmentation.name!r} depends on more than the image: it has no feature of its own.'
+    )
 
   def augmented(key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after the augmentation with a random key, [H, W, C]."""
@@ -77,7 +78,7 @@ def of_transform(
     InputError: The name is unknown, or the corruption cannot be applied to the images.
   """
   transforms.check_names('name', (name,))
-  # `level` is one of them; 1 is a valid severity and a valid angle
+  # `level` is one of the two; 1 is a valid value of the other, so that only `level` is checked
   severity, angle = (1, level) if name == transforms.ROTATION else (level, 1)
   transforms.check_levels('level', severities=(severity,), angles=(angle,))
   transforms.get(name).check_shape(images.shape[1:])
