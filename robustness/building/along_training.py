@@ -78,9 +78,10 @@ def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]
   """
   results_by_step = []
   for label, steps in steps_by_label.items():
-    folders = {step: folder / label / f'step{step}' for step in steps}
-    measured = {step: path for step, path in folders.items() if (path / JSON_NAME).is_file()}
-    results_by_step += [(step, Results.read(path)) for step, path in measured.items()]
+    for step in steps:
+      step_folder = folder / label / f'step{step}'
+      if (step_folder / JSON_NAME).is_file():
+        results_by_step.append((step, Results.read(step_folder)))
   if not results_by_step:
     raise InputError(
       f'no step of {", ".join(steps_by_label)} was measured: the training had ended before '

@@ -338,9 +338,10 @@ class ClassifierBuilder:
       self._check_last_layer(recipe, training)
     # Groups can be counted now if their column is stored with the rows. `Training` checks columns
     # that are computed for each batch.
-    computed_columns, objective = ('label', *recipe.augment.added_columns), recipe.objective
-    if isinstance(objective, GroupObjective) and objective.column not in computed_columns:
-      training.check_groups(columns_of(rows))
+    if isinstance(recipe.objective, GroupObjective):
+      computed_columns = ('label', *recipe.augment.added_columns)
+      if recipe.objective.column not in computed_columns:
+        training.check_groups(columns_of(rows))
     return training
 
   def _check_last_layer(self, recipe: TrainedHere, training: Training) -> None:
@@ -466,15 +467,14 @@ class ClassifierBuilder:
     settings = recipe.training
     fitted, _ = self._split(recipe)
     total = schedule.total_steps(settings, len(fitted))
-    selection = 'best by validation accuracy' if settings.keep == BEST and step is None else ''
-    optional = {'ema_decay': settings.ema_decay, 'balanced': settings.balanced, 'kept': selection}
-    facts = {
-      'step': total if step is None else step,
-      'total_steps': total,
-      'seed': recipe.seed,
-      **self.shown_in_training(recipe),
-      **{name: value for name, value in optional.items() if value},
-    }
+    numbers = {'step': total if step is None else step, 'total_steps': total, 'seed': recipe.seed}
+    facts = {**numbers, **self.shown_in_training(recipe)}
+    if settings.ema_decay:
+      facts['ema_decay'] = settings.ema_decay
+    if settings.balanced:
+      facts['balanced'] = settings.balanced
+    if settings.keep == BEST and step is None:
+      facts['kept'] = 'best by validation accuracy'
     images, precision = self._expected_images(recipe), self.experiment.execution.precision
     trained_weights = recipe.weights_of_training(variables, images, initial, facts)
     network = recipe.with_weights(self._load(label), trained_weights, precision)

@@ -13,7 +13,7 @@ from flax import traverse_util
 
 from robustness.classifiers import ClassifierKind
 from robustness.core.errors import KEYS
-from robustness.core.typing import Facts, Variables
+from robustness.core.typing import Facts, PlainValue, Variables
 from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier, from_linen
@@ -80,9 +80,9 @@ class NetworkWeights:
     if not names:
       imagenet = label_space.get(label_space.IMAGENET).class_names
       assumed = imagenet if label_space.is_imagenet(class_names) else tuple(class_names)
-      # the last axis of every array of the last layer is the axis of the outputs
+      # the last axis of every array of the last layer, kernel and bias, is the axis of the outputs
       num_outputs = {np.shape(x)[-1] for x in last_layer.values()}
-      names = assumed if num_outputs == {len(assumed)} else ()
+      names = assumed if num_outputs == {len(assumed)} else ()  # () leaves the last layer out
     if _are_same(names, class_names):
       return dict(self.variables)
     other_layers = {path: value for path, value in flat.items() if path not in last_layer}
@@ -166,16 +166,18 @@ class Network(ClassifierKind):
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     variables = loaded.variables
-    facts: Facts = {
+    facts: dict[str, PlainValue] = {
       **self.architecture_facts,
       'preprocessing': {'mean': list(loaded.mean), 'std': list(loaded.std)},
       **loaded.facts,
       'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
       'sha256': weights.digest(variables),
       'precision': precision,
-      **({} if precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
-      **({'input_filter': self.input_filter.describe()} if self.input_filter else {}),
     }
+    if precision != 'float32':
+      facts['kept_in_float32'] = KEPT_IN_FLOAT32
+    if self.input_filter:
+      facts['input_filter'] = self.input_filter.describe()
     placed = jax.device_put(variables)  # so that no evaluation copies them
     return dataclasses.replace(classifier, variables=placed, provenance=facts)
 

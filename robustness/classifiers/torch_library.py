@@ -120,11 +120,13 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
   elif weights != RANDOM:
     path = expanded(weights)
-  # random weights have no `config.json`
-  record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
+  record = None  # random weights have no `config.json`
+  if path:
+    record = (path if path.is_dir() else path.parent) / CONFIG_FILE
   stored = preprocessing.read_if_present(record) if record else {}
   if stored.get('pretrained_cfg'):
-    if (stated := stored.get('architecture', base)) != base:
+    stated = stored.get('architecture', base)
+    if stated != base:
       raise InputError(f'{record} is of {stated!r}: set {KEYS.classifier.name:--}={TIMM}:{stated}')
     config = {**config, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
   preparation = preprocessing.fields_of_record(TIMM, config, f'{record or name}: ')
@@ -155,8 +157,9 @@ def _transformers_source(name: str, identity: str, weights: str) -> _Source:
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
-  random_or_file = None if weights == RANDOM else expanded(weights)
-  path = random_or_file if weights else folder
+  path: pathlib.Path | None = folder
+  if weights:
+    path = None if weights == RANDOM else expanded(weights)
   record = folder / TRANSFORMERS_FILE
   preparation = preprocessing.fields_of_record(HF, json_files.read(record), f'{record}: ')
   config = json_files.read(folder / CONFIG_FILE)
@@ -251,27 +254,13 @@ class TorchLibrary(ClassifierKind):
       InputError: the library cannot build the network, its outputs have no names, or the network
         has no last linear map and no probe is configured.
     """
-    source, data_classes = self._source, images.class_names
-    import torch  # optional; `_source` has raised InputError if it is not installed
-
-    weights, side = source.weights, source.weights.input_size
+    weights, data_classes = self._source.weights, images.class_names
+    side = weights.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
-    is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
-    imagenet_classes = label_space.get(label_space.IMAGENET).class_names
-    classes_if_random = imagenet_classes if is_imagenet else data_classes
-    build = _build_timm if self.name.startswith(TIMM) else _build_transformers
-    with torch.random.fork_rng(devices=[]):  # restores the state of PyTorch's random generator
-      torch.manual_seed(self.seed)  # random weights are drawn from the seed
-      try:
-        built = build(source, shape, len(classes_if_random))
-      except InputError as error:
-        raise InputError(f'{self.name}: {error}') from error
-      except Exception as error:  # libraries fail in their own ways; the cause is quoted
-        reason = (str(error).splitlines() or [''])[0]
-        raise InputError(
-          f'{self.name} cannot be built with {weights.file or "random weights"} for images '
-          f'{shape}: {type(error).__name__}: {reason}'
-        ) from error
+    classes_if_random = data_classes
+    if label_space.is_imagenet(data_classes) or not data_classes:
+      classes_if_random = label_space.get(label_space.IMAGENET).class_names
+    built = self._build(shape, len(classes_if_random))
     if built.is_headless and not self.probe:
       raise InputError(
         f'{self.name}: {weights.file or "its record"} has no last linear map, so it gives features '
@@ -279,14 +268,15 @@ class TorchLibrary(ClassifierKind):
       )
     names, aliases = self._class_names(built, data_classes)
     package = _import_with_torch(_PACKAGES[self.name.partition(':')[0]], self.name)
-    facts = {
+    facts: dict[str, Any] = {
       'architecture': self.name,
       'library': f'{package.__name__} {package.__version__}',
       'weights': weights.file or f'random, seed {self.seed}',
       'preprocessing': weights.preprocessing,
       'licence': weights.licence,
-      **({'input_filter': self.input_filter.describe()} if self.input_filter else {}),
     }
+    if self.input_filter:
+      facts['input_filter'] = self.input_filter.describe()
     classifier = Classifier.from_torch(
       built.module,
       shape,
@@ -299,6 +289,33 @@ class TorchLibrary(ClassifierKind):
       input_filter=self.input_filter,
     )
     return dataclasses.replace(classifier, aliases=aliases)
+
+  def _build(self, shape: tuple[int, int, int], classes_if_random: int) -> _Built:
+    """Returns the network with its weights, built for images of a shape [H, W, C].
+
+    Args:
+      shape: Height, width and channels of the images.
+      classes_if_random: Number of outputs if weights are random; otherwise the weights decide.
+
+    Raises:
+      InputError: the library cannot build the network.
+    """
+    source = self._source
+    import torch  # optional; `_source` has raised InputError if it is not installed
+
+    build = _build_timm if self.name.startswith(TIMM) else _build_transformers
+    with torch.random.fork_rng(devices=[]):  # restores the state of PyTorch's random generator
+      torch.manual_seed(self.seed)  # random weights are drawn from the seed
+      try:
+        return build(source, shape, classes_if_random)
+      except InputError as error:
+        raise InputError(f'{self.name}: {error}') from error
+      except Exception as error:  # libraries fail in their own ways; the cause is quoted
+        reason = (str(error).splitlines() or [''])[0]
+        raise InputError(
+          f'{self.name} cannot be built with {source.weights.file or "random weights"} for images '
+          f'{shape}: {type(error).__name__}: {reason}'
+        ) from error
 
   def _class_names(
     self, built: _Built, data_classes: tuple[str, ...]
@@ -348,26 +365,26 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   name, config, file = source.weights.name, source.config, source.file
   timm = _import_with_torch('timm', name)
   base, _, _ = name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
-  heads = config.get('classifier') or ''  # timm's name of the last linear map, or several names
-  head = heads if isinstance(heads, str) else heads[0]  # distilled networks have several
+  names_of_head = config.get('classifier') or ''  # timm's name of the last linear map, or several
+  head = names_of_head if isinstance(names_of_head, str) else names_of_head[0]
   if ours := catalog.of_timm_name(base):
     logging.info('%s runs in PyTorch; %s is the same network in JAX', name, ours)
   if file and file.suffix == NPZ_SUFFIX:  # its arrays have other names than timm's
     classes = config['num_classes']
   elif file:
-    # the bias or the weight of the last linear map has a row for each output; 0 without both
-    arrays, weight_name = read_arrays(file), f'{head}.weight'
-    classes = len(arrays.get(f'{head}.bias', arrays.get(weight_name, ())))
+    arrays = read_arrays(file)
+    # the bias, or the weight, of the last linear map has a row for each output; 0 without both
+    classes = len(arrays.get(f'{head}.bias', arrays.get(f'{head}.weight', ())))
   size = {'img_size': input_shape[:2]} if config.get('fixed_input_size') else {}
   overlay = {'file': str(file), 'num_classes': classes} if file else None
   module = timm.create_model(
     base, pretrained=bool(file), pretrained_cfg_overlay=overlay, num_classes=classes, **size
   )
   names = preprocessing.class_names(config)
-  # the name of a set of classes other than ImageNet-1k, such as 'imagenet-12k'; None if unknown
-  subset = timm.data.infer_imagenet_subset(config) if not names and classes != 1000 else None
-  if subset and classes == config.get('num_classes'):
-    names = tuple(timm.data.ImageNetInfo(subset).label_names())
+  if not names and classes != 1000 and classes == config.get('num_classes'):
+    # the name of a set of classes other than ImageNet-1k, such as 'imagenet-12k'; None if unknown
+    subset = timm.data.infer_imagenet_subset(config)
+    names = tuple(timm.data.ImageNetInfo(subset).label_names()) if subset else ()
   is_headless = not classes  # the network then returns features
   outputs = classes or getattr(module, 'head_hidden_size', module.num_features)
   return _Built(module.eval(), head, outputs, () if is_headless else names, is_headless)

@@ -96,8 +96,8 @@ class WeightsFile(StoredNetwork):
         )
       # the last axis of every array of the last layer is the axis of the outputs
       num_outputs = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      numbers = tuple(map(str, range(num_outputs)))
-      names = next((names for names in candidates if len(names) == num_outputs), numbers)
+      fitting = [names for names in candidates if len(names) == num_outputs]
+      names = fitting[0] if fitting else tuple(map(str, range(num_outputs)))
     self.warn(label, loaded)
     named = dataclasses.replace(loaded, variables=variables, class_names=names)
     return self.classifier(label, named, precision)
