@@ -102,7 +102,8 @@ def main(arguments: Sequence[str]) -> int:
         status: int = command.main(rest)
       return status
     if not first.startswith('-'):
-      packaged.find(first.partition(':')[0], COMMANDS)  # raises InputError for an unknown name
+      # only for its InputError, if NAME of NAME:VARIANT is neither a config nor a command
+      packaged.find(first.partition(':')[0], COMMANDS)
       first = f'--config={first}'
     gc.disable()  # collecting during imports takes time and frees little memory
     from robustness.cli import running

@@ -182,14 +182,15 @@ def measure(
     name, seed = study_object.name, execution.seed
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
       models = _named_models(model)  # checked before images are read, which may take long
-      # The smallest number of classifiers; 0 for a study of images alone, which takes none.
-      needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
-      if len(models) < needed or (models and not needed):
-        valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
+      # A study of images alone takes no classifier.
+      fewest = study_object.fewest_classifiers if study_object.needs_classifier else 0
+      is_valid_number = len(models) >= fewest if fewest else not models
+      if not is_valid_number:
+        valid = f'at least {fewest} of them' if fewest else 'images alone: set model=None'
         raise InputError(f'model has {len(models)} classifiers; {name} takes {valid}.')
-      rows, classifiers = _rows_and_classifiers(
-        models, data, labels, dict(() if columns is None else columns), _as_names(class_names), seed
-      )
+      columns = {} if columns is None else dict(columns)
+      rows = as_rows(data, labels, columns, _as_names(class_names), seed)
+      rows, classifiers = _with_classifiers(rows, models)
       checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
       checks.check_classes(study_object, classifiers, rows)
       checks.check_step(study_object, execution, classifiers, rows)
@@ -202,7 +203,8 @@ def measure(
       folder = pathlib.Path(stack.enter_context(temporary))
       results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
       assert results.studies is not None
-      # The folder is removed with the object that reads records from it, not at the end of `with`.
+      # `pop_all` keeps the folder at the end of `with`. It is removed together with the object that
+      # reads records from it.
       weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)
       return results
 
@@ -225,18 +227,17 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
   values: dict[str, Any] = {}
   objects: dict[str, Part] = {}  # all parts that are given as objects, by name such as 'pgd'
   for key, value in settings.items():
-    values[key] = tuple(value) if isinstance(value, list) else value
-    entries = values[key] if isinstance(values[key], tuple) else (value,)
-    parts = {entry.name: entry for entry in entries if isinstance(entry, Part)}
-    if parts:
-      values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
-      objects |= parts
+    entries = (value,) if isinstance(value, Part) else value
+    if isinstance(entries, list | tuple):
+      objects |= {entry.name: entry for entry in entries if isinstance(entry, Part)}
+      entries = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
+    values[key] = entries
   # in the example `values` is now {'attacks': ('pgd',)}, and `objects` {'pgd': PGD(steps=20)}
   sections = study_class.chosen_parts(values) if objects else {}
   for section, classes in sections.items():  # such as 'attack' and {'pgd': PGD}
     for name in classes.keys() & objects.keys():
-      keys = study_class.settings_of(classes[name])
-      settings_of_part = {key: getattr(objects[name], key) for key in keys}
+      setting_names = study_class.settings_of(classes[name])
+      settings_of_part = {key: getattr(objects[name], key) for key in setting_names}
       values[section] = {**values.get(section, {}), name: settings_of_part}
   return studies.from_config({'name': study, **values})
 
@@ -250,18 +251,17 @@ def _named_models(model: Any) -> list[Classifier | Model]:
   Raises:
     InputError: a model or its name is not valid, two have one name, or weights are missing.
   """
-  single = {} if model is None else {'': model}
-  models = [
-    _with_label(str(label), entry)
-    for label, entry in (model if isinstance(model, Mapping) else single).items()
-  ]
+  model_by_label = model if isinstance(model, Mapping) else {'': model}
+  if model is None:
+    model_by_label = {}
+  models = [_with_label(str(label), entry) for label, entry in model_by_label.items()]
   names = [entry.name if isinstance(entry, Classifier) else entry.label for entry in models]
   for name, entry in zip(names, models, strict=True):
     check_name('a classifier', name, is_key=False)
     if names.count(name) > 1:
       raise InputError(f'two models are called {name!r}: give each another name.')
     if isinstance(entry, Model) and isinstance(entry.module, str):
-      _recipe_of(entry)
+      _recipe_of(entry)  # raises if the weights are missing
   return models
 
 
@@ -272,28 +272,18 @@ def _with_label(label: str, model: Any) -> Classifier | Model:
   return Model(model, name=label)
 
 
-def _rows_and_classifiers(
-  models: Sequence[Classifier | Model],
-  data: Any,
-  labels: Any,
-  columns: Mapping[str, Any] | None,
-  class_names: Sequence[str],
-  seed: int,
+def _with_classifiers(
+  rows: Rows, models: Sequence[Classifier | Model]
 ) -> tuple[Rows, list[Classifier]]:
-  """Returns the images with their labels, and the models as `Classifier` objects.
+  """Returns the images, and the models as `Classifier` objects.
 
   Images without class names get the class names of the first classifier.
 
   Args:
+    rows: the images with their labels.
     models: the models, each with its name.
-    data: images in any form that `measure` takes.
-    labels: labels of the images. None if `data` has labels.
-    columns: {name: values [N, ...]} for the N images, or None.
-    class_names: the names of the labels, in order; () for none.
-    seed: seed of the random choice of images, where `data` asks for a random part of a data set.
   """
-  rows = as_rows(data, labels, columns, class_names, seed)
-  first_image = as_float32(next(rows.batches(1, [0]))['image'])  # [1, H, W, C]
+  first_image = as_float32(next(rows.batches(1, [0]))['image'])  # image 0, [1, H, W, C]
   classifiers = [as_classifier('', model, first_image, rows.class_names) for model in models]
   if isinstance(rows, ArrayRows) and not rows.class_names and classifiers:
     rows = user_data.with_class_names(rows, classifiers[0].class_names)
@@ -319,8 +309,9 @@ def as_rows(
     groups = class_groups.from_settings(data, loaded.class_names)
     data = class_groups.with_groups(loaded, groups)
   if not hasattr(data, 'training_batches'):  # no object with the methods of `Rows`
-    numbered = with_numbered_sets(columns or {})  # sets of neighboring frames may have names
-    return user_data.rows_of(data, labels, numbered, class_names)
+    # names of sets of neighboring frames, in the column `group_id`, become numbers
+    columns = with_numbered_sets(columns or {})
+    return user_data.rows_of(data, labels, columns, class_names)
   if labels is not None or columns or class_names:
     raise InputError('these images have labels, columns and class names: leave such arguments out.')
   return data
@@ -357,8 +348,9 @@ def _recipe_of(model: Model) -> ClassifierKind:
   Raises:
     InputError: the network or its weights are unknown or missing, or an argument is not for a name.
   """
-  for key, default in (('channels', None), ('outputs', 'logits'), ('class_names', None)):
-    if getattr(model, key) != default:
+  defaults = Model(model.module)
+  for key in ('channels', 'outputs', 'class_names'):
+    if getattr(model, key) != getattr(defaults, key):
       raise InputError(f'{key} is for a module; {model.module!r} has its own: leave it out.')
   weights = model.variables
   if not isinstance(weights, str | os.PathLike | None):
@@ -408,21 +400,22 @@ def compare(
   if not results:
     raise InputError('compare needs at least two classifiers: give results, or paths of workdirs.')
   workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
-  names_and_paths = iter(named_workdirs(workdirs).items())  # of the workdirs, in their order
-  labels, studies_by_workdir = list[str](), dict[str, Mapping[str, FinishedStudy]]()
+  names_and_paths = iter(named_workdirs(workdirs).items())  # taken one by one in the loop
+  result_labels: list[str] = []  # labels of classifiers in `Results`, not in workdirs
+  studies_by_workdir: dict[str, Mapping[str, FinishedStudy]] = {}
   for index, entry in enumerate(results):
     if isinstance(entry, Results):
       if entry.studies is None:
         raise InputError(
           f'results of {entry.study} have no records: take those of measure or read.'
         )
-      labels += entry.classifier_labels
+      result_labels += entry.classifier_labels
       studies_by_workdir[f'results[{index}]'] = entry.studies()
     else:
       name, path = next(names_and_paths)
       studies_by_workdir[name] = finished_workdir.read(path)
-  for label in labels:
-    if labels.count(label) > 1:
+  for label in result_labels:
+    if result_labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
   entries_by_task = entries_of(studies_by_workdir, typed_labels(workdirs))
   if baseline is not None:
@@ -531,15 +524,16 @@ def train(
         f"train does not take {key!r}: call robustness.run(CONFIG, DIR, {{'training.{key}': ...}})."
       )
   execution = parse(Execution, {'seed': seed}, 'config')
+  if isinstance(images, Source):
+    images = DataSettings(source=images)
   rows = _training_rows(images, labels, _as_names(class_names), execution.seed)
-  # The recipe states where the images are from, if they are of the input pipeline.
-  data = DataSettings(source=images) if isinstance(images, Source) else images
   recipe = _training_recipe(
     network,
     rows.image_shape,
     {'augment': as_policy(policy), 'attack': attack, 'objective': objective},
     {'epochs': epochs, **settings},
-    data=data if isinstance(data, DataSettings) else DataSettings(split=''),
+    # states where the images are from, if the input pipeline loads them
+    data=images if isinstance(images, DataSettings) else DataSettings(split=''),
     seed=execution.seed,
   )
   with contextlib.ExitStack() as stack:
@@ -586,7 +580,8 @@ def _training_recipe(
   image_shape: tuple[int, int, int],
   parts: dict[str, Any],
   settings: dict[str, Any],
-  **fields: Any,
+  data: DataSettings,
+  seed: int,
 ) -> TrainedHere:
   """Returns all settings of a training as the dataclass that configs use.
 
@@ -597,7 +592,8 @@ def _training_recipe(
       objects, names or None.
     settings: Settings of `TrainingSettings`. 'initial_weights' and 'input_filter' may be among
       them.
-    **fields: The data and the seed.
+    data: Where the training images are from.
+    seed: Seed of the training.
 
   Raises:
     InputError: the network, a component or a setting cannot be used.
@@ -614,27 +610,28 @@ def _training_recipe(
       f'initial_weights is a {type(initial_weights).__name__}; give a folder of checkpoints, or of '
       'an architecture also a file or a name of weights.'
     )
+  for key, registry in (('attack', ATTACKS), ('objective', OBJECTIVES)):
+    if isinstance(parts[key], str):
+      parts[key] = registry.find(parts[key], key)()
   parts['input_filter'] = settings.pop('input_filter', None)
-  for key, parts_of_kind, kind in (
-    ('attack', ATTACKS, Attack),
-    ('objective', OBJECTIVES, Objective),
-    ('input_filter', None, InputFilter),
-  ):
+  for key, kind in (('attack', Attack), ('objective', Objective), ('input_filter', InputFilter)):
     part = parts[key]
-    if parts_of_kind and isinstance(part, str):
-      part = parts[key] = parts_of_kind.find(part, key)()
     if part is not None and not isinstance(part, kind):
       raise InputError(f'{key} is {part!r}; it must be an object of a class of {kind.__name__}.')
   parts['objective'] = parts['objective'] or CrossEntropy()
-  recipe_class: type[TrainedHere] = TrainedHere if is_named else TrainedModule
+  recipe_class: type[TrainedHere] = TrainedHere
+  network_fields = {'name': network}
+  if not is_named:
+    recipe_class = TrainedModule
+    network_fields = {'name': 'network', 'module': network, 'image_shape': image_shape}
   return recipe_class(
-    name=network if is_named else 'network',
     train=True,
     initial_weights=os.fspath(initial_weights),
     training=parse(TrainingSettings, settings, 'config.training'),
+    data=data,
+    seed=seed,
     **parts,
-    **fields,
-    **({} if is_named else {'module': network, 'image_shape': image_shape}),
+    **network_fields,
   )
 
 
@@ -706,6 +703,7 @@ def attack(
     with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
       is_traced = isinstance(images, jax.core.Tracer)
       noise = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
+      # traced images have no values
       network = as_classifier('', model, noise if is_traced else np.asarray(images), ())
     # `apply` returns (logits, outputs of layers)
     logits = lambda batch: network.apply(network.variables, batch, ())[0]  # noqa: E731
@@ -715,8 +713,9 @@ def attack(
     outputs = jax.eval_shape(logits, images)
   except jax.errors.JAXTypeError as error:  # a function of NumPy cannot be traced
     raise without_gradient(Model(model).label) from error
+  shape: tuple[int, ...] = getattr(outputs, 'shape', ())  # of valid outputs [B, classes]
   # 1 for outputs without an axis of classes, or with an empty one, which `check_logits` refuses
-  num_classes = max([1, *getattr(outputs, 'shape', ())[1:2]])
+  num_classes = max(1, shape[1]) if len(shape) > 1 else 1
   check_logits('the model', outputs, len(images), num_classes)
   check_integers('labels', labels, (len(images),), range(num_classes))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
@@ -753,7 +752,8 @@ def apply_policy(
     InputError: an augmentation is unknown or needs targets instead of labels, or the images have
       another shape, are integers or are out of range. The range of traced images is not checked.
   """
-  images, labels = as_images(images, (4,), 'augmentations'), jnp.asarray(as_array('labels', labels))
+  images = as_images(images, (4,), 'augmentations')
+  labels = jnp.asarray(as_array('labels', labels))
   if labels.ndim not in (1, 2) or len(labels) != len(images):
     raise InputError(
       f'labels have the shape {labels.shape}; give a class, or a row of targets, for each of '
@@ -764,7 +764,7 @@ def apply_policy(
   batch = {'image': images, column: labels, 'example_id': jnp.arange(len(images))}
   try:
     augment = without_global_draws(as_policy(policy))
-    augmented = augment(batch, jax.random.bits(as_key(key)), jnp.int32(0))
+    augmented = augment(batch, jax.random.bits(as_key(key)), jnp.int32(0))  # training step 0
   except KeyError as error:  # an augmentation needs the column 'target', and there is 'label'
     fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
     raise InputError(f'the policy needs the column {error}: {fix}.') from error
