@@ -78,14 +78,14 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
     config: The config with the changes on the command line.
     arguments: The command line.
   """
-  sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
-  trains = any(section is not None and section.get('train') for section in sections)
+  sections = [*config.get('classifiers', {}).values(), config.get('classifier', {})]
+  trains = any(section.get('train') for section in sections)
   names_network_or_data = any(map(_NAMES_NETWORK_OR_DATA.match, arguments))
   sets_train = any(map(_SETS_TRAIN.match, arguments))
-  file = (reference(arguments) or '').partition(':')[0]  # without the variant
-  if sets_train or not (trains and names_network_or_data and file):
+  if sets_train or not (trains and names_network_or_data):
     return ''
-  if 'own' not in variants(str(packaged.find(file))):
+  file = (reference(arguments) or '').partition(':')[0]  # without the variant
+  if not file or 'own' not in variants(str(packaged.find(file))):
     return ''
   name = pathlib.Path(file).stem
   return (
@@ -186,20 +186,19 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   Returns:
     The changes without `--config.classifiers=LABEL,LABEL`.
   """
-  classifiers, only_classifier = config.get('classifiers'), config.get('classifier')
-  labels = [match[1] for match in map(_LABEL.match, changes) if match]  # of classifiers to add
-  if classifiers is None and only_classifier is not None and labels:
-    label = default_label(only_classifier.name).replace('.', '_')  # a key must not have a dot
-    classifiers = defaults.nested({label: only_classifier})
+  new_labels = [match[1] for match in map(_LABEL.match, changes) if match]
+  if new_labels and 'classifier' in config and 'classifiers' not in config:
+    # The only classifier of the config becomes the first of several.
+    label = default_label(config.classifier.name).replace('.', '_')  # a key must not have a dot
     with config.unlocked():
-      # The only classifier of the config becomes the first of several.
-      config.classifiers = classifiers
+      config.classifiers = defaults.nested({label: config.classifier})
       del config.classifier
-  if classifiers is None:
+  if 'classifiers' not in config:
     return list(changes)
+  classifiers = config.classifiers
   _refuse_keys_of_one(classifiers, changes)
   with classifiers.unlocked():
-    for label in labels:
+    for label in new_labels:
       if label not in classifiers:
         classifiers[label] = defaults.nested(defaults.classifier_section())
   _keep_listed(config, changes)
@@ -289,7 +288,8 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
         'default in your file, such as 0.0 or ().'
       )
     # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
-    arguments = ['', f'{flag}.value{equals}{_as_python_tuple(text) if kind is tuple else text}']
+    python_text = _as_python_tuple(text) if kind is tuple else text
+    arguments = ['', f'{flag}.value{equals}{python_text}']  # '' is in the place of the program
     separate = ConfigDict({'value': section.get_ref(last_word)})
     parser = flags.FlagValues()
     try:

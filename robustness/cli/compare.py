@@ -48,10 +48,10 @@ def main(arguments: Sequence[str]) -> int:
   add('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
   add('--out', type=expanded, required=True, help='where the comparison goes')
   add('--pdf', action='store_true', help='write the figures as PDF too')
-  common = 'compare runs that share a part of their images on that part alone'
-  add('--common', action='store_true', help=common)
-  reference = 'task of batteries; gives effective robustness in others relative to its accuracy'
-  add('--reference', action='append', default=[], metavar='TASK', help=reference)
+  meaning = 'compare runs that share a part of their images on that part alone'
+  add('--common', action='store_true', help=meaning)
+  meaning = 'task of batteries; gives effective robustness in others relative to its accuracy'
+  add('--reference', action='append', default=[], metavar='TASK', help=meaning)
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
@@ -168,14 +168,14 @@ def _keep_printed(results: Results) -> Results:
   # Headlines that may be accuracies under another name.
   shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
   headlines = other_estimates[other_estimates['quantity'].isin(shares)]
-  values_of_headlines = set(_comparable_values(headlines))
+  headline_values = set(_comparable_values(headlines))
+  is_new = [values not in headline_values for values in _comparable_values(accuracies)]
+  # All accuracies in a condition are printed if any of them is new. A condition is the values of
+  # all facets, as text; without facets there is a single condition, 0.
   index = accuracies.index
-  is_new = [values not in values_of_headlines for values in _comparable_values(accuracies)]
-  # All accuracies in a condition are printed if any of them is new; without facets there is one.
   facets = [accuracies[name].astype(str) for name in facets_of(accuracies)]
-  conditions = facets or [pd.Series(0, index)]
-  accuracies = accuracies[pd.Series(is_new, index, bool).groupby(conditions).transform('any')]
-  table = assemble([other_estimates, accuracies])
+  by_condition = pd.Series(is_new, index, bool).groupby(facets or [pd.Series(0, index)])
+  table = assemble([other_estimates, accuracies[by_condition.transform('any')]])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
 

@@ -91,8 +91,8 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   rows: dict[str, dict[str, pd.Series]] = {}  # {name of a quantity: {network: row}}
   # What the first run that measured a quantity has: {name of the quantity: settings and data}, and
   # {name of the quantity, and description of the images: their digest}.
-  protocols: dict[str, Facts] = {}
-  digests: dict[tuple[str, str], str] = {}
+  first_protocols: dict[str, Facts] = {}
+  first_digests: dict[tuple[str, str], str] = {}
   for path in paths:
     name_of_path, location = label_and_path(path)
     for folder in _folders_with_results(location):
@@ -101,12 +101,13 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
       for task, of_task in results.by_task.items():
         data = {key: value for key, value in of_task.data.items() if key not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': data}
-        images, digest = json.dumps(of_task.data, sort_keys=True), results.image_digest(task)
+        description_of_images = json.dumps(of_task.data, sort_keys=True)
+        digest = results.image_digest(task)
         for quantity, words, values in _comparable_values(of_task, network_by_label):
           name = ': '.join(filter(None, (name_of_path, task, words)))
-          differences = differing_keys(protocols.setdefault(name, protocol), protocol)
+          differences = differing_keys(first_protocols.setdefault(name, protocol), protocol)
           if digest:
-            first_digest = digests.setdefault((name, images), digest)
+            first_digest = first_digests.setdefault((name, description_of_images), digest)
             differences += differing_keys(first_digest, digest, DIGEST_OF_IMAGES)
           networks = values.classifier.map(network_by_label)  # the network of each row of `values`
           rows_of_name = rows.setdefault(name, {})
@@ -187,14 +188,16 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
   Raises:
     InputError: no two quantities have two networks in common.
   """
-  rows, networks = [], dict.fromkeys(name for table in values.values() for name in table.index)
-  for first, second in itertools.combinations(values, 2):
-    x, y = values[first], values[second]
+  networks = dict.fromkeys(name for table in values.values() for name in table.index)
+  # Values times ±1, so that higher is better in all.
+  signed = {quantity: table.value * table.better for quantity, table in values.items()}
+  rows = []
+  for first, second in itertools.combinations(signed, 2):
+    x, y = signed[first], signed[second]
     shared = [name for name in x.index if name in y.index]
     if len(shared) > 1:
-      # Values times ±1, so that higher is better in both.
-      signed_x, signed_y = ((t.value * t.better).loc[shared].to_numpy(float) for t in (x, y))
-      estimate = rank_correlation(signed_x, signed_y, confidence)
+      x, y = x.loc[shared].to_numpy(float), y.loc[shared].to_numpy(float)
+      estimate = rank_correlation(x, y, confidence)
       facets = {'first': first, 'second': second}
       rows.append(estimate_row(NETWORKS, '', RANK_CORRELATION, facets, estimate, confidence))
   if not rows:

@@ -129,12 +129,12 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   meanings_outside_sections = meanings(Execution)
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
-    meaning = {'tasks': 'the tasks that run, in order', 'summary': summary}
-    yield from _keys_of_section('config.battery', [config.battery], meaning)
+    battery_meanings = {'tasks': 'the tasks that run, in order', 'summary': summary}
+    yield from _keys_of_section('config.battery', [config.battery], battery_meanings)
   for path, section in _studies_by_path(config).items():
     study = STUDIES.find(section.name, path)
-    meaning = {**meanings(study), 'name': f'the study: {_CHOICE}'}
-    yield from _keys_of_section(path, [section], meaning)
+    study_meanings = {**meanings(study), 'name': f'the study: {_CHOICE}'}
+    yield from _keys_of_section(path, [section], study_meanings)
     # Exchangeable parts of the study, such as attacks, have sections with their settings.
     for key, parts in study.chosen_parts(section).items():
       for label, part in parts.items():
@@ -144,8 +144,8 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   if 'classifier' in config:
     classifiers, path = [config.classifier], 'config.classifier'
   else:  # all classifiers are listed as one section, 'config.classifiers.{a,b}'
-    classifiers = [*config.get('classifiers', {}).values()]
-    path = f'config.classifiers.{{{",".join(config.get("classifiers", {}))}}}'
+    by_label = config.get('classifiers', {})
+    classifiers, path = [*by_label.values()], f'config.classifiers.{{{",".join(by_label)}}}'
   if classifiers:
     yield from _keys_of_section(path, classifiers, meanings(ClassifierSettings))
     for kind, (key, registry) in PART_KINDS.items():

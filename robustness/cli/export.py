@@ -123,10 +123,10 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
     config: The config of the run.
   """
   try:
-    seed_folders = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
-    # The workdir itself gets a log, of all seeds, after the last seed.
-    is_before_last_seed = seed_folders and not (path / trackers.LOG).is_file()
-    folders = seed_folders if is_before_last_seed else [path, *seed_folders]
+    folders = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
+    # With several seeds the workdir itself gets a log, of all seeds, only after the last seed.
+    if not folders or (path / trackers.LOG).is_file():
+      folders = [path, *folders]
     for folder in folders:
       for log in trackers.logged(folder):
         if folder != path:  # the name of a seed's log begins with its folder alone
@@ -159,7 +159,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   headlines = [quantity.name for quantity in results.quantities if quantity.headline]
-  name = name or [*headlines, *declared][0]
+  name = name or (headlines or list(declared))[0]
   choice('--quantity', name, declared)
   table = results.over_seeds.table
   table = table[table.classifier == label]
@@ -167,7 +167,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   rows = overall_rows(table, declared[name])
   if condition:
     rows = select(table, name, '', **condition)
-  rows = rows[(rows.versus == '') & rows['value'].notna()]
+  rows = rows[(rows.versus == '') & rows['value'].notna()]  # no differences from a baseline
   if len(rows) != 1:
     of_quantity = table[(table['quantity'] == name) & (table.versus == '')]
     facets = [facet for facet in facets_of(of_quantity) if of_quantity[facet].notna().any()]

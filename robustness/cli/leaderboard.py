@@ -111,8 +111,8 @@ def main(arguments: Sequence[str]) -> int:
       _publish(folder, boards, environment, [entry.name for entry in accepted], rejected)
     return boards
 
-  # Entries with which `build` fails are moved from `entries` to `rejected`.
-  boards = _build_without_faulty(build, entries, rejected, options.out)
+  # Entries with which `build` fails are left out, and added to `rejected`.
+  boards, entries = _build_without_faulty(build, entries, rejected, options.out)
   for entry in entries:
     if verification.NOT_REPRODUCED in entry.unverified:
       print(f'note: {entry.name}: {entry.unverified}', file=sys.stderr)
@@ -153,8 +153,8 @@ Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Result
 
 def _build_without_faulty(
   build: Build, entries: list[BoardEntry], rejected: dict[str, str], out: pathlib.Path | None
-) -> dict[str, Results]:
-  """Returns the boards of all entries except those that make `build` fail.
+) -> tuple[dict[str, Results], list[BoardEntry]]:
+  """Returns the boards of all entries except those that make `build` fail, and these entries.
 
   Entries are other people's, and an unforeseen fault in one must not stop the leaderboard. If
   `build` fails, entries are added one by one, and each with which it fails is left out.
@@ -162,12 +162,15 @@ def _build_without_faulty(
   Args:
     build: Function that builds boards, tables that rank classifiers, and writes their pages. Called
       with entries and a folder or None; returns {name: board}.
-    entries: All entries. Entries that are left out are removed from this list.
+    entries: All entries.
     rejected: {name of an entry: error}. Entries that are left out are added.
     out: Folder for the pages; None writes none.
+
+  Returns:
+    ({name: board}, the entries that are not left out).
   """
   try:
-    return build(entries, out)
+    return build(entries, out), entries
   except OSError:  # the folder `out` cannot be written to
     raise
   except Exception:
@@ -183,8 +186,7 @@ def _build_without_faulty(
         rejected[entry.name] = _error_text(error)
       else:
         accepted.append(entry)
-    entries[:] = accepted
-    return build(entries, out)
+    return build(accepted, out), accepted
 
 
 def _error_text(error: Exception) -> str:

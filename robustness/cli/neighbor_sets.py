@@ -59,12 +59,12 @@ def _parser() -> argparse.ArgumentParser:
   add = build.add_argument
   needed = functools.partial(add, type=expanded, required=True)
   needed('--videos', help='folder of video files, or of folders of numbered frames')
-  classes = '{video: class} in JSON, CSV video,class, or a folder of ILSVRC annotations of frames'
-  needed('--labels', help=f'the classes of each video: {classes}')
+  formats = '{video: class} in JSON, CSV video,class, or a folder of ILSVRC annotations of frames'
+  needed('--labels', help=f'the classes of each video: {formats}')
   needed('--out', help='where the metadata go')
   add('--frames', type=expanded, help='where frames of videos go, as PNG (default: OUT/frames)')
-  classes = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'
-  add('--classes', default='imagenet_vid', help=classes)
+  names = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'
+  add('--classes', default='imagenet_vid', help=names)
   add('--k', type=int, default=10, help='frames on each side of an anchor (default: 10)')
   add('--seed', type=int, default=0, help='seed of the choice of anchors (default: 0)')
   add('--facts', action='store_true', help='store types and rates of frames of video files')

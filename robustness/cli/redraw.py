@@ -7,13 +7,15 @@ robustness report WORKDIR [--study=FILE.py:NAME] [--pdf]
   unless you type --study. Values are computed again from the records where these are present.
 """
 
+import functools
 import itertools
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from robustness.cli import new_parser, verification
 from robustness.config.recorded import recorded
 from robustness.core.errors import InputError
+from robustness.core.typing import Facts
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import page
@@ -70,49 +72,58 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
     # {folder: text about values that its records do not reproduce}
     unverified = verification.note_unverifiable(path, str(path), study_file)
     _refuse_less(all_folders)
-    settings = recorded(config)
-
-    def draw(folder: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
-      """Writes the figures and the report of the results in a folder, and returns the figures.
-
-      Args:
-        folder: Folder with results.json.
-        presented: The study, or another object that has title, figures and findings.
-        figures_of_tasks: Figures of single studies, which the report of a battery shows too.
-
-      Raises:
-        InputError: the results cannot be drawn.
-      """
-      text, results = unverified.get(folder, ''), Results.read(folder)
-      if isinstance(presented, Study):
-        results = results.with_facets(presented.described_facets)
-      try:
-        return illustrate(
-          folder, results, presented, environment, settings, figures_of_tasks, text, pdf
-        )
-      except InputError:
-        raise
-      except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(
-          f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
-          'altered, or is of another version. Run the same command again: results are rebuilt from '
-          'the records.'
-        ) from error
-
-    for folder, folders_by_task in task_folders.items():
+    draw = functools.partial(_draw, unverified, environment, recorded(config), pdf)
+    # With seeds the workdir itself comes last, with the report of the means over seeds.
+    for folder in dict.fromkeys([*run_folders, path]):
       studies, whole_run = finished_workdir.studies_and_presentation(
         path, Results.read(folder), config, study_file
       )
-      # The report of a battery shows the figures of its tasks too.
+      folders_by_task = task_folders.get(folder, {})
       drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
-      if SINGLE not in sections:  # a battery
+      if SINGLE not in sections or folder not in task_folders:  # a battery, or means over seeds
+        # The report of a battery shows the figures of its tasks too.
         draw(folder, whole_run, with_task_captions(drawn))
-    if seeds:  # the workdir has the report of the means over seeds
-      _, whole_run = finished_workdir.studies_and_presentation(
-        path, Results.read(path), config, study_file
-      )
-      draw(path, whole_run)
     return path / page.NAME
+
+
+def _draw(
+  unverified: Mapping[pathlib.Path, str],
+  environment: Facts,
+  settings: Facts,
+  pdf: bool,
+  folder: pathlib.Path,
+  presented: Presented,
+  figures_of_tasks: Drawn = (),
+) -> Drawn:
+  """Writes the figures and the report of the results in a folder, and returns the figures.
+
+  Args:
+    unverified: {folder: text about values that its records do not reproduce}.
+    environment: Versions and command of the run, for the report.
+    settings: The config of the run, for the report.
+    pdf: Whether figures are written as PDF too.
+    folder: Folder with results.json.
+    presented: The study, or another object that has title, figures and findings.
+    figures_of_tasks: Figures of single studies, which the report of a battery shows too.
+
+  Raises:
+    InputError: the results cannot be drawn.
+  """
+  text, results = unverified.get(folder, ''), Results.read(folder)
+  if isinstance(presented, Study):
+    results = results.with_facets(presented.described_facets)
+  try:
+    return illustrate(
+      folder, results, presented, environment, settings, figures_of_tasks, text, pdf
+    )
+  except InputError:
+    raise
+  except (AttributeError, LookupError, TypeError, ValueError) as error:
+    raise InputError(
+      f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
+      'altered, or is of another version. Run the same command again: results are rebuilt from '
+      'the records.'
+    ) from error
 
 
 def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathlib.Path]:

@@ -47,18 +47,15 @@ def main(arguments: Sequence[str]) -> int:
   """
   options = _parser().parse_args(arguments)
   choice('--format', options.format, FORMATS)
-  quantities, rows, columns, short_columns = (
-    tuple(filter(None, names.split(',')))
-    for names in (options.quantity, options.rows, options.columns, options.show)
-  )
-  if short_columns and (quantities or rows or columns):
+  quantities, rows, columns = options.quantity, options.rows, options.columns
+  if options.show and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs, options.study)
   table, best = side_by_side.arrange(
-    tasks, quantities, rows, columns, intervals=options.intervals, short_columns=short_columns
+    tasks, quantities, rows, columns, intervals=options.intervals, short_columns=options.show
   )
   print(FORMATS[options.format](table, best), end='')
-  selections = side_by_side.named_selections(tasks, quantities, (*rows, *columns), short_columns)
+  selections = side_by_side.named_selections(tasks, quantities, (*rows, *columns), options.show)
   for note in side_by_side.notes_of(selections):
     print(f'note: {note}', file=sys.stderr)
   return 0
@@ -87,18 +84,16 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
       of different studies, have no study in common, or measure different quantities of the same
       name.
   """
+  runs: dict[str, Results] = {}
   tasks_by_run: dict[str, dict[str, Results]] = {}
-  labels_by_run: dict[str, set[str]] = {}
-  digests_by_run: dict[str, dict[str, str]] = {}  # of the images of each task
   for name, path in named_workdirs(workdirs).items():
-    results = Results.read(path)
-    labels_by_run[name] = set(results.labels)
+    results = runs[name] = Results.read(path)
     tasks_by_run[name] = {
       task: dataclasses.replace(of_task, study=of_task.study or results.study)
       for task, of_task in results.over_seeds.by_task.items()
     }
-    digests_by_run[name] = {task: results.image_digest(task) for task in tasks_by_run[name]}
     verification.note_unverifiable(path, name, study_file)
+  labels_by_run = {name: set(results.labels) for name, results in runs.items()}
   labels = distinct_labels(labels_by_run, typed_labels(workdirs))
   study_names = {
     name: {task: of_task.study for task, of_task in tasks.items()}
@@ -107,7 +102,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   results_by_task = {}
   for task in common_tasks(study_names):
     results_by_run = {name: tasks[task] for name, tasks in tasks_by_run.items()}
-    digests = {name: by_task[task] for name, by_task in digests_by_run.items()}
+    digests = {name: results.image_digest(task) for name, results in runs.items()}
     results_by_task[task] = _join_runs(task, results_by_run, labels, digests)
   return results_by_task
 
@@ -212,13 +207,18 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
   return list(ratios) if len(baselines) > 1 else []
 
 
+def _split_names(text: str) -> tuple[str, ...]:
+  """Returns the names in the value of a flag, NAME,NAME."""
+  return tuple(filter(None, text.split(',')))
+
+
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   parser = new_parser('robustness table', __doc__)
   add = parser.add_argument
   add('workdirs', nargs='+', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
   add('--format', default='markdown', help=f'{", ".join(FORMATS)} (markdown)')
-  add_names = functools.partial(add, default='', metavar='NAME,NAME')
+  add_names = functools.partial(add, type=_split_names, default=(), metavar='NAME,NAME')
   add_names('--show', help='preset columns with short headings: clean, mCE, tasks')
   add_names('--quantity', help='quantities as named in results.csv (default: the headlines)')
   add_names('--rows', help='what each row stands for (default: classifier)')

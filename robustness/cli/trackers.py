@@ -52,25 +52,25 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
   Raises:
     InputError: there is no log, or a line is damaged.
   """
-  # {label: {step: (time, {metric: value})}} and {label: {estimate: value}}
-  steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}  # times in seconds
+  # {label: {step: (time in seconds, {metric: value})}} and {label: {estimate: value}}
+  entries: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
   results: dict[str, dict[str, float]] = {}
   for step, when, line in _lines(path):
     values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
     # A line of a training names its classifier; a line with estimates is about several.
     if label := line.get('classifier'):
-      steps_of_label = steps.setdefault(label, {})
-      _, values_so_far = steps_of_label.get(step, (when, {}))
-      steps_of_label[step] = when, {**values_so_far, **values}
+      entry_by_step = entries.setdefault(label, {})
+      _, earlier_values = entry_by_step.get(step, (when, {}))
+      entry_by_step[step] = when, {**earlier_values, **values}
     for name, value in values.items():
       if name.startswith(RESULTS):
         # The name of an estimate is results/LABEL/…, or results/LABEL minus LABEL/….
         label = name.split('/')[1].partition(' minus ')[0]
         results.setdefault(label, {})[name] = value
-  for label in dict.fromkeys((*steps, *results)):
+  for label in dict.fromkeys((*entries, *results)):
     identity = hashlib.sha256(f'{path.resolve()} {label}'.encode()).hexdigest()[:12]
-    in_order = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
-    yield Logged(identity, f'{path.name} {label}', in_order, results.get(label, {}))
+    steps = [(step, *entry) for step, entry in sorted(entries.get(label, {}).items())]
+    yield Logged(identity, f'{path.name} {label}', steps, results.get(label, {}))
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, float, Facts]]:
