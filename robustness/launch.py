@@ -238,8 +238,12 @@ def measure_in_workdir(
     InputError: the folder has a run of another study, classifier, seed or images.
   """
   # facts follow from the settings, and are no keys that a config may have
-  facts = {**study.facts, **study.files}
+  facts = {**study.facts, **study.file, **study.files}
   section = {key: value for key, value in study.describe().items() if key not in facts}
+  # a config names a user's study by its file
+  if studies.STUDIES.classes().get(study.name) is not type(study):
+    file = study.file.get('file', f'{type(study).__module__}.py')
+    section['name'] = f'{file}:{study.name}'
   config = {'study': section, 'seed': execution.seed, 'batch_size': execution.batch_size}
   config = json.loads(json.dumps(config))  # lists for tuples, as in a file
   with workdir.locked(directory):

@@ -218,6 +218,37 @@ def test_results_that_list_published_values_are_compared():
   assert comparison.value('accuracy', **facets) == together.value('accuracy', **facets)
 
 
+STUDY_FILE = """
+import dataclasses
+from robustness.studies.accuracy import Accuracy
+
+@dataclasses.dataclass(frozen=True)
+class Mine(Accuracy):
+  pass
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsaved(Accuracy):
+  """A study that is defined where it is measured, as in a notebook."""
+
+  name = 'accuracy'
+
+
+@pytest.mark.parametrize('in_file', [True, False])
+def test_workdirs_of_a_study_of_mine_are_read_and_compared_without_it(in_file, tmp_path):
+  file = tmp_path / 'mine.py'
+  file.write_text(STUDY_FILE)
+  study = f'{file}:Mine' if in_file else Unsaved()
+  for label, model in {'linear': linear, 'opposite': opposite}.items():
+    measured = robustness.measure(study, {label: model}, *BATCH, workdir=tmp_path / label)
+    read = robustness.read(tmp_path / label)
+    assert read.value('top1_accuracy') == measured.value('top1_accuracy')
+  compared = robustness.compare(tmp_path / 'linear', tmp_path / 'opposite')
+  assert compared.value('accuracy', 'opposite', view='view 0') == read.value('top1_accuracy')
+  assert 'does not run' in str(compared.tables), 'the code of the study is not known'
+
+
 @pytest.mark.slow
 def test_a_workdir_of_frost_and_of_a_corruption_of_mine_is_read(tmp_path):
   file = tmp_path / 'mine.py'
