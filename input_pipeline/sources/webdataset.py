@@ -227,8 +227,8 @@ def _with_images(
   """Divides files with a common key into samples and yields each sample with one image.
 
   Usually the files are one sample: cat.jpg and cat.cls have the key 'cat', which ends at the first
-  dot. If no file then has an image suffix, keys end at the last dot instead, as in v1.cat.jpg and
-  v1.dog.jpg.
+  dot. Files such as v1.cat.jpg and v1.dog.jpg have the key 'v1', but no field 'jpg'. They are two
+  samples, with the keys 'v1.cat' and 'v1.dog', which end at the last dot.
 
   Args:
     shard: path of the tar file, for messages.

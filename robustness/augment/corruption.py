@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from robustness.augment import Augmentation, Example
 from robustness.core.registry import are_distinct_and_some, setting
 from robustness.corruptions.catalog import apply, check_names, find, refuse_stored
-from robustness.corruptions.names import ALONE, KNOWN, SETS, SEVERITIES, spelt_out
+from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, UNLIKE_OTHERS, spelt_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,10 @@ class RandomCorruption(Augmentation):
     them.
     """
     families = {find(name).family for name in self.names}
-    return (*self.names, *sorted(families - {ALONE}))  # members of `ALONE` resemble no other one
+    return (
+      *self.names,
+      *sorted(families - {UNLIKE_OTHERS}),
+    )  # members of `UNLIKE_OTHERS` resemble no other one
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its image corrupted, or unchanged by chance."""
@@ -113,4 +116,5 @@ class RandomCorruption(Augmentation):
       noise_key = jax.random.fold_in(key, 1)
       return apply(noise_key, image, corruption, severity, names=self.names, side=side)
 
-    return jax.lax.cond(branch == self.branches - 1, lambda image: image, corrupted, image)
+    is_unchanged = branch == self.branches - 1  # see `draw_branch`
+    return jax.lax.cond(is_unchanged, lambda image: image, corrupted, image)

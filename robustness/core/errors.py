@@ -269,7 +269,8 @@ class KeyName:
     """Returns the key's name for an f-string, such as '--config.seed' for `f'{KEYS.seed:--}'`.
 
     Args:
-      dashes: prefix of the name, such as '--'. Callers in Python get the name without it.
+      dashes: prefix of the name on the command line, '--' or ''. It is left out for callers of the
+        Python API, where the key is an argument.
     """
     return for_caller(dashes, '') + str(self)
 

@@ -9,7 +9,7 @@ import numpy as np
 from robustness.corruptions import jpeg
 from robustness.corruptions.corruption import Strength, corruption
 from robustness.corruptions.filters import HIGHEST
-from robustness.corruptions.names import ALONE, BLUR, HAZE
+from robustness.corruptions.names import BLUR, HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
 
 FRACTION = 22  # fractional bits of Pillow's weights
@@ -19,7 +19,7 @@ BAND = 32  # lines of a shrunk axis per matrix product
 @corruption(
   'shift',
   {32: (0.05, 0.1, 0.15, 0.2, 0.3), 64: (0.1, 0.2, 0.3, 0.4, 0.5), 224: (0.1, 0.2, 0.3, 0.4, 0.5)},
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds the constant `shift` to V of the hue, saturation, value model: clip(V + shift, 0, 1)."""
@@ -51,7 +51,7 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
     64: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (30.0, 0.2)),
     224: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
   },
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Changes the saturation S of the hue, saturation, value model: clip(factor S + shift, 0, 1).
@@ -70,7 +70,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
     224: (25, 18, 15, 10, 7),
     299: (23, 16, 13, 8, 5),
   },
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Compresses the image to JPEG with the constant `quality` and decodes it again.

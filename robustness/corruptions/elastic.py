@@ -6,7 +6,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
 from robustness.corruptions.filters import apply_separable, gaussian_matrix, sample_bilinear
-from robustness.corruptions.names import ALONE
+from robustness.corruptions.names import UNLIKE_OTHERS
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 SUBPIXELS = 32  # OpenCV's warps round positions to 1 / 32 pixel
@@ -55,7 +55,7 @@ def _draw(
   options={'variant': ('released', 'imagecorruptions')},
   least_side=lambda constants: 3,
   reason='or the triangle that is bent has no area',
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def elastic_transform(
   draws: Draws, image: jax.Array, strength: Strength, variant: str = 'released'

@@ -27,7 +27,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded, files_in
 from robustness.core.pictures import SUFFIXES, read_rgb
 from robustness.corruptions.corruption import Constants, Corruption, Draws, Strength, corruption
-from robustness.corruptions.names import ALONE
+from robustness.corruptions.names import UNLIKE_OTHERS
 from robustness.corruptions.pixels import from_levels, grey, to_levels
 
 PICTURES = ('mosaic', 'stickers')
@@ -66,7 +66,7 @@ def distortion(
       return grey(corrupted) if image.shape[-1] == 1 else corrupted
 
     # the values were published for images of 224 pixels
-    return corruption(parameters, {224: values}, ALONE, **declared)(on_floats)
+    return corruption(parameters, {224: values}, UNLIKE_OTHERS, **declared)(on_floats)
 
   return declare
 

@@ -85,13 +85,13 @@ C_BAR = tuple(NAMED[number] for number in range(19, 34))
 NAMES = OFFICIAL + EXTRA
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` holds the 15 of ImageNet-C-bar
 and CIFAR-10-C-bar, ten in each."""
-NOISE, BLUR, HAZE, ALONE = 'noise', 'blur', 'haze', 'alone'
+NOISE, BLUR, HAZE, UNLIKE_OTHERS = 'noise', 'blur', 'haze', 'alone'
 """Names of families; corruptions of the family 'alone' resemble no other."""
 FAMILIES = {
   NOISE: 'a small random change of every pixel',
   BLUR: 'a loss of fine detail',
   HAZE: 'a smaller range of values',
-  ALONE: 'like no other corruption',
+  UNLIKE_OTHERS: 'like no other corruption',
 }
 """Families of corruptions. Training with one member reveals the effect of the other members, so a
 corruption is held out with its family."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import pixel_grid
-from robustness.corruptions.names import ALONE, NOISE
+from robustness.corruptions.names import NOISE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import GUARD, from_levels
 
 MAX_PLASMA_STEPS = 6
@@ -52,7 +52,7 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
   return {'frequency': frequency, 'phase': phase}
 
 
-@c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=ALONE)
+@c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=UNLIKE_OTHERS)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) at row r and column c.
 
@@ -74,7 +74,7 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   },
   imagenet=(3.0, 5.0, 8.0, 9.0, 10.0),
   keys=4,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds wobbly grey rings to the image x: clip(x + 12.8 m / 255 · z, 0, 1) with the magnitude m.
@@ -102,7 +102,7 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
   },
   imagenet=(4.75, 7.0, 8.5, 9.25, 10.0),
   keys=4,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Mixes the image x with smooth coloured noise n: clip((1 − w) x + w n, 0, 1).
@@ -116,14 +116,15 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in pixel_grid(image.shape[0]))
   # each step bends the coordinates by waves of a higher frequency and a smaller amplitude; the
   # constants are from the released generator
-  fine, slow, divisor = 1.0, 1.0, jnp.float32(1)
+  frequency, period, divisor = 1.0, 1.0, jnp.float32(1)
   for step in range(MAX_PLASMA_STEPS):
-    right = jnp.cos(fine * y + time / slow) / divisor
-    down = jnp.sin(fine * x + time / slow) / divisor
+    right = jnp.cos(frequency * y + time / period) / divisor
+    down = jnp.sin(frequency * x + time / period) / divisor
     right, down = right - 0.3 * down, down + 0.3 * right
     is_taken = step < draws['steps']  # later steps change nothing
     x, y = jnp.where(is_taken, x + right, x), jnp.where(is_taken, y + down, y)
-    fine, slow, divisor = fine * 1.93, slow * 1.15, divisor * (2.25 - draws['sharpness'])
+    frequency, period = frequency * 1.93, period * 1.15
+    divisor = divisor * (2.25 - draws['sharpness'])
   waves = [jnp.sin(x - time), jnp.sin((x + y + jnp.sin(time)) / 2), jnp.sin(y + time)]
   noise = jnp.stack(waves, -1)
   if image.shape[-1] == 1:
@@ -147,7 +148,7 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=ALONE)
+@c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=UNLIKE_OTHERS)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Mixes the image x with a grey pattern g of Perlin noise (Perlin 1985): (1 − α) x + α g.
 
@@ -274,7 +275,7 @@ def _squared_frequency(side: int) -> np.ndarray:
   cifar=(1.0, 2.0, 3.0, 4.0, 5.0),
   imagenet=(2.0, 3.0, 4.0, 5.0, 6.0),
   keys=3,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Makes cells of a rotated checkerboard grey, with probability .1 m for the magnitude m.
@@ -320,7 +321,7 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_lines, cifar=LINES, keys=4, family=ALONE)
+@c_bar(_draw_lines, cifar=LINES, keys=4, family=UNLIKE_OTHERS)
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws anti-aliased grey lines of similar directions.
 
@@ -387,7 +388,7 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
   cifar=(0.7, 3.5, 5.6, 6.3, 7.0),
   imagenet=(1.0, 2.0, 3.0, 5.0, 6.0),
   keys=3,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds five bright stars: 1 − (1 − x) Π_s (1 − w_s), with w_s the brightness of star s in [0, 1].
@@ -413,7 +414,7 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   cifar=(1.0, 1.5, 2.5, 4.5, 5.0),
   imagenet=(1.0, 2.0, 4.0, 9.0, 10.0),
   keys=3,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image x only near the centre of a star, and white elsewhere: 1 + w (x − 1).

@@ -9,7 +9,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Strength, corruption, rows
 from robustness.corruptions.filters import gaussian_filter
-from robustness.corruptions.names import ALONE
+from robustness.corruptions.names import UNLIKE_OTHERS
 from robustness.corruptions.pixels import like_channels
 
 WATER = np.array([175, 238, 238], np.float32) / 255
@@ -51,7 +51,7 @@ STEPS = (
     ),
   },
   draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]),
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
@@ -197,10 +197,11 @@ def _is_local_maximum(size: jax.Array, down: jax.Array, right: jax.Array) -> jax
 
 
 def _moves(stride: int) -> tuple[list[int], list[float]]:
-  """Returns the moves of `distance_to` in a flattened plane: (offsets, lengths in pixels).
+  """Returns the moves from which `distance_to` builds all paths: (offsets, lengths in pixels).
 
-  A move is a step in `STEPS`, such as a diagonal step, repeated 1, 2, 4, … times. Its offset is the
-  difference of flat indices.
+  A move is a step in `STEPS`, such as a diagonal step, repeated 1, 2, 4, … times. These numbers add
+  up to any number of repeats. The offset of a move is its difference of indices in an image that is
+  flattened to one row.
 
   Args:
     stride: number of pixels in a row of the plane.

@@ -13,7 +13,7 @@ import numpy as np
 
 from robustness.corruptions import filters
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
-from robustness.corruptions.names import ALONE, BLUR
+from robustness.corruptions.names import BLUR, UNLIKE_OTHERS
 
 LARGE = 128  # images of this side or more have 5 × 5 pinches, smaller ones 3 × 3
 TURNS = np.linspace(-1, 1, 21)
@@ -40,7 +40,7 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   },
   keys=2,
   cifar=(5.5, 6.0, 6.5, 7.5, 8.0),
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Displaces rows and columns by sine waves: x(r + a sin(2πr/l₁ + h₁), c + a sin(2πc/l₂ + h₂)).
@@ -69,7 +69,7 @@ def _signs(key: jax.Array, side: int) -> Draws:
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-@c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0), family=ALONE)
+@c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0), family=UNLIKE_OTHERS)
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it.
 
@@ -110,7 +110,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   },
   keys=2,
   imagenet=(2.35, 3.2, 4.9, 6.6, 9.15),
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image as through moving water.
@@ -259,7 +259,7 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   lambda key, side: {'order': jax.random.permutation(key, 3)},
   cifar=(1.0, 2.0, 5.0, 9.0, 10.0),
   rounded=True,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength

@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.corruptions.corruption import Strength, corruption
-from robustness.corruptions.names import ALONE
+from robustness.corruptions.names import UNLIKE_OTHERS
 
 OPACITIES = (0.1, 0.25, 0.5, 0.75, 1.0)
 """Opacity by severity; the third is ImageNet-W's."""
@@ -130,7 +130,7 @@ def _segments() -> Iterator[tuple[np.ndarray, np.ndarray]]:
 @corruption(
   'opacity',
   {32: OPACITIES, 224: OPACITIES},
-  ALONE,
+  UNLIKE_OTHERS,
   options={'font': ()},
   least_side=lambda constants: 32,
   reason='or its characters have too few pixels',

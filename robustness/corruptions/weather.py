@@ -10,7 +10,7 @@ import numpy as np
 from robustness.corruptions import textures
 from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
-from robustness.corruptions.names import ALONE, HAZE
+from robustness.corruptions.names import HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import grey, like_channels, to_levels
 
 ROUGHNESS = 100.0  # amplitude of fog's first, coarsest displacement
@@ -48,7 +48,7 @@ _TINY_SNOW = rows(
     ),
   },
   draw=_draw_snow,
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Whitens the image and adds falling flakes s and the same flakes rotated by 180°.
@@ -81,7 +81,7 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
     224: ((1.0, 0.4, 1.0), (0.8, 0.6, 1.0), (0.7, 0.7, 1.0), (0.65, 0.7, 1.0), (0.6, 0.75, 1.0)),
   },
   options={'photographs': ()},
-  family=ALONE,
+  family=UNLIKE_OTHERS,
 )
 def frost(
   key: jax.Array,

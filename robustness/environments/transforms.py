@@ -18,7 +18,7 @@ from robustness.core.settings import choice, require
 from robustness.corruptions import catalog
 from robustness.corruptions.catalog import apply, checked_table, find
 from robustness.corruptions.filters import pixel_grid
-from robustness.corruptions.names import ALONE, FAMILIES, KNOWN, SEVERITIES, number_of
+from robustness.corruptions.names import FAMILIES, KNOWN, SEVERITIES, UNLIKE_OTHERS, number_of
 from robustness.corruptions.warps import sample_or_black
 
 ROTATION = 'rotation'
@@ -89,7 +89,7 @@ class Rotation(Transform):
 
   name: str = ROTATION
   kind_of_level = 'angle'
-  family = ALONE
+  family = UNLIKE_OTHERS
   view_base = 1000
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:

@@ -44,7 +44,7 @@ CIFAR10 = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.26
 CLIP = Normalisation(
   mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
 )
-HALF = Normalisation(mean=(0.5,) * 3, std=(0.5,) * 3)
+SIGNED = Normalisation(mean=(0.5,) * 3, std=(0.5,) * 3)
 """The normalisation of images to [−1, 1]."""
 # Patterns of the names of weights, and the augmentations that they were trained with, other than
 # flips and crops. The first pattern that matches is used.

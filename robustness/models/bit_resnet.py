@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import layers
-from robustness.models.architecture import HALF, STEM_AND_FOUR_STAGES, Architecture, timm
+from robustness.models.architecture import SIGNED, STEM_AND_FOUR_STAGES, Architecture, timm
 from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Names, Scheme, Stored
 from robustness.models.resnet import BLOCKS_PER_STAGE, EXPANSION, STEM_FEATURES
@@ -143,11 +143,11 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
   name = f'bit_r{depth}x{width}'
   timm_name = f'resnetv2_{depth}x{width}_bit'
   published = f'{timm_name}.goog_in21k_ft_in1k'
-  weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', **HALF)
+  weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', **SIGNED)
   return Architecture(
     name,
     BitResNet(depth=depth, width=width),
-    **HALF,
+    **SIGNED,
     stages=STEM_AND_FOUR_STAGES,
     source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
     licence='weights of google-research/big_transfer, and of timm: Apache-2.0',

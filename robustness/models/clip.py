@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import layers, transformer
-from robustness.models.architecture import CLIP, HALF, STEM_AND_FOUR_STAGES, Architecture
+from robustness.models.architecture import CLIP, SIGNED, STEM_AND_FOUR_STAGES, Architecture
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored, reshaped
 from robustness.models.resnet import EXPANSION
 from robustness.models.vit import SIZES, TIMM, Size, VisionTransformer, stages
@@ -389,7 +389,7 @@ def _siglip(
     f'siglip{"2" if is_second else ""}_{size}{suffix}',
     VisionTransformer(patch=patch, **tower, hidden=hidden, positions='no_token', pool='attention'),
     input_shape=(side, side, 3),
-    **HALF,
+    **SIGNED,
     stages=stages(tower['depth']),
     source=_SIGLIP_SOURCES[version],
     licence='weights of big_vision, also at open_clip: Apache-2.0',

@@ -22,7 +22,7 @@ import flax.linen as nn
 import jax
 
 from robustness.models import layers
-from robustness.models.architecture import HALF, PYPI, Architecture, Weights, timm, torchvision
+from robustness.models.architecture import PYPI, SIGNED, Architecture, Weights, timm, torchvision
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 STEM_FEATURES, TOP_FEATURES = 32, 1280
@@ -351,7 +351,7 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
   # the fields `mean`, `std`, `input_size`, `crop_fraction` and `interpolation` of Weights
   preparation = mean, std, side, side / (side + 32), 'bicubic'
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
-  of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **HALF)
+  of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **SIGNED)
   return Architecture(
     name,
     EfficientNet(sizes=stage_sizes(member)),
@@ -404,7 +404,7 @@ _FIRST_STAGE, *_MIDDLE_STAGES, _LAST_STAGE = V2_S
 _RW = (_FIRST_STAGE._replace(kind='fused'), *_MIDDLE_STAGES, _LAST_STAGE._replace(features=272))
 _TF, _RW_NAME, _TV = 'efficientnetv2_s', 'efficientnetv2_rw_s', 'efficientnetv2_s_torchvision'
 _TF_WEIGHTS = tuple(
-  timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, **HALF)
+  timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, **SIGNED)
   for recipe in ('in1k', 'in21k_ft_in1k')
 )
 _RW_WEIGHTS = (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),)

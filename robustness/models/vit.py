@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import transformer
-from robustness.models.architecture import HALF, IMAGENET_MEAN, IMAGENET_STD, Architecture, timm
+from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD, SIGNED, Architecture, timm
 from robustness.models.layers import LinearHead, Network
 from robustness.models.naming import AS_IS, Names, Scheme, Stored, reshaped
 
@@ -279,12 +279,12 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
   return Architecture(
     name,
     VisionTransformer(patch=patch, **SIZES[size]),
-    **HALF,
+    **SIGNED,
     stages=stages(SIZES[size]['depth']),
     source='Dosovitskiy et al., An Image is Worth 16x16 Words, 2021',
     licence='weights of google-research/vision_transformer and of timm: Apache-2.0',
     schemes=schemes(SIZES[size]['num_heads']),
-    weights=(timm(name, published, side=side, crop=crop, **HALF),),
+    weights=(timm(name, published, side=side, crop=crop, **SIGNED),),
     parameters=parameters,
     timm=rf'(vit|deit)_{size}_patch{patch}_\d+',  # DeiT has the network of ViT
   )

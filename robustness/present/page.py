@@ -306,8 +306,9 @@ def _findings(
 def _figure_of(finding: Finding, results: Results, names: Collection[str]) -> str:
   """Returns the name of the figure that a finding links to; '' if there is none.
 
-  The figure has the finding's name, such as 'error', or shows the same quantity by more columns,
-  such as 'error_corruption'. 'error_rate' is not taken for such a name if it is another quantity.
+  For a finding with the figure name 'error' it is the figure 'error'. If there is none, it is a
+  figure of the same quantity by one more column, such as 'error_corruption'. A figure of another
+  quantity, such as 'error_rate', is not used.
 
   Args:
     finding: the finding.

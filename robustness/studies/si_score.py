@@ -197,8 +197,8 @@ class SiScore(Study):
   def shown_as(self) -> dict[str, str]:
     """Describes the origin of the scenes and their areas, angles and positions, for a report.
 
-    For instance, {'scenes': 'composed here, by size; scenes with 0.95 of the object inside count',
-    'areas': '0.1, 0.2'}.
+    The entry 'scenes' is, for instance, 'composed here, by size; scenes with 0.95 of the object
+    inside count', and the entry 'areas' is '0.1, 0.2'.
     """
     origin = 'as stored' if self.stored else 'composed here'
     min_inside = self.design.min_inside
