@@ -29,7 +29,7 @@ class DDN(NearestAttack):
   norm: str = 'l2'
 
   def radius_after(
-    self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
+    self, radius: Array, is_wrong: Array, distance: Array, boundary_distance: Array, decay: Array
   ) -> Array:
     """Returns the next radii [B]: 5 % smaller if x + δ is misclassified, else 5 % larger.
 

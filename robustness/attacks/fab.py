@@ -78,7 +78,7 @@ class FAB(Attack):
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
       """Returns (step, points, nearest misclassified images, their distances) after a step."""
-      k, x, nearest, distance = state
+      steps, x, nearest, distance = state
       # the boundary near x as a plane: its value at x, and its normal
       value, normal = boundary(x)
       x = self._next_iterate(x, images, value, normal)
@@ -91,12 +91,12 @@ class FAB(Attack):
       nearest = jnp.where(as_image_factors(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
       moved_back = images + BACKWARD * (x - images)
-      return k + 1, jnp.where(as_image_factors(is_wrong), moved_back, x), nearest, distance
+      return steps + 1, jnp.where(as_image_factors(is_wrong), moved_back, x), nearest, distance
 
     def continues(state: tuple[Array, Array, Array, Array]) -> Array:
       """Returns whether steps remain and an image has no misclassified point in its ball yet."""
-      k, _, _, distance = state
-      return (k < self.steps) & (distance > epsilon).any()
+      steps, _, _, distance = state
+      return (steps < self.steps) & (distance > epsilon).any()
 
     start = jnp.int32(0), x, images, jnp.full(len(images), jnp.inf)
     _, _, nearest, distance = jax.lax.while_loop(continues, step, start)

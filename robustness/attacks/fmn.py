@@ -42,13 +42,13 @@ class FMN(NearestAttack):
     return margin(scores, labels)
 
   def radius_after(
-    self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
+    self, radius: Array, is_wrong: Array, distance: Array, boundary_distance: Array, decay: Array
   ) -> Array:
     """Returns the radius of each image's ball for the next step, [B].
 
     The docstring of `FMN` lists the rules. For the arguments see `NearestAttack.radius_after`.
     """
     first, last = RADIUS_CHANGES
-    gamma = last + (first - last) * share  # falls from `first` to `last`, as `share` from 1 to 0
-    larger = jnp.where(jnp.isfinite(distance), radius, boundary) * (1 + gamma)
+    gamma = last + (first - last) * decay  # falls from `first` to `last`, as `decay` from 1 to 0
+    larger = jnp.where(jnp.isfinite(distance), radius, boundary_distance) * (1 + gamma)
     return jnp.where(is_wrong, jnp.minimum(radius * (1 - gamma), distance), larger)

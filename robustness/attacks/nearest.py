@@ -64,7 +64,7 @@ class NearestAttack(Attack):
 
   @abc.abstractmethod
   def radius_after(
-    self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
+    self, radius: Array, is_wrong: Array, distance: Array, boundary_distance: Array, decay: Array
   ) -> Array:
     """Returns the radius of each image's ball for the next step, [B].
 
@@ -74,9 +74,9 @@ class NearestAttack(Attack):
       radius: Current radius ε, [B].
       is_wrong: Whether x + δ is misclassified, bool [B].
       distance: Distance of the nearest misclassified image so far, [B]; inf if there is none.
-      boundary: Estimated distance of the decision boundary from x, [B]: ‖δ‖ plus the distance from
-        x + δ at which the linearised loss is 0.
-      share: Scalar that falls from 1 in the first step to 0 along a half cosine, for schedules.
+      boundary_distance: Estimated distance of the decision boundary from x, [B]: ‖δ‖ plus the
+        distance from x + δ at which the linearised loss is 0.
+      decay: Scalar that falls from 1 in the first step to 0 along a half cosine, for schedules.
     """
 
   def nearest(
@@ -114,12 +114,13 @@ class NearestAttack(Attack):
       is_nearer = is_wrong & (length < distance)
       nearest = jnp.where(balls.as_image_factors(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
-      share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # cosine schedule from 1 to 0
+      decay = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # cosine schedule from 1 to 0
       # an estimate of the distance of the decision boundary, where the linearised loss is 0
-      boundary = length + jnp.abs(losses) / balls.change_norms(gradient, balls.DUALS[self.norm])
-      radius = self.radius_after(radius, is_wrong, distance, boundary, share)
+      slope = balls.change_norms(gradient, balls.DUALS[self.norm])
+      boundary_distance = length + jnp.abs(losses) / slope
+      radius = self.radius_after(radius, is_wrong, distance, boundary_distance, decay)
       radius = jnp.minimum(radius, farthest)
-      size = self.step_size * (0.01 + 0.99 * share)  # from α to α/100
+      size = self.step_size * (0.01 + 0.99 * decay)  # from α to α/100
       step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
       change = x + size * jax.vmap(direction)(step_keys, gradient) - images
       x = jnp.clip(images + self._projected(change, radius), 0, 1)

@@ -255,8 +255,7 @@ class TorchLibrary(ClassifierKind):
         has no last linear map and no probe is configured.
     """
     weights, data_classes = self._source.weights, images.class_names
-    side = weights.input_size
-    shape = images.shape if images.has_set_size else (side, side, 3)
+    shape = images.shape if images.has_set_size else (weights.input_size, weights.input_size, 3)
     classes_if_random = data_classes
     if label_space.is_imagenet(data_classes) or not data_classes:
       classes_if_random = label_space.get(label_space.IMAGENET).class_names
