@@ -395,11 +395,11 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:
-    """Renders the scenes at B levels.
+    """Renders an object on a background at B combinations of area, angle and position.
 
     Args:
       row: background and object from `prepare`.
-      levels: int [B], indices of the levels.
+      levels: int [B], indices of the combinations in the design.
 
     Returns:
       uint8 [B, side, side, 3].

@@ -257,8 +257,8 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
         KEYS.classifier.positions,
         self.positions,
         problem='which changes nothing here',
-        fix='It is for weights, loaded or begun with, of a network of this project whose positions '
-        f"are resampled for images of another size (docs/networks.md). Set it to '{BICUBIC}'.",
+        fix='It is for networks of this project that resample the position embeddings of their '
+        f"weights for images of another size (docs/networks.md). Set it to '{BICUBIC}'.",
       )
 
 

@@ -170,8 +170,9 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
     photons: λ, the expected count of white, for each of S severities.
 
   Returns:
-    A tuple (start, edges). `start`, int32 [S·256], is the lowest count for each severity and level.
-    `edges`, int64 [S·256, K], is 2³² times the probability of a count of at most start + k.
+    A tuple (start, edges) for every severity and level of a pixel. `start`, int32 [S·256], is the
+    first count that the table has; lower ones are too improbable. Entry k of `edges`, int64
+    [S·256, K], is 2³² times the probability of a count of at most start + k.
   """
   # λ k / 255 for each severity and level, [S·256, 1]
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)

@@ -82,10 +82,11 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def facts(self) -> dict[str, dict[str, str]]:
-    """Facts for results on the pictures that frost, mosaics and stickers are made of.
+    """Where the pictures come from that are mixed into images, such as photographs of frost.
 
-    They are {'frost': facts, 'pictures': facts} for the corruptions in use, and {} for stored
-    images, for which the pictures are unknown.
+    The key 'frost' describes those of the corruption frost, and 'pictures' those of mosaics and
+    stickers. Corruptions that are not in use have no key. Stored images have none at all, because
+    their pictures are unknown.
     """
     return {} if self.is_stored else super().facts
 

@@ -339,9 +339,9 @@ class CorruptionViews(Study):
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Returns the names of the views and groups of views, for views with or without a clean one.
+    """Returns the names of the views, and of groups of views such as all severities of fog.
 
-    The groups are those of `view_table`.
+    A view shows all images corrupted in one way, or clean.
 
     Args:
       image_shape: (H, W, C) of the images.

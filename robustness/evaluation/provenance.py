@@ -35,7 +35,7 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Describes the images of a run as lines {name: text} of the table 'which numbers these are'.
+  """Describes the images of a run as {name: text}, which a report prints as lines of a table.
 
   Args:
     description: facts about the images, such as their source and how they were resized

@@ -195,7 +195,7 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     return jnp.pad(composition.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Replaces the cutout of a row of data by a sheet (image of the resized cutout) per area."""
+    """Returns the row with copies of its cutout, resized to each area, in place of the cutout."""
     columns, cutout = _split_off_cutout(row)
     by_area = [make_sheet(cutout, row['foreground_size'], area) for area in areas]
     sheets, offsets = (jnp.stack(arrays) for arrays in zip(*by_area, strict=True))

@@ -239,7 +239,7 @@ class CorruptionSpectrum(StoredOrMade):
     high_frequencies = _high_in_words(results)
     figures = charts.draw(results)
     for name, (figure, caption) in figures.items():
-      for legend in figure.legends:  # it would name a single classifier, `IMAGES`
+      for legend in figure.legends:  # no classifier is measured, only the images
         legend.remove()
       is_of_share = name.startswith(SHARE_OF_HIGH.name)
       figures[name] = figure, f'{caption} {sentence(high_frequencies)}' if is_of_share else caption

@@ -195,6 +195,7 @@ class LeastDistance(AttackStudy):
     yield from self._medians_and_curves(nearest, ())
     if len(self.runs) > 1:
       yield from self._medians_and_curves(distances, ('attack',))
+      # `_areas` computes areas under the curves from the distances of each attack and the nearest.
       fields = {label: (d, nearest.values[label]) for label, d in distances.values.items()}
       views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})  # the columns of `_areas`
       areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)

@@ -257,6 +257,7 @@ class OodScores(ScoresPredictions):
     if len(runs) == 1:
       yield from self._compare(label, workdirs, by_run, by_set, facets={})
       return
+    # First the test images alone, then test and shifted images together.
     yield from self._compare(label, workdirs, by_run[:1], by_set, {'id_set': TEST})
     data_sets = set(map(_data_set, runs))
     note = NOTE_ON_VERSIONS if len(data_sets) > 1 else ''
