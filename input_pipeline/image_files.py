@@ -256,9 +256,10 @@ def changed_since(files: Collection[str], time: float) -> bool:
     files: paths of the files.
     time: seconds since 1970; earlier changes do not count.
   """
-  folders = {str(folder) for file in files for folder in Path(file).parents[:2]}
+  distinct = set(files)  # of arrays, a file has many images
+  folders = {str(folder) for file in distinct for folder in Path(file).parents[:2]}
   try:
-    times = (max(os.stat(path).st_ctime, os.lstat(path).st_ctime) for path in (*files, *folders))
+    times = (max(os.stat(path).st_ctime, os.lstat(path).st_ctime) for path in distinct | folders)
     return any(changed >= time for changed in times)
   except OSError:
     return True

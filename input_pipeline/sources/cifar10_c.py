@@ -28,7 +28,7 @@ from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
-from robustness.corruptions.names import CLEAN_PART, NAMES, NUMBERS, SEVERITIES, StoredPart
+from robustness.corruptions.names import CLEAN_PART, NAMED, NAMES, NUMBERS, SEVERITIES, StoredPart
 
 _NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'
 CLASS_NAMES = tuple(_NAMES.split())
@@ -85,7 +85,8 @@ class Cifar10C(Source):
       inside = [path.parent for path in sorted(folder.glob(f'*/{LABELS}.npy'))]
       fix = f'give {inside[0] if inside else f"the folder of {self.title} as released"}.'
       raise InputError(f'{folder} has no labels.npy{looks_like(folder)}; {fix}')
-    labels = read_labels(files.pop(LABELS), classes=len(self.classes))
+    labels_file = files.pop(LABELS)
+    labels = read_labels(labels_file, classes=len(self.classes))
     clean_file = files.pop(CLEAN_FILE, None)
     check_names(files, folder)
     arrays: dict[StoredPart, np.ndarray] = {}  # in the order of the returned images
@@ -100,6 +101,8 @@ class Cifar10C(Source):
       for severity, array in zip(SEVERITIES, images_by_severity, strict=True):
         arrays[StoredPart(NUMBERS[name], severity)] = array
     images_of_part = list(arrays.values())  # mapped from files; an image is copied when it is read
+    # clean images from TFDS do not change; the file of the labels stands for theirs
+    file_of_part = [files.get(NAMED.get(n, ''), clean_file or labels_file) for n, _ in arrays]
     return of_parts(
       [*arrays],
       len(labels),
@@ -109,6 +112,7 @@ class Cifar10C(Source):
       channels=IMAGE_SHAPE[2],
       store=PartsStore(lambda part, i: np.array(images_of_part[part][i]), labels, IMAGE_SHAPE),
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
+      file=lambda index: str(file_of_part[index // len(labels)]),
     )
 
   def _clean_from_tfds(self, labels: np.ndarray) -> np.ndarray:

@@ -1,5 +1,8 @@
 """Tests reading CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 in the released layouts."""
 
+import os
+import time
+
 import numpy as np
 import pytest
 
@@ -91,6 +94,15 @@ def test_images_of_the_file_clean_come_first(write):
   assert (stored['corruption'][:N] == -1).all() and (stored['severity'][:N] == 0).all()
   np.testing.assert_array_equal(stored['base_id'][:N], np.arange(N))
   assert rows.description['clean_images'] is True
+
+
+def test_images_may_have_changed_if_their_file_has(write):
+  folder = write('snow', 'fog')
+  rows, fog = open_rows(folder), slice(5 * N, 10 * N)
+  os.utime(folder / 'fog.npy', (0, 0))  # the file of the time before is put back
+  since = max(file.stat().st_ctime for file in (folder / 'snow.npy', folder, folder.parent))
+  assert rows.may_have_changed(since, fog)
+  assert not rows.may_have_changed(time.time() + 100, fog)
 
 
 @pytest.mark.slow
