@@ -24,7 +24,7 @@ HEADER = 'records/first/header.json'
 def run(tmp_path):
   """A finished run of two classifiers, with facts of a checkpoint."""
   path = finished_runs.write(tmp_path / 'run', {'first': [True, False], 'second': [True, True]})
-  workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
+  workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py'))
   facts = path / 'checkpoints/first/classifier.json'
   workdir.write_json(facts, {'architecture': 'small_cnn', 'training': {'total_steps': 3}})
   return path

@@ -32,7 +32,7 @@ def written(tmp_path_factory):
   for name, num_right in (('a', 5), ('b', 10)):
     right = {name: [k < num_right for k in range(COUNT)]}
     path = finished_runs.write(board / name, right, digests=range(COUNT))
-    workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
+    workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py'))
     finished_runs.state_images(path, COUNT, 'aaa')
   return board
 
@@ -273,7 +273,7 @@ def test_impossible_data_is_refused_without_records_too(runs, data, capsys):
 def test_damaged_arrays_are_refused_in_one_line(runs, capsys, stride):
   """Damages each array in three ways; the quick test takes every fourth pair of both."""
   run = finished_runs.write_corrupted(runs.parent / 'c', {'c': [True, False]}, {'c': [False] * 2})
-  workdir.write_json(run / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
+  workdir.write_json(run / workdir.ENVIRONMENT, workdir.environment('python main.py'))
   with np.load(run / 'results.npz') as arrays:
     arrays = dict(arrays)
   assert main(['report', str(run)]) == 0
