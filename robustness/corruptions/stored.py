@@ -82,7 +82,7 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def facts(self) -> dict[str, dict[str, str]]:
-    """Where the pictures come from that are mixed into images, such as photographs of frost.
+    """The sources of pictures that are mixed into images, such as photographs of frost.
 
     The key 'frost' describes those of the corruption frost, and 'pictures' those of mosaics and
     stickers. Corruptions that are not in use have no key. Stored images have none at all, because
