@@ -156,6 +156,8 @@ class Cifar10P(Source):
         f'{folder} holds {len(sequences)} sequences of each perturbation, and '
         f'{label_file or self.label_dataset} has {len(labels)} labels: one an image is needed.'
       )
+    ends = np.cumsum([len(labels) * array.shape[1] for array in arrays.values()])  # of their rows
+    file_of_array = [str(files[name]) for name in arrays]
     return of_sequences(
       {name: array.shape[1] for name, array in arrays.items()},
       labels,
@@ -165,6 +167,7 @@ class Cifar10P(Source):
       IMAGE_SHAPE,
       class_names=CLASS_NAMES,
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
+      file=lambda index: file_of_array[np.searchsorted(ends, index, side='right')],
     )
 
   def _labels(self, folder: Path, label_file: Path | None) -> np.ndarray:

@@ -40,6 +40,13 @@ def test_rows_are_ordered_by_perturbation_image_and_frame(folder):
   assert rows.description['perturbations'] == [*ORDER] and rows.class_names[3] == 'cat'
 
 
+def test_frames_may_have_changed_if_their_file_has(folder):
+  rows = read('cifar10_p', folder)
+  files = [rows._images.file(index) for index in (0, 8, 9, 20)]
+  assert files == [str(folder / f'{ORDER[number]}.npy') for number in (0, 0, 1, 1)]
+  assert rows.may_have_changed(0, slice(0, 1))
+
+
 def test_a_subset_takes_complete_sequences(folder):
   refused(bad_setting('config.data.num_images', 99), read, 'cifar10_p', folder, num_images=99)
   subset = full_batch(read('cifar10_p', folder, num_images=1))
