@@ -453,33 +453,38 @@ class SplitsStore(StreamedStore):
       start: how many elements of the sequence to skip.
     """
     indices = np.asarray(indices, np.int64)
-    counts = [len(part) for part in self._by_split(indices) if len(part)]  # examples of each split
+    first_epoch, offset = divmod(start, len(indices))
+    epochs = tf.data.Dataset.counter(first_epoch)
+    return epochs.flat_map(lambda epoch: self._epoch(indices, seed, epoch)).skip(offset)
+
+  def _epoch(self, indices: np.ndarray, seed: int, epoch: tf.Tensor) -> tf.data.Dataset:
+    """Returns the encoded images and labels of one epoch, from all splits in random order.
+
+    Args:
+      indices: int64 [n], indices of the images in an epoch.
+      seed: seed of the order.
+      epoch: number of the epoch, int64 [].
+    """
     # an unsigned 32-bit number, to which an epoch's number is added as the seed of its buffers
     seed_of_epoch_0 = int(np.random.SeedSequence(seed).generate_state(1)[0])
-    first_epoch, offset = divmod(start, len(indices))
-    split_numbers = np.repeat(np.arange(len(counts), dtype=np.int64), counts)  # of each image
+    shuffled_splits = [
+      elements.shuffle(SHUFFLE_BUFFER, seed=seed_of_epoch_0 + epoch, reshuffle_each_iteration=False)
+      for elements in self._elements_by_split(indices)
+    ]
+    if len(shuffled_splits) == 1:
+      return shuffled_splits[0]
+    counts = [len(part) for part in self._by_split(indices) if len(part)]  # images of each split
+    split_of_image = np.repeat(np.arange(len(counts), dtype=np.int64), counts)  # [n]
 
     def split_order(epoch: np.int64) -> np.ndarray:
       """Returns, for each image of an epoch, the number of the split it comes from, int64 [n]."""
-      return np.random.default_rng((seed, int(epoch))).permutation(split_numbers)
+      return np.random.default_rng((seed, int(epoch))).permutation(split_of_image)
 
-    def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
-      """Returns the encoded images and labels of one epoch, from all splits in random order."""
-      shuffled_splits = [
-        elements.shuffle(
-          SHUFFLE_BUFFER, seed=seed_of_epoch_0 + epoch, reshuffle_each_iteration=False
-        )
-        for elements in self._elements_by_split(indices)
-      ]
-      if len(shuffled_splits) == 1:
-        return shuffled_splits[0]
-      order = tf.numpy_function(split_order, [epoch], tf.int64)
-      choices = tf.ensure_shape(order, [len(indices)])  # the function's shape is not known
-      return tf.data.Dataset.choose_from_datasets(
-        shuffled_splits, tf.data.Dataset.from_tensor_slices(choices), stop_on_empty_dataset=False
-      )
-
-    return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).skip(offset)
+    order = tf.numpy_function(split_order, [epoch], tf.int64)
+    choices = tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [len(indices)]))
+    return tf.data.Dataset.choose_from_datasets(
+      shuffled_splits, choices, stop_on_empty_dataset=False
+    )
 
   def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
     """Describes the images as `Images`, with one channel or three; alpha is dropped.
