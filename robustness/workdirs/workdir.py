@@ -255,7 +255,7 @@ def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]
   in_one_config = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
   compared_keys = (old.keys() | new.keys()) - in_one_config
   if not has_results:  # a checkpoint itself checks the other settings of its training
-    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
+    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or k.startswith('classifier')}
   lines = []
   for key in sorted(compared_keys):
     lines += differing_keys(old.get(key), new.get(key), key)

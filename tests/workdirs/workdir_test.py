@@ -110,6 +110,12 @@ def test_a_workdir_with_checkpoints_alone_belongs_to_their_trainings(tmp_path):
   refused(f'seed: 0 → 1\n.*{fix}', prepare, tmp_path, {**after, 'seed': 1})
   changed = {'classifiers': {'first': {**first, 'seed': 2}}}
   refused('classifiers.first.seed: None → 2', prepare, tmp_path, {**after, **changed})
+  of_task = {'battery': {'tasks': ('classifier_a',), 'classifier_a': {'study': {'norm': 4.0}}}}
+  battery = tmp_path / 'battery'
+  prepare(battery, {**of_task, 'classifier': first})
+  (battery / 'checkpoints/net/checkpoints/100').mkdir(parents=True)
+  of_task['battery']['classifier_a'] = {'study': {'norm': 5.0}}
+  prepare(battery, {**of_task, 'classifier': first})  # the name of the task is none of a section
   (tmp_path / 'results.json').touch()
   message = r'batch_size: 8 → None\n.*classifiers\.second: a new classifier\n.*third: left out\n'
   refused(message, prepare, tmp_path, {**before, 'study': {'norm': 5.0}})
