@@ -193,8 +193,8 @@ class Images:
       L], if the data set consists of two arrays. TensorFlow is then needed only to resize or crop.
     header: called with a stored image as bytes; returns size and greyness like
       `image_files.read_header`. None if images are not files.
-    file: called with an index; returns the path of the file with the image. None if there is none,
-      or if the images are a published data set of millions of files.
+    file: called with an index; returns the path of the file with the image, or of its folder if
+      the images are millions of files. None if images are not in files.
     left_out: {reason: number of stored files or rows that are not read}.
   """
 

@@ -128,6 +128,8 @@ class ImagenetC(Source):
       read=functools.partial(read_file, channels=3),
       header=lambda path: read_header(path.decode()),
       where=lambda index: f'{path_of(*divmod(index, len(files)))} (example {index})',
+      # The class folder stands for its many images: a file put in its place changes it.
+      file=lambda index: os.path.dirname(path_of(*divmod(index, len(files)))),
       # To read millions of headers would take an hour; a file of another size raises an error when
       # it is read.
       sizes=lambda indices: [size] * len(indices),

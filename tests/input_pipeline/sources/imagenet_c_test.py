@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import shutil
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -94,6 +95,14 @@ def test_the_list_of_robustbench_names_images_of_known_classes():
 def test_a_missing_robustbench_is_named_with_its_installation(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   refused('is not installed: pip install --no-deps robustbench, or', read_names, 'robustbench')
+
+
+def test_images_may_have_changed_if_their_class_folder_has(folder):
+  rows = open_rows(folder)
+  assert rows._images.file(0) == str(folder / 'snow/1' / CLASSES[0])
+  assert rows._images.file(15) == str(folder / 'fog/3' / CLASSES[1])
+  assert rows.may_have_changed(0, slice(None))
+  assert not rows.may_have_changed(time.time() + 100, slice(None))
 
 
 def test_tiny_imagenet_c_is_read_without_the_additional_classes_of_frost(folder):
