@@ -170,6 +170,8 @@ declare_error = functools.partial(Quantity, better='lower', statistic=Wrong())
 """Returns a quantity that is a mean of top-1 errors, given its name and words."""
 declare_accuracy = functools.partial(Quantity, better='higher', statistic=Right())
 """Returns a quantity that is a mean of top-1 accuracies, given its name and words."""
+declare_amount = functools.partial(Quantity, kind=AMOUNT, low=0)
+"""Returns a quantity that is an amount of at least 0, given its name and words."""
 CLEAN_ERROR = declare_error('clean_error', 'top-1 error on clean images')
 ERROR = declare_error('error', 'top-1 error', headline=True, reference=CLEAN_ERROR.name)
 CLEAN_ACCURACY = declare_accuracy('clean_accuracy', 'top-1 accuracy on clean images')

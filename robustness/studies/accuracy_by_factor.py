@@ -28,7 +28,7 @@ from robustness.core.settings import choice, require
 from robustness.estimates.means import Row, estimate_row, share_difference, table_of_rows
 from robustness.estimates.of_means import units_of_classifier
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, AMOUNT, RATIO, Quantity, Wrong, declare_accuracy
+from robustness.estimates.quantity import ACCURACY, Quantity, declare_accuracy, declare_error
 from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import BASE, Recorded
@@ -47,12 +47,8 @@ Levels = Mapping[str, np.ndarray]
 """{factor: level of each image, [N]}, such as {'class': ['cat', 'dog', 'cat']}."""
 OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
-ERROR_RATIO = Quantity(
-  'error_ratio',
-  'top-1 error relative to that on all images',
-  kind=RATIO,
-  better='lower',
-  statistic=Wrong(),
+ERROR_RATIO = declare_error(
+  'error_ratio', 'top-1 error relative to that on all images', kind='ratio'
 )
 DROP = declare_accuracy(
   'accuracy_drop', 'loss of top-1 accuracy', better='lower', low=-1.0, statistic=np.asarray
@@ -60,7 +56,7 @@ DROP = declare_accuracy(
 FAILURE_POINT = Quantity(
   'failure_point',
   'mean failure point',
-  AMOUNT,
+  kind='amount',
   better='higher',
   headline=True,
   statistic=np.asarray,

@@ -25,7 +25,7 @@ from robustness.corruptions.stored import CLEAN_IMAGE, StoredOrMade
 from robustness.corruptions.views import CLEAN, change, gallery_figure
 from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import AMOUNT, Quantity
+from robustness.estimates.quantity import Quantity, declare_amount
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import versions
 from robustness.evaluation.records import RecordsReader
@@ -59,11 +59,9 @@ def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
   return np.sqrt(energy / pixels)
 
 
-_amount = functools.partial(Quantity, kind=AMOUNT, low=0)
-"""Returns a quantity that is an amount of at least 0, given its name and words."""
-_rms = functools.partial(_amount, statistic=root_mean_square)
+_rms = functools.partial(declare_amount, statistic=root_mean_square)
 """Returns a quantity that is a root mean square of energies, given its name and words."""
-_radial = functools.partial(_amount, statistic=np.positive)
+_radial = functools.partial(declare_amount, statistic=np.positive)
 """Returns a quantity that is a mean of amplitudes |F|, given its name and words."""
 RMS = _rms('rms', 'root mean square change of pixels', headline=True)
 CLEAN_RMS = _rms('clean_rms', 'root mean square of the pixels')

@@ -29,19 +29,13 @@ from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import ImageShape, Study
 from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 
-FLIP_RATE = Quantity(
-  'flip_rate',
-  'share of frames that change the prediction',
-  better='lower',
-  headline=True,
-  statistic=np.not_equal,
-)
-FLIP_RATIO = Quantity(
+_flips = functools.partial(Quantity, better='lower', statistic=np.not_equal)
+"""Returns a quantity that is a share of changed predictions, given its name and words."""
+FLIP_RATE = _flips('flip_rate', 'share of frames that change the prediction', headline=True)
+FLIP_RATIO = _flips(
   'flip_ratio',
   'flip rate relative to the first classifier, mean over corruptions',
   kind=RATIO,
-  better='lower',
-  statistic=np.not_equal,
   function=MeanRatio('corruption'),
 )
 SMOOTH_OPTIONS = {'shot_noise': {'draws': 'inverse'}}

@@ -19,7 +19,7 @@ from robustness.core.errors import KEYS, InputError, renaming_section
 from robustness.core.registry import are_distinct, setting, word
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity, declare_error, errors_at
+from robustness.estimates.quantity import Quantity, declare_amount, declare_error, errors_at
 from robustness.estimates.simultaneous import significant
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
@@ -43,12 +43,8 @@ by the side of the images and the norm: CIFAR-10 (figure 3) and ImageNet (figure
 PUBLISHED_IMAGES = {32: 1000}
 """Number of random test images in figure 3; other heatmaps are of complete test sets."""
 
-LAYER_CHANGE = Quantity(
-  'layer_change',
-  "change of a layer's output {waves}, mean L2 norm",
-  kind='amount',
-  low=0,
-  drawn=True,
+LAYER_CHANGE = declare_amount(
+  'layer_change', "change of a layer's output {waves}, mean L2 norm", drawn=True
 )
 CLASS_ERROR = declare_error('class_error', 'top-1 error on a class {waves}', drawn=True)
 IN_BAND = declare_error(
@@ -391,13 +387,11 @@ class FourierHeatmap(Study):
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
     )
     frequencies = pictures['sample_frequencies'][1:]  # entry 0 is for the clean image
+    waves = images.basis_figure(pictures['basis_images'])
     return {
       **charts.draw(_with_relative_changes(results)),
       'sample_images': basis.sample_figure(frequencies, pictures['sample_images'], caption),
-      'basis': (
-        images.basis_figure(pictures['basis_images']),
-        'Basis images around zero frequency.',
-      ),
+      'basis': (waves, 'Basis images around zero frequency.'),
     }
 
 

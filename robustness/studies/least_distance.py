@@ -21,7 +21,7 @@ from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK
 from robustness.estimates.medians import medians
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import AMOUNT, Quantity, declare_accuracy
+from robustness.estimates.quantity import Quantity, declare_accuracy, declare_amount
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import ImageShape
 from robustness.evaluation.views import Arrays, Views, ViewTable, id_of
@@ -68,12 +68,10 @@ def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
     return np.asarray((unchanged - areas) / (unchanged - best))
 
 
-MEDIAN = Quantity(
+MEDIAN = declare_amount(
   'median_distance',
   'median distance to the nearest wrong image',
-  kind=AMOUNT,
   better='higher',
-  low=0,
   headline=True,
   statistic=operator.itemgetter('measure/distance'),  # inf for an image without a wrong one
 )

@@ -25,7 +25,7 @@ from robustness.estimates.facets import Facet
 from robustness.estimates.fitted_scores import SCORES, FitData, LastLayer, Recording, Score, find
 from robustness.estimates.means import Row, estimate_row, table_of_rows
 from robustness.estimates.out_of_distribution import ENERGY, MAX_LOGIT, MSP, POSITIVES
-from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
+from robustness.estimates.quantity import ACCURACY, SHARE, Quantity, declare_amount
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.study import Findings, Scored, ScoresPredictions
@@ -35,11 +35,9 @@ _by_score = functools.partial(Quantity, headline=True, by=('id_set', 'ood_set', 
 AUROC = _by_score('auroc', 'area under the ROC curve', SHARE, 'higher')
 AUPR = _by_score('aupr', 'area under the precision-recall curve', SHARE, 'higher')
 FPR95 = _by_score('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
-CONFIDENCE = Quantity(
+CONFIDENCE = declare_amount(
   'mean_confidence',
   'mean confidence',
-  AMOUNT,
-  low=0,
   high=1,
   statistic=lambda fields: fields['confidence'].astype(float),
 )

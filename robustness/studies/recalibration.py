@@ -28,7 +28,7 @@ from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
+from robustness.estimates.quantity import ACCURACY, Quantity, declare_amount
 from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
 from robustness.evaluation.records import Shard
 from robustness.evaluation.study import Figures, Recipes
@@ -43,13 +43,11 @@ SEED = 0
 FEWEST = 20
 """Fewest images that are held out, and fewest that are measured."""
 ECE = dataclasses.replace(EXPECTED, by=('view', 'scaling'))
-LIKELIHOOD = Quantity(
+LIKELIHOOD = declare_amount(
   'nll',
   'negative log-likelihood',
-  AMOUNT,
   better='lower',
   unit='nats',
-  low=0,
   statistic=operator.itemgetter('nll'),
 )
 # Right and covered are recorded as 0 or 1 in float32, like all `Recalibration._fields`.
@@ -64,12 +62,10 @@ COVERED = Quantity(
   extreme='lowest',
   statistic=lambda fields: fields['covered'] > 0,
 )
-SIZE = Quantity(
+SIZE = declare_amount(
   'set_size',
   'size of a prediction set',
-  AMOUNT,
   unit='classes',
-  low=0,
   drawn=True,
   statistic=lambda fields: fields['size'].astype(float),
 )
@@ -77,7 +73,7 @@ STRATIFIED = Quantity(
   'size_stratified_violation', 'largest gap of coverage over strata of set size', better='lower'
 )
 BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', better='lower')
-FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
+FITTED = declare_amount('temperature', 'temperature fitted on the images held out')
 SCALING = Facet('scaling', 'scaling', place='with {} scaling', places={'none': 'without scaling'})
 GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
 """The facets of each table of estimates: all corrupted views together, each severity, each
