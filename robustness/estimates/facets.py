@@ -3,6 +3,7 @@ sentences.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from robustness.core.errors import InputError
@@ -55,56 +56,44 @@ class Facet:
 
 
 _CYCLES = 'cycles per image'
+_ordered = functools.partial(Facet, ordered=True)
+"""Returns a facet with ordered values, given its name and words."""
 CORRUPTION = Facet('corruption', 'corruption', place='under {}')
 CORRUPTION_SET = Facet(
   'corruption_set', 'set of corruptions', place='over the {} corruptions', words_of_many='sets'
 )
-SEVERITY = Facet('severity', 'severity', ordered=True)
-STEP = Facet('step', 'training step', ordered=True, place='after step {}')
+SEVERITY = _ordered('severity', 'severity')
+STEP = _ordered('step', 'training step', place='after step {}')
 BAND = Facet('band', 'band of frequencies', place='in the {} band', words_of_many='bands')
-BANDWIDTH = Facet(
+BANDWIDTH = _ordered(
   'bandwidth',
   'bandwidth B, side of a square of frequencies',
-  ordered=True,
   place='at B = {}',
   words_of_many='bandwidths',
 )
-FREQUENCY_Y = Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True)
-FREQUENCY_X = Facet(
-  'frequency_x', 'horizontal frequency', _CYCLES, ordered=True, place='and horizontal frequency {}'
+FREQUENCY_Y = _ordered('frequency_y', 'vertical frequency', _CYCLES)
+FREQUENCY_X = _ordered(
+  'frequency_x', 'horizontal frequency', _CYCLES, place='and horizontal frequency {}'
 )
-RADIUS = Facet(
-  'radius',
-  'frequency |f|',
-  _CYCLES,
-  ordered=True,
-  place='at |f| = {}',
-  words_of_many='values of |f|',
+RADIUS = _ordered(
+  'radius', 'frequency |f|', _CYCLES, place='at |f| = {}', words_of_many='values of |f|'
 )
 LAYER = Facet('layer', 'layer')
 ATTACK = Facet('attack', 'attack', place='under {}')
-EPSILON = Facet(
-  'epsilon', 'radius ε', ordered=True, place='at ε = {}', words_of_many='radii', steps=255
-)
-FRAME = Facet(
-  'frame', 'place in the sequence', ordered=True, words_of_many='places in the sequence'
-)
-K = Facet('k', 'k', 'frames', ordered=True, place='at k = {}', words_of_many='values of k')
-ANGLE = Facet('angle', 'angle', 'degrees', ordered=True)
+EPSILON = _ordered('epsilon', 'radius ε', place='at ε = {}', words_of_many='radii', steps=255)
+FRAME = _ordered('frame', 'place in the sequence', words_of_many='places in the sequence')
+K = _ordered('k', 'k', 'frames', place='at k = {}', words_of_many='values of k')
+ANGLE = _ordered('angle', 'angle', 'degrees')
 ENVIRONMENT = Facet('environment', 'environment')
 CLASS_GROUP = Facet('class_group', 'class group')
 CLASS = Facet('class', 'class', place='in class {}')
 KIND = Facet('kind', 'kind', place='in {}')
-VIEW = Facet(
-  'view',
-  'view',
-  place='in view {}',
-  places={'clean': 'on clean images', 'corrupted': 'on corrupted images'},
-)
+_PLACES_OF_VIEWS = {'clean': 'on clean images', 'corrupted': 'on corrupted images'}
+VIEW = Facet('view', 'view', place='in view {}', places=_PLACES_OF_VIEWS)
 SCORE = Facet('score', 'score', place='by {}')
 REFERENCE = Facet('reference', 'reference sets', place='given {}', words_of_many='reference sets')
 RANKED_BY = Facet('ranked_by', 'quantity', place='by {}')
 TASK = Facet('task', 'task of the battery', place='in {}', words_of_many='tasks')
-SEED = Facet('seed', 'seed', ordered=True)
+SEED = _ordered('seed', 'seed')
 SHARED = {facet.name: facet for facet in [*vars().values()] if isinstance(facet, Facet)}
 """Facets that several studies use, by name. A study declares its other facets itself."""
