@@ -25,14 +25,8 @@ from robustness.estimates.table import OVER_SEEDS
 RATE = 0.05
 """The false-discovery rate of studies without the setting `false_discovery_rate`."""
 _AROUND_THE_VALUE = (
-  intervals.THRESHOLD,
-  intervals.STUDENT,
-  STRATIFIED,
-  intervals.BOOTSTRAP,
-  intervals.BAYESIAN,
-  intervals.JACKKNIFE,
-  intervals.NEWCOMBE,
-  'joint draws',
+  *(intervals.THRESHOLD, intervals.STUDENT, STRATIFIED, intervals.BOOTSTRAP),
+  *(intervals.BAYESIAN, intervals.JACKKNIFE, intervals.NEWCOMBE, 'joint draws'),
 )
 """Beginnings of the names of methods with interval ends at the value plus or minus a quantile times
 a standard error. Such an interval is widened by the ratio of two quantiles.

@@ -29,17 +29,8 @@ MOST_CLASSES = 50
 AFFECTED_CLASSES = 'most affected classes'
 """The title of the table of the most affected classes."""
 IMAGE_COLUMNS = (
-  'classifier',
-  'image',
-  'class',
-  'views wrong',
-  'of',
-  'probability of its class',
-  'shown in',
-  'taken for',
-  'confidence',
-  'taken for when clean',
-  'confidence when clean',
+  *('classifier', 'image', 'class', 'views wrong', 'of', 'probability of its class'),
+  *('shown in', 'taken for', 'confidence', 'taken for when clean', 'confidence when clean'),
 )
 
 

@@ -277,9 +277,8 @@ def cell_image(
   colours = _colours(notation).with_extremes(bad=style.MISSING)
   scale: dict[str, Any] = {'cmap': colours, 'vmin': low, 'vmax': high}
   image: ScalarMappable
-  has_equal_cells = all(
-    np.allclose(np.diff(edges), edges[1] - edges[0]) for edges in (across, down)
-  )
+  cell_sizes = np.diff(across), np.diff(down)
+  has_equal_cells = all(np.allclose(sizes, sizes[0]) for sizes in cell_sizes)
   if has_equal_cells:
     extent = across[0], across[-1], down[-1], down[0]
     image = axes.imshow(values, extent=extent, interpolation='nearest', aspect='auto', **scale)
@@ -481,19 +480,13 @@ def spectrum_panels(
     axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.set_title(title, fontsize=6.5)
-  spans_two_decades = largest > 100 * bottom  # then powers of ten alone are enough ticks
+  ticks, tick_text = LogLocator(subs=(1, 2, 5)), FuncFormatter(lambda tick, _: f'{tick:.2g}')
+  if largest > 100 * bottom:  # over two decades, powers of ten alone are enough ticks
+    ticks = LogLocator()
+    tick_text = FuncFormatter(lambda tick, _: style.power_of_ten(round(math.log10(tick))))
+  shrink, extend = min(1.0, 1.6 / rows), 'min' if bottom > smallest else 'neither'
   bar = figure.colorbar(
-    image,
-    ax=grid,
-    shrink=min(1.0, 1.6 / rows),
-    label=quantity,
-    extend='min' if bottom > smallest else 'neither',
-    ticks=LogLocator(subs=(1,) if spans_two_decades else (1, 2, 5)),
-    format=FuncFormatter(
-      lambda tick, _: (
-        style.power_of_ten(round(math.log10(tick))) if spans_two_decades else f'{tick:.2g}'
-      )
-    ),
+    image, ax=grid, shrink=shrink, label=quantity, extend=extend, ticks=ticks, format=tick_text
   )
   bar.minorticks_off()
   figure.supxlabel(FREQUENCY_X.axis)

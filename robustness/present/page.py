@@ -31,12 +31,9 @@ from robustness.present.sentences import Finding
 from robustness.results import DAMAGED_IMAGES, NO_CLASSIFIER, Results, Table
 
 _PACKAGE = importlib.resources.files('robustness.present')
-PAPERS: dict[str, str] = {
-  key: entry
-  for entry, key in re.findall(
-    r'(@\w+{(\w+),.*?\n}\n)', (_PACKAGE / 'papers.bib').read_text('utf-8'), re.DOTALL
-  )
-}
+_BIBTEX = (_PACKAGE / 'papers.bib').read_text('utf-8')
+_ENTRIES_AND_KEYS = re.findall(r'(@\w+{(\w+),.*?\n}\n)', _BIBTEX, re.DOTALL)
+PAPERS: dict[str, str] = {key: entry for entry, key in _ENTRIES_AND_KEYS}
 """BibTeX entries by key: the papers of CITATION.cff and those that studies are based on."""
 
 SOFTWARE = f"""\
