@@ -111,7 +111,6 @@ def default_layout(
   num_rows: int,
   num_views: int,
   pixels: int,
-  *,
   is_staged: bool,
   is_on_host: bool,
   batch_size: int = 0,

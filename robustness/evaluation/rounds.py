@@ -8,6 +8,7 @@ computes the same records.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ import numpy as np
 
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth
-from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import TOTAL, Records, RecordsReader, Shard
 
 ROUND = 'round'
@@ -140,11 +140,8 @@ class CommonRows(RecordsReader):
     first_layout = rounds.rounds[0].layout
     rows_per_round = first_layout.num_rows
     self.directory, self.identity = rounds.directory, rounds.identity
-    self.layout = Layout(
-      num_rows=count * rows_per_round,
-      num_views=rounds.num_views,
-      block_rows=rows_per_round,
-      chunk_views=first_layout.chunk_views,
+    self.layout = dataclasses.replace(
+      first_layout, num_rows=count * rows_per_round, block_rows=rows_per_round
     )
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 

@@ -96,15 +96,10 @@ class Evaluator(Step):
       batch_size: images of a file; 0 chooses, see `default_layout`.
       views_per_step: views of a file; 0 chooses.
     """
-    network = self.classifier
+    network, is_staged = self.classifier, bool(self.views.stages)
+    is_on_host = bool(network and (network.calls_host or network.host_function))
     return default_layout(
-      num_rows,
-      len(self.views),
-      self._pixels,
-      is_staged=bool(self.views.stages),
-      is_on_host=bool(network and (network.calls_host or network.host_function)),
-      batch_size=batch_size,
-      views_per_step=views_per_step,
+      num_rows, len(self.views), self._pixels, is_staged, is_on_host, batch_size, views_per_step
     )
 
   def with_views(self, positions: np.ndarray) -> Self:
