@@ -75,7 +75,6 @@ class AdaptingEvaluator(Evaluator):
     A stream is `stream_rows` images in one view (one way of perturbing images). A file must hold a
     whole stream; `batch_size` and `views_per_step` are therefore ignored.
     """
-    del batch_size, views_per_step
     return Layout(num_rows, len(self.views), block_rows=self.stream_rows, chunk_views=1)
 
   def step_rows(self, layout: Layout) -> int:

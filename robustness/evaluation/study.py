@@ -373,7 +373,6 @@ class Study(Part):
     Args:
       studies: studies of the same name, which may differ in settings such as severities.
     """
-    del studies
     return self
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:

@@ -185,7 +185,6 @@ Cell = tuple[int, int]
 
 def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
   """Returns a table as CSV. `bold` is ignored, since CSV has no bold cells."""
-  del bold
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
   readable = ([cell.replace(MINUS, '-') for cell in line] for line in lines)

@@ -288,5 +288,4 @@ def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     view: `kept`, the mask of the frequencies, bool [H, W // 2 + 1], and `set`, their number. Set 0
       leaves the image unchanged.
   """
-  del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])
