@@ -21,18 +21,11 @@ import pandas as pd
 from input_pipeline import image_files
 from input_pipeline.images import Images, Store
 from input_pipeline.settings import Source
-from robustness.core import json_files
+from robustness.core import json_files, rows
 from robustness.core.bounded_files import open_regular, read_bounded
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_BYTES_PER_ARRAY, MAX_ROWS
 from robustness.core.paths import expanded
-from robustness.core.rows import (
-  RESERVED,
-  check_label_array,
-  composed_unicode,
-  in_class_order,
-  numbered_classes,
-)
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.models import label_space
@@ -380,13 +373,13 @@ def labels_of(
     raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {label}.')
   if values.dtype.kind in 'iu':
     numbers = values.to_numpy(np.int64)
-    check_label_array(numbers, f'{title}: {label}', num_classes=len(class_names) or None)
-    names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {label}')
+    rows.check_label_array(numbers, f'{title}: {label}', num_classes=len(class_names) or None)
+    names = tuple(class_names) or rows.numbered_classes(int(numbers.max()), f'{title}: {label}')
     return numbers.astype(np.int32), names
   if not all(isinstance(value, str) for value in values):
     valid = 'labels are integers from 0 or names of classes'
     raise InputError(f'{title}: {label} is of {values.dtype}; {valid}.')
-  return _labels_of_names([composed_unicode(value) for value in values], title, label)
+  return _labels_of_names([rows.composed_unicode(value) for value in values], title, label)
 
 
 def _labels_of_names(
@@ -402,7 +395,7 @@ def _labels_of_names(
   Returns:
     The labels, int32 [N], and the distinct class names in label order.
   """
-  classes = in_class_order({*names})
+  classes = rows.in_class_order({*names})
   # names that differ from another one only by spaces around them, such as 'cat ' and 'cat'
   trimmed = Counter(name.strip() for name in classes)
   spaced = [name for name in classes if name != name.strip() and trimmed[name.strip()] > 1]
@@ -434,7 +427,7 @@ def columns_of(
     values, missing = table[name], table[name].isna()
     if name in ('label', *without):  # rows have their labels under 'label'
       continue
-    if name in RESERVED:
+    if name in rows.RESERVED:
       left_out['columns of names that rows use'] += 1
       continue
     is_number = values.dtype.kind in 'iuf'

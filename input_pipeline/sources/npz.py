@@ -15,15 +15,10 @@ import numpy as np
 
 from input_pipeline.images import Images, array_images
 from input_pipeline.settings import DataSettings, Source
+from robustness.core import rows
 from robustness.core.array_files import read_npz
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
-from robustness.core.rows import (
-  check_class_names,
-  check_label_array,
-  numbered_classes,
-  values_outside,
-)
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 """Names of the arrays of images and of labels."""
@@ -150,7 +145,7 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
     return images  # as it is: it may be mapped from a file
   if images.dtype.kind != 'f':
     raise InputError(f'{title} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
-  if outside := values_outside(images):
+  if outside := rows.values_outside(images):
     valid = 'floats must lie in [0, 1]. Divide by 255, or store uint8'
     raise InputError(f'{title}: {outside}; {valid}.')
   return images.astype(np.float32, copy=False)
@@ -166,7 +161,7 @@ def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarr
   """
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
-  check_label_array(labels, title)
+  rows.check_label_array(labels, title)
   if len(labels) != num_images:
     raise InputError(f'{title} has {len(labels)} labels for {num_images} images.')
   return labels.astype(np.int32)
@@ -188,11 +183,11 @@ def _class_names(
     InputError: a label has no name.
   """
   if 'class_names' not in arrays:
-    return numbered_classes(int(labels.max()), title)
+    return rows.numbered_classes(int(labels.max()), title)
   stored = np.atleast_1d(arrays['class_names'])
   is_bytes = stored.dtype.kind == 'S'
   stored = np.char.decode(stored, 'utf-8', 'replace') if is_bytes else stored
   names = tuple(map(str, stored))
-  check_class_names(names, f"{title}: 'class_names'")
-  check_label_array(labels, f'{title}: labels', num_classes=len(names))
+  rows.check_class_names(names, f"{title}: 'class_names'")
+  rows.check_label_array(labels, f'{title}: labels', num_classes=len(names))
   return names

@@ -27,14 +27,7 @@ from input_pipeline.image_files import folders_in
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
-from input_pipeline.sources.cifar10_c import (
-  CLASS_NAMES,
-  IMAGE_SHAPE,
-  LABELS,
-  read_labels,
-  read_pixels,
-  test_set,
-)
+from input_pipeline.sources import cifar10_c
 from input_pipeline.sources.imagenet_c import labels_of_folders, same_files
 from robustness.core.errors import InputError
 from robustness.corruptions.names import PERTURBATIONS
@@ -102,7 +95,7 @@ def of_sequences(
     title=title,
     description={'path': path, 'perturbations': names, 'base_images': count},
     num_examples=sum(num_rows),
-    channels=IMAGE_SHAPE[2],
+    channels=cifar10_c.IMAGE_SHAPE[2],
     # all frames are one part, as parts would have to be of equal size
     store=PartsStore(lambda _, row: fetch(*locate(row)), labels[columns['base_id']], shape),
     columns=columns,
@@ -140,9 +133,10 @@ class Cifar10P(Source):
     """
     folder = self.folder('give the folder of CIFAR-10-P, which holds one .npy file a perturbation.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
-    label_file = files.pop(LABELS, None)
+    label_file = files.pop(cifar10_c.LABELS, None)
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
-    arrays = {name: read_pixels(files[name], ndim=5) for name in PERTURBATIONS if name in files}
+    stored_names = [name for name in PERTURBATIONS if name in files]
+    arrays = {name: cifar10_c.read_pixels(files[name], ndim=5) for name in stored_names}
     first, sequences = next(iter(arrays.items()))
     for name, array in arrays.items():
       if len(array) != len(sequences):
@@ -164,9 +158,9 @@ class Cifar10P(Source):
       lambda name, image, frame: np.array(arrays[name][image, frame]),
       self.path,
       f'CIFAR-10-P in {self.path}',
-      IMAGE_SHAPE,
-      class_names=CLASS_NAMES,
-      sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
+      cifar10_c.IMAGE_SHAPE,
+      class_names=cifar10_c.CLASS_NAMES,
+      sizes=lambda indices: [cifar10_c.IMAGE_SHAPE[:2]] * len(indices),
       file=lambda index: file_of_array[np.searchsorted(ends, index, side='right')],
     )
 
@@ -182,13 +176,13 @@ class Cifar10P(Source):
     valid = "'cifar10', or '' where the folder has labels.npy"
     self.require(name in ('', 'cifar10'), 'label_dataset', valid)
     if label_file:
-      return read_labels(label_file, repeats=1)
+      return cifar10_c.read_labels(label_file, repeats=1)
     if not dataset:
       raise InputError(
         f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
         'the labels.'
       )
-    _, labels = test_set(dataset, self.data_dir, key)
+    _, labels = cifar10_c.test_set(dataset, self.data_dir, key)
     return labels
 
 

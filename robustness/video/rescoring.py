@@ -28,15 +28,7 @@ from robustness.results import WHICH_NUMBERS
 from robustness.video import metadata, predictions
 from robustness.video.columns import GROUP, LABEL, OFFSET, PATH, to_columns
 from robustness.video.metadata import NeighborSets
-from robustness.video.predictions import (
-  AUTO,
-  KINDS,
-  OUTPUTS,
-  REFUSED,
-  UNPREDICTED,
-  score_kind,
-  transfer_to,
-)
+from robustness.video.predictions import AUTO, REFUSED
 
 BLOCK = 4096
 """Frames per shard of records."""
@@ -79,8 +71,8 @@ class Rescoring:
     """Raises InputError if `predictions` is empty, or `scores` or `unpredicted` is invalid."""
     valid = 'a JSON file of scores, or a folder of records'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
-    choice('config.scores', self.scores, KINDS)
-    choice('config.unpredicted', self.unpredicted, UNPREDICTED)
+    choice('config.scores', self.scores, predictions.KINDS)
+    choice('config.unpredicted', self.unpredicted, predictions.UNPREDICTED)
 
   @property
   def paths(self) -> dict[str, Path]:
@@ -155,7 +147,8 @@ class Rescoring:
       space = label_space.get(self.label_space)
       classes = space.class_names
     if _is_records(path):
-      transferred_sets, arrays, identity = transfer_to(Records.open(path), sets, classes)
+      records = Records.open(path)
+      transferred_sets, arrays, identity = predictions.transfer_to(records, sets, classes)
       return _write(folder, transferred_sets, arrays, identity)
     sets.check_labels(self.label_space, len(classes), 'config.label_space')
     valid_lengths = [len(classes)]  # of the list of scores of a frame
@@ -172,7 +165,7 @@ class Rescoring:
       'classes': list(classes),
       'sets': sets.digest,
     }
-    unprojected_scores = OUTPUTS[0]  # name of the array
+    unprojected_scores = predictions.OUTPUTS[0]  # name of the array
     return _write(folder, sets, {unprojected_scores: scores[:, None]}, identity)  # [F, 1, classes]
 
   def _describe(self, scores: np.ndarray, path: Path, sets: NeighborSets) -> dict[str, object]:
@@ -187,7 +180,7 @@ class Rescoring:
     """
     has_scores = ~np.isneginf(scores).all(1)
     frames = [sets.frames[row] for row in np.flatnonzero(has_scores)]
-    kind = score_kind(scores[has_scores], frames, self.scores, str(path))
+    kind = predictions.score_kind(scores[has_scores], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
     facts: dict[str, object] = {'scores': kind}
     num_empty = len(scores) - len(frames)
