@@ -35,6 +35,7 @@ from robustness.corruptions import textures
 from robustness.corruptions.catalog import TABLES, checked_table, table_for
 from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES, STREAM, view_id
 from robustness.corruptions.pixels import QUANTIZE
+from robustness.corruptions.released import RELEASED
 
 DESCRIPTION = """\
 A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) at a severity of
@@ -52,9 +53,7 @@ PLAIN_NAME = rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})'
 """Names of configs with default settings: <base>_<corruption>_<severity> or <base>_clean."""
 LISTED_BASES = ('cifar10', 'imagenet2012')
 """Bases with configs that TFDS lists; configs of other bases are found by name only."""
-PREPARATION: dict[str, Any] = {
-  'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
-}
+PREPARATION: dict[str, Any] = {'imagenet2012': RELEASED[224].prepared}
 """{base: its preparation if the config is given by name only}.
 
 ImageNet-C was made from such crops.
@@ -254,17 +253,16 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     for split in config.splits or (default_split(base),):
       rows = made_of.open_base(config, self.base_dir, split, 'splits')
       table = table_for(*rows.image_shape[:2], config.constants or None)  # by height and width
-      self.info.metadata.update(  # the same for all splits, which have images of one size
-        {
-          **self.info.metadata[made_of.SETTINGS],
-          'base': base.info.full_name,
-          'corruption_number': CLEAN if config.is_clean else NUMBERS[config.corruption],
-          'constants': table.side,
-          'frost': (config.photographs or 'procedural') if is_frost else '',
-          'interpolation': config.interpolation if config.resize else '',
-          'resized_by': config.resized_by if config.resize else '',
-        }
-      )
+      facts = {
+        **self.info.metadata[made_of.SETTINGS],
+        'base': base.info.full_name,
+        'corruption_number': CLEAN if config.is_clean else NUMBERS[config.corruption],
+        'constants': table.side,
+        'frost': (config.photographs or 'procedural') if is_frost else '',
+        'interpolation': config.interpolation if config.resize else '',
+        'resized_by': config.resized_by if config.resize else '',
+      }
+      self.info.metadata.update(facts)  # the same for all splits, which have images of one size
       blocks = range(num_blocks(rows.num_examples, made_of.BLOCK))
       examples = functools.partial(block_examples, config, self.base_dir, split)
       generators[split.partition('[')[0]] = self._generate_examples(blocks, examples)

@@ -296,18 +296,16 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
         is_shown = (environments != NOWHERE) & batch['mask']
         for index in np.flatnonzero(is_shown):
           image_id, environment = int(ids[index]), int(environments[index])
-          yield (
-            f'{image_id:09d}_{environment}_{int(levels[index]):03d}',
-            {
-              'image': images[index],
-              'label': int(batch['label'][index]),
-              'environment': environment,
-              'class_group': int(group[index]),
-              'seen': environment in (0, int(group[index])),
-              'level': int(levels[index]),
-              'source_id': image_id,
-            },
-          )
+          example = {
+            'image': images[index],
+            'label': int(batch['label'][index]),
+            'environment': environment,
+            'class_group': int(group[index]),
+            'seen': environment in (0, int(group[index])),
+            'level': int(levels[index]),
+            'source_id': image_id,
+          }
+          yield f'{image_id:09d}_{environment}_{int(levels[index]):03d}', example
 
 
 @functools.lru_cache(maxsize=4)

@@ -291,16 +291,15 @@ def open_base(config: BaseConfig, base_dir: str, split: str, key: str) -> Rows:
   """
   # messages name the settings as `config` does
   with renaming_section('config.data', ''), renaming_section('config.data.split', key):
-    return input_pipeline.load(
-      DataSettings(
-        Tfds(config.base, base_dir),
-        split,
-        resize=config.resize,
-        crop=config.crop,
-        interpolation=config.interpolation,
-        resized_by=config.resized_by,
-      )
+    settings = DataSettings(
+      Tfds(config.base, base_dir),
+      split,
+      resize=config.resize,
+      crop=config.crop,
+      interpolation=config.interpolation,
+      resized_by=config.resized_by,
     )
+    return input_pipeline.load(settings)
 
 
 def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:

@@ -26,14 +26,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from input_pipeline.builders.made_of import ENDS, Feature, MadeOf, digest_of_files
-from input_pipeline.sources.scenes import (
-  CutoutFile,
-  check_background,
-  find_backgrounds,
-  find_cutouts,
-  read_background,
-  read_cutout,
-)
+from input_pipeline.sources import scenes
 from input_pipeline.sources.si_score import csv_text, metadata_text
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -164,16 +157,15 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     plan = make_plan(config.levels(), self._folders(manual), config.seed, config.measure)
     for name, text in plan.tables().items():
       (self.data_path / name).write_text(text)
-    self.info.metadata.update(
-      {
-        **self.settings(),
-        'pairs': len(plan.objects),
-        'levels': len(plan.design),
-        'full_cross': plan.inside.size,  # scenes of all pairs at all levels, visible or not
-        'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
-        'backgrounds': [path.name for path in plan.backgrounds],
-      }
-    )
+    facts = {
+      **self.settings(),
+      'pairs': len(plan.objects),
+      'levels': len(plan.design),
+      'full_cross': plan.inside.size,  # scenes of all pairs at all levels, visible or not
+      'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
+      'backgrounds': [path.name for path in plan.backgrounds],
+    }
+    self.info.metadata.update(facts)
     self.note_inputs(manual)
     examples = functools.partial(pair_examples, plan, config.encoding)
     return {'test': self._generate_examples(range(len(plan.objects)), examples)}
@@ -196,8 +188,8 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     """Returns digests of all object and background files, with the keys of `_folders`."""
     folders = self._folders(manual_dir)
     files = {
-      'foregrounds': [c.path for c in find_cutouts(folders['foregrounds'], 'foregrounds')],
-      'backgrounds': find_backgrounds(folders['backgrounds'], 'backgrounds'),
+      'foregrounds': [c.path for c in scenes.find_cutouts(folders['foregrounds'], 'foregrounds')],
+      'backgrounds': scenes.find_backgrounds(folders['backgrounds'], 'backgrounds'),
     }
     roots = {name: expanded(folder) for name, folder in folders.items()}
     return {name: digest_of_files(root, files[name], ENDS) for name, root in roots.items()}
@@ -231,7 +223,7 @@ class ScenePlan:
   """
 
   design: Design
-  cutouts: tuple[CutoutFile, ...]
+  cutouts: tuple[scenes.CutoutFile, ...]
   backgrounds: tuple[Path, ...]
   objects: np.ndarray
   grounds: np.ndarray
@@ -292,12 +284,12 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   Raises:
     InputError: a file is invalid, or in no scene enough of the object is visible.
   """
-  cutouts = find_cutouts(folders['foregrounds'], 'foregrounds')
-  files = find_backgrounds(folders['backgrounds'], 'backgrounds')
+  cutouts = scenes.find_cutouts(folders['foregrounds'], 'foregrounds')
+  files = scenes.find_backgrounds(folders['backgrounds'], 'backgrounds')
   drawn = draw_backgrounds(len(cutouts), len(files), seed)  # indices in `files`, [objects, 2]
   for index in np.unique(drawn):
-    check_background(files[index], design.side)
-  alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]  # of RGBA
+    scenes.check_background(files[index], design.side)
+  alphas = [scenes.read_cutout(cutout.path)[..., 3] for cutout in cutouts]  # of RGBA
   sizes = np.array([alpha.shape for alpha in alphas])  # height and width, [objects, 2]
   areas = sizes.prod(axis=1)  # of the bounding rectangles in pixels, [objects]
   if measure == 'mask':
@@ -327,38 +319,35 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
   """
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
   numbers = design.image_ids(len(plan.objects))[pair]  # the image number at each level
-  pixels = read_cutout(cutout.path)
+  pixels = scenes.read_cutout(cutout.path)
   height, width = pixels.shape[:2]
   # `prepare` is compiled for each size of a cutout, so cutouts are padded to a few sizes of squares
   side = math.ceil(max(height, width) / ROOM) * ROOM
   factors = np.stack([*design.factors.values()])  # area, angle, x and y of the L levels, [4, L]
   prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
-  row = prepare(
-    {
-      'image': read_background(plan.backgrounds[plan.grounds[pair]], design.side),
-      'foreground': np.pad(pixels, ((0, side - height), (0, side - width), (0, 0))),
-      'foreground_size': np.array([height, width], np.int32),
-    }
-  )
+  unprepared_row = {
+    'image': scenes.read_background(plan.backgrounds[plan.grounds[pair]], design.side),
+    'foreground': np.pad(pixels, ((0, side - height), (0, side - width), (0, 0))),
+    'foreground_size': np.array([height, width], np.int32),
+  }
+  row = prepare(unprepared_row)
   levels = np.flatnonzero(plan.is_visible[pair])
   with futures.ThreadPoolExecutor() as pool:  # compressing is most of the work
     for chunk in np.split(levels, range(CHUNK, len(levels), CHUNK)):
       # the last chunk is filled up with repeats, as `compose` is compiled for `CHUNK` levels
-      scenes = np.asarray(compose(row, np.resize(chunk, CHUNK)))[: len(chunk)]
-      files = pool.map(functools.partial(encode, encoding=encoding), scenes)
+      images = np.asarray(compose(row, np.resize(chunk, CHUNK)))[: len(chunk)]
+      files = pool.map(functools.partial(encode, encoding=encoding), images)
       for level, file in zip(chunk, files, strict=True):
-        yield (
-          int(numbers[level]),
-          {
-            'image': io.BytesIO(file),
-            'image_id': int(numbers[level]),
-            'label': cutout.label,
-            'object': int(plan.objects[pair]),
-            'background': int(plan.grounds[pair]),
-            **dict(zip(LEVEL, factors[:, level].astype(np.float32), strict=True)),
-            'fraction_inside': plan.inside[pair, level],
-          },
-        )
+        scene = {
+          'image': io.BytesIO(file),
+          'image_id': int(numbers[level]),
+          'label': cutout.label,
+          'object': int(plan.objects[pair]),
+          'background': int(plan.grounds[pair]),
+          **dict(zip(LEVEL, factors[:, level].astype(np.float32), strict=True)),
+          'fraction_inside': plan.inside[pair, level],
+        }
+        yield int(numbers[level]), scene
 
 
 @functools.lru_cache(maxsize=8)

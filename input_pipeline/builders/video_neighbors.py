@@ -214,24 +214,22 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
       labels_of_frame = [int(label) for label in labels[index] if label >= 0]
       row = {name: values[index] for name, values in loaded.columns.items()}
       is_set = row['group_id'] >= 0  # −1 is padding
-      yield (
-        index,
-        {
-          'image': str(frames_root / path),
-          'path': path,
-          'label': labels_of_frame[0],
-          'labels': labels_of_frame,
-          'anchor': bool(row['anchor']),
-          'group_id': row['group_id'][is_set],
-          'offset': row['offset'][is_set],
-          'frame_type': int(row['frame_type']),
-          'fps': row['fps'],
-          'boxes': [
-            {'bbox': tfds.features.BBox(b.y_min, b.x_min, b.y_max, b.x_max), 'label': b.label}
-            for b in boxes_of.get(path, ())
-          ],
-        },
-      )
+      example = {
+        'image': str(frames_root / path),
+        'path': path,
+        'label': labels_of_frame[0],
+        'labels': labels_of_frame,
+        'anchor': bool(row['anchor']),
+        'group_id': row['group_id'][is_set],
+        'offset': row['offset'][is_set],
+        'frame_type': int(row['frame_type']),
+        'fps': row['fps'],
+        'boxes': [
+          {'bbox': tfds.features.BBox(b.y_min, b.x_min, b.y_max, b.x_max), 'label': b.label}
+          for b in boxes_of.get(path, ())
+        ],
+      }
+      yield index, example
 
 
 def _load(
