@@ -165,12 +165,9 @@ class Cifar101(Source):
     versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
     if not self.version and len(versions) != 1:
       listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
-      raise self.refused(
-        'path',
-        f'which holds {listed}',
-        f'Give the folder of CIFAR-10.1 and choose {self.key("version")}, one of '
-        f'{", ".join(VERSIONS)}.',
-      )
+      valid = ', '.join(VERSIONS)
+      fix = f'Give the folder of CIFAR-10.1 and choose {self.key("version")}, one of {valid}.'
+      raise self.refused('path', f'which holds {listed}', fix)
     version = self.version or versions[0]
     choice(self.key('version'), version, VERSIONS)
     # the labels are listed once, as there are no severities

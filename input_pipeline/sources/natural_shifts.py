@@ -228,12 +228,9 @@ class NaturalShifts(Source):
     """
     file = expanded(self.real_labels)
     if not file.is_file():
-      raise self.refused(
-        'real_labels',
-        'which is no file',
-        f"Give real.json of the labels as released, or leave out {self.key('path')} for TFDS's "
-        'imagenet_real.',
-      )
+      path_key = self.key('path')
+      fix = f"Give real.json of the labels as released, or leave out {path_key} for TFDS's {REAL}."
+      raise self.refused('real_labels', 'which is no file', fix)
     table = json_files.read(file, [[int]], f'It belongs to {self.key("real_labels")}.')
     files = image_files.images_in(root, left_out=left_out)
     path_of: dict[int, str] = {}  # {number of the image: path}

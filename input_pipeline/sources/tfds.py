@@ -166,11 +166,8 @@ class TfdsCorrupted(Source):
     configs = fnmatch.filter(prepared, pattern)
     if not configs:
       advice = nearest(pattern, prepared) if prepared else 'none is prepared there'
-      raise self.refused(
-        'pattern',
-        f'which no prepared config of {dataset} is called after',
-        f'{advice}. Prepare them with tfds.load first.',
-      )
+      problem = f'which no prepared config of {dataset} is called after'
+      raise self.refused('pattern', problem, f'{advice}. Prepare them with tfds.load first.')
     return [f'{dataset}/{config}' for config in configs]
 
 

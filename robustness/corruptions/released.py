@@ -133,12 +133,8 @@ def set_to_follow(
       f"set {KEYS.study.protocol}='exact'."
     )
   if constants not in (0, height):
-    raise SettingError(
-      KEYS.study.constants,
-      constants,
-      problem=f"but {KEYS.study.protocol} is 'as_released' and the images are of {height} pixels",
-      fix='Leave it 0.',
-    )
+    problem = f"but {KEYS.study.protocol} is 'as_released' and the images are of {height} pixels"
+    raise SettingError(KEYS.study.constants, constants, problem=problem, fix='Leave it 0.')
   released = matching_set(names, height)
   # the common corruptions may accompany any set
   if foreign := [name for name in names if name not in (*released.corruptions, *NAMES)]:

@@ -146,13 +146,8 @@ def balanced_groups(
 def _children(path: str) -> dict[str, list[str]]:
   """Reads {parent: children} from a text file with lines 'parent child' of WordNet identifiers."""
   if not path or not expanded(path).is_file():
-    raise SettingError(
-      KEYS.data.hierarchy,
-      path,
-      problem='which is no file',
-      fix="Subtrees of WordNet need one of lines 'parent child', such as ImageNet's "
-      'wordnet.is_a.txt.',
-    )
+    fix = "Subtrees of WordNet need lines 'parent child', as in ImageNet's wordnet.is_a.txt."
+    raise SettingError(KEYS.data.hierarchy, path, problem='which is no file', fix=fix)
   children: dict[str, list[str]] = {}
   text = expanded(path).read_text('utf-8-sig')
   for number, line in enumerate(text.splitlines(), 1):

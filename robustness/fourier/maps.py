@@ -135,12 +135,9 @@ class FinishedMap:
     path = expanded(directory).absolute()
     finished = cls(path, Results.read(path), key)
     if finished.rows.empty:
-      raise SettingError(
-        key,
-        directory,
-        problem=f'a run of the study {finished.results.study} without errors by frequency',
-        fix='Give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py).',
-      )
+      problem = f'a run of the study {finished.results.study} without errors by frequency'
+      fix = 'Give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py).'
+      raise SettingError(key, directory, problem=problem, fix=fix)
     return finished
 
   @functools.cached_property

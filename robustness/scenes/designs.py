@@ -351,10 +351,9 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
     repeated_pair, repeated_level = np.argwhere(num_scenes > 1)[0]
     values = zip(LOOP_ORDER, levels[:, repeated_level], strict=True)
     place = ', '.join(f'{factor} {value:g}' for factor, value in values)
-    raise InputError(
-      'object {} on background {} '.format(*pairs[:, repeated_pair])
-      + f'is stored more than once at {place}; are several sets mixed?'
-    )
+    object_number, background = pairs[:, repeated_pair]
+    scene = f'object {object_number} on background {background}'
+    raise InputError(f'{scene} is stored more than once at {place}; are several sets mixed?')
   x, y, area, angle = levels  # the order of LOOP_ORDER
   design = Design(name, side, float(inside.min()), area=area, angle=angle, x=x, y=y)
   return SceneTable(design, objects=pairs[0], pair=pair, level=level)

@@ -252,12 +252,8 @@ def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str
   if space is not None and scores.shape[1] != len(space.class_names):
     return project_scores(scores, space, merge or classifier.get('merge', 'max'), kind), kind
   if merge:
-    raise SettingError(
-      KEYS.study.merge,
-      merge,
-      problem=f'but the {scores.shape[1]} recorded scores are of the classes of the sets already',
-      fix="Leave it ''.",
-    )
+    problem = f'but the {scores.shape[1]} recorded scores are of the classes of the sets already'
+    raise SettingError(KEYS.study.merge, merge, problem=problem, fix="Leave it ''.")
   return scores, kind
 
 

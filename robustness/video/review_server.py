@@ -413,9 +413,8 @@ class _Handler(BaseHTTPRequestHandler):
     # `int` is called only for up to nine digits: it raises ValueError for thousands of them.
     is_number = length.isascii() and length.isdigit() and len(length) < 10
     if not is_number or int(length) > MAX_BODY:
-      raise _RequestError(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'Give a Content-Length of at most {MAX_BODY}.'
-      )
+      fix = f'Give a Content-Length of at most {MAX_BODY}.'
+      raise _RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, fix)
     # Read before any refusal: the browser may not see a response that leaves its body unread.
     body = self.rfile.read(int(length))
     if path != '/api/answer':
