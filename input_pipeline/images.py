@@ -85,7 +85,6 @@ class HostStore(Protocol):
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
     """Returns the undecoded image (encoded bytes, a path or pixels) and label at an index."""
-    ...
 
 
 @dataclasses.dataclass(frozen=True)

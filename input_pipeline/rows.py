@@ -343,10 +343,8 @@ class TfRows:
     Raises:
       InputError: an image cannot be decoded, or has another size or no label.
     """
-    options = tf.data.Options()
-    options.deterministic = True
     data = elements.map(self._row, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    data = data.batch(batch_size).prefetch(_PREFETCH).with_options(options)
+    data = data.batch(batch_size).prefetch(_PREFETCH)
     iterator = data.as_numpy_iterator()
     for number in itertools.count():
       try:

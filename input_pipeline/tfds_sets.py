@@ -482,9 +482,7 @@ class SplitsStore(StreamedStore):
 
     order = tf.numpy_function(split_order, [epoch], tf.int64)
     choices = tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [len(indices)]))
-    return tf.data.Dataset.choose_from_datasets(
-      shuffled_splits, choices, stop_on_empty_dataset=False
-    )
+    return tf.data.Dataset.choose_from_datasets(shuffled_splits, choices)
 
   def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
     """Describes the images as `Images`, with one channel or three; alpha is dropped.

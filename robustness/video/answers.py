@@ -18,7 +18,7 @@ from types import MappingProxyType
 from robustness.core import json_files
 from robustness.core.atomic_files import flush_directory, lock
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
 
 FORMAT, VERSION = 'neighbor-set review', 1
 """Name and version of the file format, which the first line of a file of answers states."""
@@ -65,12 +65,10 @@ class ReviewPlan:
 
   def __post_init__(self) -> None:
     """Raises InputError for too few annotators or votes."""
-    if self.annotators_per_pair < 1:
-      raise InputError(f'--annotators_per_pair={self.annotators_per_pair}: give at least 1.')
-    if self.joint_votes < 0:
-      raise InputError(
-        f'--joint_votes={self.joint_votes}: give at least 1, or 0 for as many as answer alone.'
-      )
+    count = self.annotators_per_pair
+    require(count >= 1, '--annotators_per_pair', count, 'at least 1')
+    valid = 'at least 1, or 0 for as many as answer alone'
+    require(self.joint_votes >= 0, '--joint_votes', self.joint_votes, valid)
 
   @property
   def needed(self) -> int:

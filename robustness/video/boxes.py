@@ -85,9 +85,8 @@ def read(
   Raises:
     InputError: The file is missing or invalid, or the class of a box is not in `classes`.
   """
-  if not path.exists():
-    raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
-  document = _read_document(path, frames, classes, COCO, 'Give a COCO annotation file.')
+  advice = 'Give a COCO .json file, or a folder of ILSVRC .xml files.'
+  document = _read_document(path, frames, classes, COCO, advice)
   truth = _parse_truth(document, frames, path)
   annotated = {image['file_name'] for image in document['images']}
   boxes: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}

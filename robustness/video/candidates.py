@@ -185,11 +185,6 @@ class ReviewFrames:
       InputError: The folder or a file is missing, a file is outside of the folder, or a name has no
         suffix of an image.
     """
-    if not pathlib.Path(folder).is_dir():
-      raise InputError(
-        f'there is no folder {os.fspath(folder)}: give --frames the folder in '
-        'which the paths of the metadata begin.'
-      )
     self._root = pathlib.Path(folder).resolve()
     self._paths = tuple(paths)
     self._damages: dict[tuple[int, str], str] = {}  # {(index, tag of the file): its damage}

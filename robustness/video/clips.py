@@ -144,10 +144,7 @@ class FrameFolder:
     del folder
     for number in numbers:
       if why := damage(self._files[number]):
-        raise InputError(
-          f'frame {number} cannot be decoded: {self._files[number]}: {why}. Replace the file, or '
-          'leave its video out of the labels.'
-        )
+        raise _undecodable(self._files[number], number, why)
     return {f'{self.name}/{self._files[number].name}': {} for number in numbers}
 
 

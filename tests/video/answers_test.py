@@ -130,7 +130,7 @@ def test_a_review_keeps_its_plan(tmp_path):
   with opened() as log:
     assert log.plan == ReviewPlan(annotators_per_pair=4)
   refused('--annotators_per_pair=3, but .* begun with 4', opened, {'annotators_per_pair': 3})
-  refused('annotators_per_pair=0: give at least 1', opened, {'annotators_per_pair': 0})
+  refused('--annotators_per_pair is 0; it must be at least 1', opened, {'annotators_per_pair': 0})
   refused('joint_votes', ReviewPlan, joint_votes=-1)
 
 

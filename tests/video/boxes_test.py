@@ -75,7 +75,7 @@ def test_invalid_boxes_and_files_are_refused(tmp_path):
   (tmp_path / 'other.json').write_text('{"images": []}')
   message = 'annotations is missing; expected a list. Give a COCO'
   refused(message, read, tmp_path / 'other.json')
-  refused(r'none\.json is missing', read, tmp_path / 'none.json')
+  refused(r'none\.json is no file', read, tmp_path / 'none.json')
   refused(r'entry 0 has bbox \[1, 2, 3\]', read, coco(tmp_path, (1, 2, 3)))
   flat = coco(tmp_path, (-5, 20, 30, 40)).read_text()
   refused('wholly outside', read, saved(tmp_path, 'a.json', flat.replace('200', '0')))

@@ -67,7 +67,7 @@ def test_frames_that_are_missing_or_of_another_kind_are_named(folder):
   for name in PATHS[2:4]:
     (folder / name).unlink()
   refused(f'2 of 8 frames are missing .* first is {PATHS[2]}', ReviewFrames, folder, PATHS)
-  refused('there is no folder', ReviewFrames, folder / 'nowhere', PATHS)
+  refused('8 of 8 frames are missing in .*nowhere', ReviewFrames, folder / 'nowhere', PATHS)
   (folder / 'labels.json').write_text('{}')
   refused('of no known kind', ReviewFrames, folder, ['labels.json'])
 
