@@ -27,16 +27,7 @@ from robustness.evaluation.views import ViewTable
 from robustness.present import summary
 from robustness.present.publish import Presentation
 from robustness.results import JSON_NAME, SEED, SINGLE, Findings, Results, summary_name
-from robustness.workdirs.workdir import (
-  CONFIG,
-  ENVIRONMENT,
-  LEFT_OUT,
-  RECORDS,
-  REWRITTEN,
-  TASKS,
-  seed_folder,
-  task_folder,
-)
+from robustness.workdirs import workdir
 
 _AGAIN = 'Give the command of the run again.'
 _FINISH = 'Run its command again to resume it.'
@@ -82,20 +73,20 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
       of predictions from elsewhere.
   """
   path = expanded(directory)
-  file = path / CONFIG
+  file = path / workdir.CONFIG
   if path.name.startswith('seed') and not file.exists():  # a seed's folder has no config
-    file = path.parent / CONFIG
+    file = path.parent / workdir.CONFIG
   if not file.exists():
     raise InputError(
-      f'{path} is no workdir: it has no {CONFIG}. Give the workdir of a finished run.'
+      f'{path} is no workdir: it has no {workdir.CONFIG}. Give the workdir of a finished run.'
     )
-  config = without_inherited(json_files.read(file, advice=REWRITTEN))
+  config = without_inherited(json_files.read(file, advice=workdir.REWRITTEN))
   if 'predictions' in config or 'detections' in config:
     raise InputError(
       f'{path} holds numbers of predictions that were made elsewhere, and no run of a study: give '
       'the workdir of a run with classifiers.'
     )
-  seeds = sorted(folder.name for folder in path.glob(seed_folder('*')) if folder.is_dir())
+  seeds = sorted(folder.name for folder in path.glob(workdir.seed_folder('*')) if folder.is_dir())
   if config.get('seeds') and seeds:
     raise InputError(
       f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
@@ -103,11 +94,8 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
   sections = study_sections(config, path)
   # Only a battery may have left out tasks.
   tasks_without_results = left_out(path) if SINGLE not in sections else ()
-  return {
-    task: _finished_study(path, task, section, study_file)
-    for task, section in sections.items()
-    if task not in tasks_without_results
-  }
+  tasks = [task for task in sections if task not in tasks_without_results]
+  return {task: _finished_study(path, task, sections[task], study_file) for task in tasks}
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
@@ -123,9 +111,9 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
   Raises:
     InputError: a key has a wrong type, or a task's name is not valid as the name of a folder.
   """
-  file = str(path / CONFIG)
+  file = str(path / workdir.CONFIG)
   if 'battery' not in config:
-    json_files.check(config, file, {'study?': dict}, REWRITTEN)
+    json_files.check(config, file, {'study?': dict}, workdir.REWRITTEN)
     return {SINGLE: config.get('study', {})}
   advice = 'A run of an earlier version: run its command again in another --workdir.'
   json_files.check(config, file, {'battery': {'tasks': [str]}}, advice)
@@ -151,13 +139,12 @@ def studies_and_presentation(
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   sections, tasks = study_sections(config, path), results.by_task
-  studies_by_task = {
-    task: recorded_study.study_of_results(
-      section, tasks[task].study, tasks[task].settings, study_file
-    )
-    for task, section in sections.items()
-    if task in tasks
-  }
+  studies_by_task = {}
+  for task, section in sections.items():
+    if task in tasks:
+      name, settings = tasks[task].study, tasks[task].settings
+      study = recorded_study.study_of_results(section, name, settings, study_file)
+      studies_by_task[task] = study
   summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
   has_seeds = SEED in results.table.columns
   return studies_by_task, summary.present_run(summary_of_tasks, studies_by_task, has_seeds)
@@ -169,7 +156,7 @@ def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
   Raises:
     InputError: `seeds` are not integers.
   """
-  json_files.check(config, f'{path / CONFIG}', {'seeds?': [int]}, REWRITTEN)
+  json_files.check(config, f'{path / workdir.CONFIG}', {'seeds?': [int]}, workdir.REWRITTEN)
   return list(config.get('seeds', ()))
 
 
@@ -185,7 +172,7 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
     InputError: the workdir has no such task, or several and `name` is ''; see also `read`.
   """
   folder = expanded(directory).resolve()
-  if not name and folder.parent.name == TASKS:
+  if not name and folder.parent.name == workdir.TASKS:
     directory, name = folder.parents[1], folder.name
   tasks = read(directory)
   if name in tasks:
@@ -197,7 +184,7 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
   if name in left_out(expanded(directory)):
     raise InputError(
       f'{directory} has no numbers of the task {name!r}, which none of its classifiers could take '
-      f'(see its table {LEFT_OUT!r}); it has those of {", ".join(tasks)}.'
+      f'(see its table {workdir.LEFT_OUT!r}); it has those of {", ".join(tasks)}.'
     )
   raise InputError(f'{directory} has no task {name!r}; {nearest(name, tasks)}.')
 
@@ -212,10 +199,10 @@ def left_out(folder: pathlib.Path) -> set[str]:
   """
   if not (folder / JSON_NAME).is_file():
     return set()
-  table = Results.read(folder).tables.get(LEFT_OUT)
+  table = Results.read(folder).tables.get(workdir.LEFT_OUT)
   # The first column names the task, and each row a classifier that it left out.
   tasks = {str(row[0]) for row in table.rows if row} if table else set()
-  return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
+  return {name for name in tasks if not (workdir.task_folder(folder, name) / JSON_NAME).is_file()}
 
 
 def _finished_study(
@@ -232,13 +219,14 @@ def _finished_study(
   Raises:
     InputError: results or shards are missing.
   """
-  folder = task_folder(path, task)
+  folder = workdir.task_folder(path, task)
   if not (folder / JSON_NAME).is_file():
     raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
   results = Results.read(folder)
   study = recorded_study.study_of_results(section, results.study, results.settings, study_file)
   # the tasks of a battery have their records in folders inside `RECORDS`
-  records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
+  all_records = path / workdir.RECORDS
+  records_folder = all_records if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
   opened: dict[str, Records | SequentialRecords] = {}
   for label in results.classifier_labels if study.needs_classifier else [IMAGES]:
@@ -272,7 +260,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   matches: list[tuple[int, pathlib.Path]] = []  # (number of unshared keys, folder)
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
-  for header in sorted((path / RECORDS).glob(pattern)):
+  for header in sorted((path / workdir.RECORDS).glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded_settings = recorded_study.with_current_keys(type(study), identity['study'])
@@ -286,8 +274,8 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
     is_same_data = all(data[key] == recorded_data[key] for key in shared_keys)
     if is_same_study and is_same_data:
       num_unshared = len(data.keys() ^ recorded_data.keys())
-      study_folder = header.relative_to(path / RECORDS).parts[0]
-      matches.append((num_unshared, path / RECORDS / study_folder))
+      study_folder = header.relative_to(path / workdir.RECORDS).parts[0]
+      matches.append((num_unshared, path / workdir.RECORDS / study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
   _, folder = min(matches)
@@ -306,13 +294,15 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
   path = expanded(directory).absolute()
   if not path.is_dir():
     raise InputError(f'{path} is no folder; give the workdir of a run.')
-  if (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file():
-    config = without_inherited(json_files.read(path / CONFIG, advice=REWRITTEN))
-    return path, config, json_files.read(path / ENVIRONMENT, {'command': str}, _AGAIN)
-  inside = sorted(file.parent.name for file in path.glob(f'*/{CONFIG}'))
+  config_file, environment_file = path / workdir.CONFIG, path / workdir.ENVIRONMENT
+  if config_file.is_file() and environment_file.is_file():
+    config = without_inherited(json_files.read(config_file, advice=workdir.REWRITTEN))
+    return path, config, json_files.read(environment_file, {'command': str}, _AGAIN)
+  inside = sorted(file.parent.name for file in path.glob(f'*/{workdir.CONFIG}'))
   hint = f'; workdirs inside it: {", ".join(inside)}' if inside else ''
   raise InputError(
-    f'{path} is no workdir: it has no {CONFIG} and {ENVIRONMENT}, which every run writes{hint}.'
+    f'{path} is no workdir: it has no {workdir.CONFIG} and {workdir.ENVIRONMENT}, which every run '
+    f'writes{hint}.'
   )
 
 
@@ -348,7 +338,7 @@ def training_lines(path: pathlib.Path) -> Iterator[str]:
 
   for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
     form = {'training': {'total_steps': int}}
-    total = json_files.read(facts, form, REWRITTEN)['training']['total_steps']
+    total = json_files.read(facts, form, workdir.REWRITTEN)['training']['total_steps']
     step = newest_step(facts.parent) or 0
     name = facts.parent.relative_to(path)
     yield f'{name}: trained' if step >= total else f'{name}: step {step} of {total} is saved'
@@ -359,7 +349,7 @@ def record_lines(path: pathlib.Path) -> Iterator[str]:
 
   For instance 'records/base: complete' or 'records/aug: 3 of 12 shards are missing'.
   """
-  for header in sorted(path.glob(f'**/{RECORDS}/**/{HEADER}')):
+  for header in sorted(path.glob(f'**/{workdir.RECORDS}/**/{HEADER}')):
     records = Records.open(header.parent)
     total = records.layout.num_blocks * records.layout.num_chunks
     missing = sum(map(len, records.missing().values()))
