@@ -69,7 +69,7 @@ from robustness.training.settings import TrainingSettings
 from robustness.training.writers import NO_WRITER, training_writer
 from robustness.video.columns import with_numbered_sets
 from robustness.workdirs import finished_workdir
-from robustness.workdirs.finished_workdir import FinishedStudy
+from robustness.workdirs.finished_workdir import FinishedStudy, studies_and_presentation
 from robustness.workdirs.workdir import locked
 
 
@@ -284,7 +284,7 @@ def _with_classifiers(
     models: the models, each with its name.
   """
   first_image = as_float32(next(rows.batches(1, [0]))['image'])  # image 0, [1, H, W, C]
-  classifiers = [as_classifier('', model, first_image, rows.class_names) for model in models]
+  classifiers = [as_classifier(model, first_image, rows.class_names) for model in models]
   if isinstance(rows, ArrayRows) and not rows.class_names and classifiers:
     rows = user_data.with_class_names(rows, classifiers[0].class_names)
   return rows, classifiers
@@ -317,18 +317,15 @@ def as_rows(
   return data
 
 
-def as_classifier(
-  label: str, model: Any, images: np.ndarray, class_names: Sequence[str]
-) -> Classifier:
+def as_classifier(model: Any, images: np.ndarray, class_names: Sequence[str]) -> Classifier:
   """Returns a model of any form as a `Classifier`.
 
   Args:
-    label: name of the classifier in results. '' takes the name of the model.
     model: a `Classifier`, a `Model`, a network, a function, or a name such as 'resnet20'.
     images: example inputs, float32 [N, H, W, C] in [0, 1], which show the model's input shape.
     class_names: the names of the classes of the images; () if they have none.
   """
-  model = _with_label(label, model)
+  model = _with_label('', model)
   if isinstance(model, Classifier):
     return model
   if isinstance(model.module, str):  # a name of the catalogue or timm:NAME
@@ -404,16 +401,14 @@ def compare(
   result_labels: list[str] = []  # labels of classifiers in `Results`, not in workdirs
   studies_by_workdir: dict[str, Mapping[str, FinishedStudy]] = {}
   for index, entry in enumerate(results):
-    if isinstance(entry, Results):
-      if entry.studies is None:
-        raise InputError(
-          f'results of {entry.study} have no records: take those of measure or read.'
-        )
-      result_labels += entry.classifier_labels
-      studies_by_workdir[f'results[{index}]'] = entry.studies()
-    else:
+    if not isinstance(entry, Results):
       name, path = next(names_and_paths)
       studies_by_workdir[name] = finished_workdir.read(path)
+      continue
+    if entry.studies is None:
+      raise InputError(f'results of {entry.study} have no records: take those of measure or read.')
+    result_labels += entry.classifier_labels
+    studies_by_workdir[f'results[{index}]'] = entry.studies()
   for label in result_labels:
     if result_labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
@@ -441,9 +436,7 @@ def read(directory: str | os.PathLike[str]) -> Results:
   """
   path, config, _ = finished_workdir.find(os.fspath(directory))
   results = Results.read(path)
-  studies_by_task, results.presentation = finished_workdir.studies_and_presentation(
-    path, results, config
-  )
+  studies_by_task, results.presentation = studies_and_presentation(path, results, config)
   if SINGLE in studies_by_task:  # files of earlier versions lack the declarations of facets
     results = results.with_facets(studies_by_task[SINGLE].described_facets)
   results.studies = functools.partial(finished_workdir.read, path)
@@ -651,13 +644,12 @@ def as_policy(policy: Any) -> Policy:
   if isinstance(policy, Policy):
     return policy
   is_single = isinstance(policy, str) or not isinstance(policy, Iterable)
-  parts: list[Any] = [policy] if is_single else [*policy]
-  parts = [
-    AUGMENTATIONS.find(part, 'policy')() if isinstance(part, str) else part for part in parts
-  ]
-  for part in parts:
+  parts: list[Augmentation] = []
+  for entry in [policy] if is_single else policy:
+    part = AUGMENTATIONS.find(entry, 'policy')() if isinstance(entry, str) else entry
     if not isinstance(part, Augmentation):
       raise InputError(f'policy has {part!r}; it takes names, such as "flip", and objects.')
+    parts.append(part)
   return Policy(tuple(parts))
 
 
@@ -704,7 +696,7 @@ def attack(
       is_traced = isinstance(images, jax.core.Tracer)
       noise = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
       # traced images have no values
-      network = as_classifier('', model, noise if is_traced else np.asarray(images), ())
+      network = as_classifier(model, noise if is_traced else np.asarray(images), ())
     # `apply` returns (logits, outputs of layers)
     logits = lambda batch: network.apply(network.variables, batch, ())[0]  # noqa: E731
   attack_class = ATTACKS.find(name, 'name')

@@ -36,7 +36,7 @@ class MaiteModel:
     """
     images = as_float32(user_data.stacked_images(batch)).astype(np.float32)  # [B, H, W, C]
     # the first call makes a classifier of the model, which later calls use
-    self.model = as_classifier(label='', model=self.model, images=images, class_names=())
+    self.model = as_classifier(self.model, images, class_names=())
     return [*self.model.predict(images)]
 
 
