@@ -62,7 +62,7 @@ SUMMARIES = ('', FOURIER_TABLE)
 _PLAIN_KINDS = 'biufcU'
 """Kinds of NumPy dtypes (`dtype.kind`) that are stored without pickling: booleans, numbers, text.
 """
-_REBUILD = 'Run the same command again: results are rebuilt from the records.'
+REBUILD = 'Run the same command again: results are rebuilt from the records.'
 # The expected keys and types of `results.json`; keys with '?' may be missing.
 _PART: json_files.Form = {'name': str}
 _DESCRIBED: dict[str, json_files.Form] = {
@@ -462,10 +462,8 @@ class Results:
 
     Files of earlier versions lack them.
     """
-    return dataclasses.replace(
-      self,
-      quantities=tuple(dataclasses.replace(q, facets=q.facets or facets) for q in self.quantities),
-    )
+    quantities = (dataclasses.replace(q, facets=q.facets or facets) for q in self.quantities)
+    return dataclasses.replace(self, quantities=tuple(quantities))
 
   @classmethod
   def read(cls, directory: str | os.PathLike[str]) -> Results:
@@ -479,13 +477,13 @@ class Results:
       raise InputError(
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
-    document = json_files.read(path, _FORM, _REBUILD, MAX_BYTES_OF_RESULTS)
+    document = json_files.read(path, _FORM, REBUILD, MAX_BYTES_OF_RESULTS)
     entries = document.get('quantities', [])
     is_battery = isinstance(entries, dict)  # {task: entries}; a single study has a list of entries
     entries_by_task = entries if is_battery else {SINGLE: entries}
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
-      json_files.check(entries_by_task, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
+      json_files.check(entries_by_task, f'{path}: quantities', {str: [_QUANTITY]}, REBUILD)
       facets_by_task = document.get('facet_words', {})  # earlier versions have none
       tasks = {
         task: _read_quantities(entries_of_task, facets_by_task.get(task, ()))
@@ -493,12 +491,12 @@ class Results:
       }
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
-      raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
+      raise InputError(f'{path} is damaged ({error}). {REBUILD}') from error
     _check_names(path, document, entries_by_task)
     results = cls(
       **{key: document[key] for key in ('study', 'classifiers', 'data', 'settings')},
       tables=tables,
-      arrays=read_npz(path.with_name(ARRAYS_NAME), _REBUILD, MAX_BYTES_OF_RESULTS),
+      arrays=read_npz(path.with_name(ARRAYS_NAME), REBUILD, MAX_BYTES_OF_RESULTS),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
       tasks=tasks if is_battery else {},
@@ -561,7 +559,7 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
   """
   table = results.table
   if results.quantities and table.empty:
-    raise InputError(f'{path} holds no estimate: it was altered. {_REBUILD}')
+    raise InputError(f'{path} holds no estimate: it was altered. {REBUILD}')
   quantities_by_name: dict[str, list[Quantity]] = {}  # tasks may declare one name differently
   for quantity in results.quantities:
     quantities_by_name.setdefault(quantity.name, []).append(quantity)
@@ -594,7 +592,7 @@ def _check_values(
   if len(outside):
     value = outside.iloc[0]
     raise InputError(
-      f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {_REBUILD}'
+      f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {REBUILD}'
     )
 
 

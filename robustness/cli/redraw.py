@@ -20,7 +20,7 @@ from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import page
 from robustness.present.publish import Drawn, Presented, illustrate, with_task_captions
-from robustness.results import SINGLE, Results
+from robustness.results import REBUILD, SINGLE, Results
 from robustness.workdirs import finished_workdir, workdir
 
 
@@ -121,8 +121,7 @@ def _draw(
   except (AttributeError, LookupError, TypeError, ValueError) as error:
     raise InputError(
       f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
-      'altered, or is of another version. Run the same command again: results are rebuilt from '
-      'the records.'
+      f'altered, or is of another version. {REBUILD}'
     ) from error
 
 
@@ -151,6 +150,5 @@ def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
     if names := page.shortened_tables(folder, Results.read(folder)):
       raise InputError(
         f'{folder / page.NAME} has more rows of {", ".join(names[:3])} than the results beside it, '
-        'which were damaged or altered, and is not replaced. Run the same command again: results '
-        'are rebuilt from the records. Or delete the report.'
+        f'which were damaged or altered, and is not replaced. {REBUILD} Or delete the report.'
       )

@@ -23,7 +23,7 @@ from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import NotRecordedError
 from robustness.evaluation.study import EstimatesFromRows, StudiesTrainings
 from robustness.present.phrases import plural
-from robustness.results import SINGLE, Results
+from robustness.results import REBUILD, SINGLE, Results
 from robustness.workdirs import finished_workdir, workdir
 from robustness.workdirs.finished_workdir import FinishedStudy
 
@@ -34,7 +34,6 @@ TOLERANCE = 1e-6
 """Largest relative difference between values that two machines compute from the same records."""
 _COMPARED = ('value', 'low', 'high', 'n', 'clusters', 'confidence')
 """Columns of estimates that are compared."""
-_REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _FAILURES = (AttributeError, LookupError, TypeError, ValueError)
 """Errors that may occur when values are computed from records that another version wrote."""
 
@@ -70,14 +69,14 @@ class _Differences:
       raise InputError(
         f'its answers do not give its {row["quantity"]} of {row.classifier}, {column} {stored:g} '
         f'(records: {computed:g}), in {path}/results.csv: altered, or of another version. '
-        f'{_REBUILD}'
+        f'{REBUILD}'
       )
     for rows in (self.only_in_records, self.only_in_results):
       if len(rows):
         row = rows.iloc[0]
         raise InputError(
           f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not '
-          f'those that its records give: altered, or of another version. {_REBUILD}'
+          f'those that its records give: altered, or of another version. {REBUILD}'
         )
 
   def in_words(self) -> str:
@@ -286,7 +285,7 @@ def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> I
   for task, finished in tasks.items():
     if task not in joined.by_task:
       if _is_of_this_code(joined):
-        raise InputError(f'{path} has no values of the task {task!r}. {_REBUILD}')
+        raise InputError(f'{path} has no values of the task {task!r}. {REBUILD}')
       yield f'{task}: no values above all tasks'
       continue
     task_results = dataclasses.replace(joined.by_task[task], environment=joined.environment)
