@@ -59,11 +59,6 @@ PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
 PROVENANCE = 'where every number comes from'
 """Name of the table with the origin of every classifier's numbers."""
-COLUMNS = (
-  *('classifier', 'entry', 'network and training', 'weights', 'images', 'version', 'commit'),
-  'values',
-)
-"""Columns of the table `PROVENANCE`."""
 LEFT_OUT = 'entries left out'
 """Name of the table of entries that are not on the board, with the reason."""
 FROM_RECORDS = 'as records give'
@@ -503,16 +498,17 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     # With several rankings this facet distinguishes them.
     facets = {'ranked_by': words} if len(ranked_values) > 1 else {}
     parts.append(table_of_rows(list(_rank_rows(quantity, rows, facets))))
-  classifiers, provenance = list[Facts](), list[list[str]]()
+  classifiers, provenance = list[Facts](), list[dict[str, str]]()
   for entry in entries:
     for classifier in entry.results.classifiers:
       relabelled = {**classifier, 'label': labels[entry.name, classifier['label']]}
       classifiers.append(relabelled)
       provenance.append(_provenance_row(entry, relabelled))
+  origins = Table(tuple(provenance[0]), [list(row.values()) for row in provenance])
   return dataclasses.replace(
     first,
     classifiers=classifiers,
-    tables={PROVENANCE: Table(COLUMNS, provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
+    tables={PROVENANCE: origins, WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
     table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
     quantities=(RANK, *_with_accuracy(quantities), EFFECTIVE),
@@ -609,19 +605,19 @@ def _paired_estimates(
   return []
 
 
-def _provenance_row(entry: BoardEntry, classifier: Facts) -> list[str]:
-  """Returns a classifier's row in the table of origins: entry, weights and versions."""
+def _provenance_row(entry: BoardEntry, classifier: Facts) -> dict[str, str]:
+  """Returns a classifier's row in the table `PROVENANCE`, as {column: text}."""
   environment = entry.results.environment
-  return [
-    classifier['label'],
-    entry.name,
-    classifier_words(classifier),
-    str(classifier.get('sha256', ''))[:12],
-    entry.results.image_digest(),
-    str(environment.get('robustness', '')),
-    str(environment.get('git_commit') or '')[:12],
-    entry.unverified or FROM_RECORDS,
-  ]
+  return {
+    'classifier': classifier['label'],
+    'entry': entry.name,
+    'network and training': classifier_words(classifier),
+    'weights': str(classifier.get('sha256', ''))[:12],
+    'images': entry.results.image_digest(),
+    'version': str(environment.get('robustness', '')),
+    'commit': str(environment.get('git_commit') or '')[:12],
+    'values': entry.unverified or FROM_RECORDS,
+  }
 
 
 def _parser() -> argparse.ArgumentParser:
