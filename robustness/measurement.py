@@ -104,9 +104,8 @@ def measure(
   records_by_label = {}
   for classifier, matched in evaluated:
     label = classifier.name if classifier else IMAGES
-    records_by_label[label] = _record_answers(
-      execution, study, classifier, matched, parallel, folder
-    )
+    records = _record_answers(execution, study, classifier, matched, parallel, folder)
+    records_by_label[label] = records
   evaluations = as_evaluations(records_by_label)
   with phase(f'{study.name}: estimates and pictures'):
     _check_same_images(evaluations)

@@ -39,7 +39,6 @@ from robustness.results import TASK, Results
 from robustness.workdirs import finished_workdir
 
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
-CARD = 'robustness.md'
 _ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
 """Matches an id of a hub, ACCOUNT/NAME or NAME; it is also the name of a file."""
 
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
   label = _check_hub_options(options, results.labels)
   # On values that the records do not reproduce: at most one text, about the workdir as a whole.
   unverified = [*verification.note_unverifiable(path, str(path)).values()][:1]
-  files = {CARD: card(results, label, environment, unverified)}
+  files = {'robustness.md': card(results, label, environment, unverified)}
   if options.dataset:
     quantity, row = estimate(results, label, options.quantity, options.at)
     data = '; '.join([data_words(results.data), *unverified])

@@ -43,15 +43,13 @@ def memory_advice(error: BaseException) -> str | None:
   """
   if isinstance(error, MemoryError):  # raised by NumPy, which states the size
     return f'not enough memory ({error}): give smaller numbers or fewer images.'
-  if any(
-    isinstance(cause, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(cause)
-    for cause in causes(error)
-  ):
-    return (
-      'not enough memory on the device: give a smaller --config.batch_size or '
-      f'--config.views_per_step=1 for an evaluation, a smaller --{KEYS.training.batch_size} or a '
-      f'larger --{KEYS.training.accumulate} for a training.'
-    )
+  for cause in causes(error):
+    if isinstance(cause, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(cause):
+      return (
+        'not enough memory on the device: give a smaller --config.batch_size or '
+        f'--config.views_per_step=1 for an evaluation, a smaller --{KEYS.training.batch_size} or a '
+        f'larger --{KEYS.training.accumulate} for a training.'
+      )
   return None
 
 

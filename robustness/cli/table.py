@@ -17,13 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from robustness.cli import new_parser, verification
-from robustness.comparison.entries import (
-  common_tasks,
-  distinct_labels,
-  named_workdirs,
-  network_of,
-  typed_labels,
-)
+from robustness.comparison import entries
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
 from robustness.estimates.of_means import ITSELF
@@ -86,7 +80,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   """
   runs: dict[str, Results] = {}
   tasks_by_run: dict[str, dict[str, Results]] = {}
-  for name, path in named_workdirs(workdirs).items():
+  for name, path in entries.named_workdirs(workdirs).items():
     results = runs[name] = Results.read(path)
     tasks_by_run[name] = {
       task: dataclasses.replace(of_task, study=of_task.study or results.study)
@@ -94,13 +88,13 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
     }
     verification.note_unverifiable(path, name, study_file)
   labels_by_run = {name: set(results.labels) for name, results in runs.items()}
-  labels = distinct_labels(labels_by_run, typed_labels(workdirs))
+  labels = entries.distinct_labels(labels_by_run, entries.typed_labels(workdirs))
   study_names = {
     name: {task: of_task.study for task, of_task in tasks.items()}
     for name, tasks in tasks_by_run.items()
   }
   results_by_task = {}
-  for task in common_tasks(study_names):
+  for task in entries.common_tasks(study_names):
     results_by_run = {name: tasks[task] for name, tasks in tasks_by_run.items()}
     digests = {name: results.image_digest(task) for name, results in runs.items()}
     results_by_task[task] = _join_runs(task, results_by_run, labels, digests)
@@ -202,7 +196,7 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
     # The ratio of a baseline to itself, which has this note, shows which quantities are ratios.
     of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(of_baseline['quantity'])
-    network = network_of(results.classifiers[0]) or name  # '' if it is unknown
+    network = entries.network_of(results.classifiers[0]) or name  # '' if it is unknown
     baselines.add(network if len(of_baseline) else '')
   return list(ratios) if len(baselines) > 1 else []
 

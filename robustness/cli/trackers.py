@@ -9,8 +9,8 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -179,6 +179,5 @@ def _allowed(name: str) -> str:
   return re.sub(r'[^\w.\- /]', ' ', name)
 
 
-Send = Callable[[Logged, str, pathlib.Path, Any], str]
-TRACKERS: Mapping[str, Send] = {'wandb': to_wandb, 'mlflow': to_mlflow}
+TRACKERS = {'wandb': to_wandb, 'mlflow': to_mlflow}
 """Functions that send a log, by the Python package that each needs."""

@@ -288,23 +288,22 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
   require(is_valid, f'{BATTERY}.{TASKS}', names, valid)
   for name in names:
     settings.choice(f'{BATTERY}.{TASKS}', name, sections)
-  measurements = {
-    name: _parse_task(f'{BATTERY}.{name}', task, data) for name, task in sections.items()
-  }
+  measurements = {name: _parse_task(name, task, data) for name, task in sections.items()}
   return {name: measurements[name] for name in names}
 
 
-def _parse_task(path: str, section: Any, data: Section) -> Measurement:
+def _parse_task(name: str, section: Any, data: Section) -> Measurement:
   """Returns a study of a battery, with the settings of its images.
 
   Its section `data` may replace values of `config.data`. With another `source` it inherits none of
   these values, because they are for other images.
 
   Args:
-    path: Name of the section of the study in the battery, for messages.
-    section: This section, with `study` and `data`.
+    name: Name of the study in the battery.
+    section: The section of this name in the battery, with `study` and `data`.
     data: The section `config.data`.
   """
+  path = f'{BATTERY}.{name}'
   if not isinstance(section, Mapping):
     raise InputError(f'{path} must be a section with a study; got {section!r}.')
   settings.refuse_unknown(section, ('study', 'data'), path)

@@ -271,11 +271,8 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
 
   Columns of text, such as paths, are left out.
   """
-  return {
-    name: values
-    for name, values in batch.items()
-    if isinstance(values, np.ndarray) and values.dtype.kind in 'biuf'
-  }
+  arrays = {name: values for name, values in batch.items() if isinstance(values, np.ndarray)}
+  return {name: values for name, values in arrays.items() if values.dtype.kind in 'biuf'}
 
 
 def check_label_array(

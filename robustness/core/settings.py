@@ -109,11 +109,8 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
   In the section of a classifier or task, None means that the value of the whole run applies.
   """
-  return {
-    key: without_inherited(value) if isinstance(value, Mapping) else value
-    for key, value in section.items()
-    if value is not None
-  }
+  values = {key: value for key, value in section.items() if value is not None}
+  return {k: without_inherited(v) if isinstance(v, Mapping) else v for k, v in values.items()}
 
 
 def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
@@ -265,11 +262,10 @@ def differing_keys(
   """
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     path = f'{prefix}.' if prefix else ''
-    return [
-      line
-      for key in sorted({*old, *new})
-      for line in differing_keys(old.get(key), new.get(key), f'{path}{key}', tolerances)
-    ]
+    lines = []
+    for key in sorted({*old, *new}):
+      lines += differing_keys(old.get(key), new.get(key), f'{path}{key}', tolerances)
+    return lines
   tolerance = (tolerances or {}).get(prefix.rpartition('.')[2])  # by the key without its path
   if old == new or (tolerance is not None and _is_close(old, new, tolerance)):
     return []
