@@ -37,10 +37,8 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
     label: builder.shown_in_training(recipe) if recipe.is_trained_here else {}
     for label, recipe in experiment.classifiers.items()
   }
-  tasks = {}  # {section of the task's study: task}
-  for name, task in experiment.measurements.items():
-    section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
-    tasks[f'{section}.study'] = task
+  measurements = experiment.measurements.items()
+  tasks = {experiment.section_of_study(name): task for name, task in measurements}
   for section, task in tasks.items():
     with renaming_section('config.study', section):
       check_study(task.study, rows[task.data], recipes, experiment.execution)

@@ -328,10 +328,9 @@ def shortcomings(experiment: Experiment) -> Iterator[str]:
     yield f'{len(seeds)} seeds give no intervals over seeds; {FEWEST_SEEDS} are the fewest'
   for task, study in experiment.studies.items():
     if isinstance(study, CorruptionViews) and study.has_drawn_frost:
-      section = 'config.study' if experiment.is_single else f'config.battery.{task}.study'
       yield (
         'frost is drawn, not photographed: mCE will not be comparable with published values '
-        f'(pip install {PACKAGE}, {section}.photographs={PACKAGE})'
+        f'(pip install {PACKAGE}, {experiment.section_of_study(task)}.photographs={PACKAGE})'
       )
 
 

@@ -140,6 +140,10 @@ class Experiment:
           return f'{self.section_of_classifier(label)}.data'
     return 'config.data'
 
+  def section_of_study(self, name: str) -> str:
+    """Returns the name of a study's config section, such as 'config.battery.noise.study'."""
+    return 'config.study' if self.is_single else f'{BATTERY}.{name}.study'
+
   def section_of_classifier(self, label: str) -> str:
     """Returns the name of a classifier's config section, such as 'config.classifiers.natural'."""
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
@@ -427,7 +431,7 @@ def _check_adaptations(experiment: Experiment) -> None:
     return
   path = f'{experiment.section_of_classifier(adapting[0])}.adaptation'
   for name, study in experiment.studies.items():
-    section = 'config.study' if name == SINGLE else f'{BATTERY}.{name}.study'
+    section = experiment.section_of_study(name)
     if not study.allows_adaptation:
       raise InputError(
         f'{section}.name is {study.name!r}, which needs answers that do not depend on the images '
