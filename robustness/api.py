@@ -195,9 +195,7 @@ def measure(
       checks.check_classes(study_object, classifiers, rows)
       checks.check_step(study_object, execution, classifiers, rows)
     if workdir is not None:
-      return launch.measure_in_workdir(
-        study_object, execution, classifiers, rows, workdir, devices=devices
-      )
+      return launch.measure_in_workdir(study_object, execution, classifiers, rows, workdir, devices)
     with contextlib.ExitStack() as stack:
       temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
       folder = pathlib.Path(stack.enter_context(temporary))
@@ -355,12 +353,9 @@ def _recipe_of(model: Model) -> ClassifierKind:
       f'variables of {model.module!r} is a {type(weights).__name__}; give a file or a name of '
       'weights, or variables with the module itself.'
     )
+  mean, std = tuple(model.mean or ()), tuple(model.std or ())
   section = ClassifierSettings(
-    model.module,
-    weights=os.fspath(weights or ''),
-    mean=tuple(model.mean or ()),
-    std=tuple(model.std or ()),
-    label_space=model.label_space,
+    model.module, os.fspath(weights or ''), mean=mean, std=std, label_space=model.label_space
   )
   recipe = resolve_section(section)
   # the shape is only for input filters and attacks of trainings, which this section has not

@@ -132,12 +132,9 @@ def _means_over(
     notes_of_means[index][seed] = note
   note_and_equality = zip(notes_of_means, is_constant, strict=True)
   numbers = {'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count}
+  joined_notes = [_note_of_mean(notes, seeds, is_equal) for notes, is_equal in note_and_equality]
   means = first.assign(
-    **numbers,
-    method=estimates.OVER_SEEDS,
-    confidence=confidence,
-    p=np.nan,
-    note=[_note_of_mean(notes, seeds, is_equal) for notes, is_equal in note_and_equality],
+    **numbers, method=estimates.OVER_SEEDS, confidence=confidence, p=np.nan, note=joined_notes
   )
   # An equal number without interval and method, such as a published one, was not measured by seed:
   # its row stays as it is.

@@ -465,20 +465,19 @@ def passes_table(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
     design, images_by_view = rounds.design, rounds.shown
     fixed_images = fixed_size(design.half_width, design.confidence)
     num_passes, fixed_passes = int(images_by_view.sum()), fixed_images * rounds.num_views
-    lines.append(
-      {
-        'classifier': evaluation.label,
-        'half width': design.half_width,
-        'views': rounds.num_views,
-        'images of a view, fewest': int(images_by_view.min()),
-        'images of a view, most': int(images_by_view.max()),
-        'images that all views have': evaluation.records.layout.num_rows,
-        'passes': num_passes,
-        'images of the fixed design': fixed_images,
-        'passes of the fixed design': fixed_passes,
-        'saved': 1 - num_passes / fixed_passes,
-      }
-    )
+    line = {
+      'classifier': evaluation.label,
+      'half width': design.half_width,
+      'views': rounds.num_views,
+      'images of a view, fewest': int(images_by_view.min()),
+      'images of a view, most': int(images_by_view.max()),
+      'images that all views have': evaluation.records.layout.num_rows,
+      'passes': num_passes,
+      'images of the fixed design': fixed_images,
+      'passes of the fixed design': fixed_passes,
+      'saved': 1 - num_passes / fixed_passes,
+    }
+    lines.append(line)
   if not lines:
     return {}
   return {PASSES: Table(tuple(lines[0]), [list(line.values()) for line in lines])}

@@ -536,13 +536,11 @@ class ClassifierBuilder:
       rows: The images.
       network: The network.
     """
+    with_features = probes.features_of(network, probe.layer, rows.class_names)
+    key = random_keys.stream(0, probes.FEATURES)
+    parallel = create(self.experiment.execution.parallel)
     runner = Evaluator(
-      probes.features_of(network, probe.layer, rows.class_names),
-      stored_view(),
-      random_keys.stream(0, probes.FEATURES),
-      create(self.experiment.execution.parallel),
-      outputs=(probes.FEATURES,),
-      phase='features',
+      with_features, stored_view(), key, parallel, outputs=(probes.FEATURES,), phase='features'
     )
     facts: Facts = {
       'network': dict(network.provenance),

@@ -21,8 +21,6 @@ from robustness.models.naming import LAST_LAYERS
 from robustness.models.position_embedding import is_resampled
 from robustness.models.vit import VisionTransformer
 
-KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
-
 
 @dataclasses.dataclass(frozen=True)
 class NetworkWeights:
@@ -175,7 +173,7 @@ class Network(ClassifierKind):
       'precision': precision,
     }
     if precision != 'float32':
-      facts['kept_in_float32'] = KEPT_IN_FLOAT32
+      facts['kept_in_float32'] = 'weights, statistics of batch normalisation, logits and losses'
     if self.input_filter:
       facts['input_filter'] = self.input_filter.describe()
     placed = jax.device_put(variables)  # so that no evaluation copies them

@@ -61,8 +61,6 @@ PROVENANCE = 'where every number comes from'
 """Name of the table with the origin of every classifier's numbers."""
 LEFT_OUT = 'entries left out'
 """Name of the table of entries that are not on the board, with the reason."""
-FROM_RECORDS = 'as records give'
-"""The origin of values that are computed again from the records of an entry."""
 PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 """Methods of intervals that may exclude the value."""
 
@@ -616,7 +614,7 @@ def _provenance_row(entry: BoardEntry, classifier: Facts) -> dict[str, str]:
     'images': entry.results.image_digest(),
     'version': str(environment.get('robustness', '')),
     'commit': str(environment.get('git_commit') or '')[:12],
-    'values': entry.unverified or FROM_RECORDS,
+    'values': entry.unverified or 'as records give',
   }
 
 
