@@ -8,14 +8,8 @@ import numpy as np
 
 from robustness.core.registry import setting
 from robustness.core.typing import PyTree
-from robustness.models.adaptation import (
-  Apply,
-  ImageBatch,
-  Layers,
-  Result,
-  entropy,
-  log_probabilities,
-)
+from robustness.models import adaptation
+from robustness.models.adaptation import Apply, ImageBatch, Layers, Result
 from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 
@@ -77,7 +71,7 @@ class Eata(SelectiveTent):
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
       """Returns the mean cross-entropy to the predicted classes, and None."""
-      return -batch.mean(log_probabilities(logits).max(-1)), None
+      return -batch.mean(adaptation.log_probabilities(logits).max(-1)), None
 
     gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)
     batches = state['batches'] + 1
@@ -104,8 +98,8 @@ class Eata(SelectiveTent):
 
       The second result is their number and their mean probabilities [C].
       """
-      log_p = log_probabilities(logits)
-      p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
+      log_p = adaptation.log_probabilities(logits)
+      p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), adaptation.entropy(log_p)
       products = p @ past_mean
       norms = jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(past_mean)
       cosine = products / jnp.maximum(norms, 1e-8)

@@ -11,6 +11,7 @@ import optax
 from robustness.core.registry import setting
 from robustness.core.typing import PyTree
 from robustness.models import adaptation
+from robustness.models.adaptation import ImageBatch, Layers, Result
 from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 
@@ -41,7 +42,7 @@ class Sar(SelectiveTent):
   recovery: float = setting(0.2, 'at least 0', lambda x: 0 <= x < np.inf)
   fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')
 
-  def is_learnt(self, path: tuple[str, ...], layers: adaptation.Layers) -> bool:
+  def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
     """Returns whether the parameters of the layer at `path` adapt.
 
     They do in normalisation layers outside of `fixed_layers`.
@@ -54,13 +55,11 @@ class Sar(SelectiveTent):
     starts = {'/'.join(path[: count + 1]) for count in range(len(path))}
     return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
 
-  def begin(self, variables: PyTree, layers: adaptation.Layers, num_classes: int) -> PyTree:
+  def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
     """Returns the initial state of `Tent` with a moving average, which is ∞ at first."""
     return {**super().begin(variables, layers, num_classes), 'average': jnp.inf * jnp.ones(())}
 
-  def step(
-    self, predict: Predict, trained: PyTree, state: PyTree, batch: adaptation.ImageBatch
-  ) -> adaptation.Result:
+  def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Takes one step, and returns the outputs before it and the state after it.
 
     If the moving average of the loss is below `recovery` after the step, the predictions have

@@ -16,16 +16,8 @@ from flax import traverse_util
 from robustness.core.errors import KEYS, SettingError
 from robustness.core.registry import setting, word
 from robustness.core.typing import PyTree
-from robustness.models.adaptation import (
-  Adaptation,
-  Apply,
-  ImageBatch,
-  Layers,
-  Outputs,
-  Result,
-  entropy,
-  log_probabilities,
-)
+from robustness.models import adaptation
+from robustness.models.adaptation import Adaptation, Apply, ImageBatch, Layers, Outputs, Result
 from robustness.models.layers import GroupNorm
 
 Predict = Callable[[PyTree, jax.Array], Outputs]
@@ -189,7 +181,7 @@ class Tent(Adaptation):
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
       """Returns the mean entropy of the predictions, and None."""
-      return batch.mean(entropy(log_probabilities(logits))), None
+      return batch.mean(adaptation.entropy(adaptation.log_probabilities(logits))), None
 
     gradient, outputs, _ = self.gradient(predict, state['weights'], batch, loss)
     return outputs, self.updated(state, gradient)

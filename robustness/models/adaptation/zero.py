@@ -9,13 +9,14 @@ from robustness.core import decimals
 from robustness.core.registry import setting
 from robustness.core.typing import PyTree
 from robustness.models import adaptation
+from robustness.models.adaptation import Adaptation, Apply, ImageBatch, Result
 
 FLOOR = 1e-4
 """Weight of the mean probabilities, which order classes with equally many votes."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Zero(adaptation.Adaptation):
+class Zero(Adaptation):
   """ZERO: predicts an image by a vote of its augmentations with the lowest entropy.
 
   The augmentations are the image and random resized crops, which are mirrored with probability ½.
@@ -47,9 +48,7 @@ class Zero(adaptation.Adaptation):
     """The number of augmentations that vote, rounded down."""
     return decimals.floor(self.num_views * self.voting_share)
 
-  def __call__(
-    self, apply: adaptation.Apply, variables: PyTree, state: PyTree, batch: adaptation.ImageBatch
-  ) -> adaptation.Result:
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Predicts each image by a vote of its augmentations; the state is returned unchanged.
 
     Args:
