@@ -116,19 +116,14 @@ def create(
     # With a number in place of this function, Optax's state and checkpoints would lack the count.
     return learning_rate
 
+  if settings.optimizer in (SGD, RMSPROP):  # the others have weight decay of their own
+    transformations.append(optax.add_decayed_weights(settings.weight_decay, mask))
   if settings.optimizer == SGD:
     momentum = settings.momentum or None  # None keeps no moving sum of gradients
-    transformations += [
-      optax.add_decayed_weights(settings.weight_decay, mask),
-      optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),
-    ]
+    transformations.append(optax.sgd(schedule, momentum, nesterov=settings.nesterov))
   elif settings.optimizer == RMSPROP:
-    transformations += [
-      optax.add_decayed_weights(settings.weight_decay, mask),
-      optax.rmsprop(
-        schedule, decay=0.9, eps=settings.epsilon, initial_scale=1.0, momentum=settings.momentum
-      ),
-    ]
+    rmsprop = functools.partial(optax.rmsprop, decay=0.9, initial_scale=1.0)
+    transformations.append(rmsprop(schedule, eps=settings.epsilon, momentum=settings.momentum))
   else:
     make = optax.lamb if settings.optimizer == LAMB else optax.adamw
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
