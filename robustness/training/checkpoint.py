@@ -246,9 +246,8 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
 
 def _load_json(path: pathlib.Path) -> Facts:
   """Reads the facts about a training from `classifier.json`."""
-  return json_files.read(
-    path, FACTS_FORM, 'The command of the training writes this file again once it is removed.'
-  )
+  fix = 'The command of the training writes this file again once it is removed.'
+  return json_files.read(path, FACTS_FORM, fix)
 
 
 def _flatten(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:

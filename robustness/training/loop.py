@@ -177,12 +177,9 @@ def read_ahead(source: Iterator[Columns]) -> Iterator[Columns]:
 
 def compiled_step(training: Training, parallel: Parallel) -> Compiled:
   """Compiles the training step `(state, batch, scalars) -> (state, metrics)` for all devices."""
-  return parallel.compile(
-    TrainStep(training, parallel),
-    inputs=(REPLICATED, BATCH, REPLICATED),
-    outputs=(REPLICATED, REPLICATED),
-    donate=(0,),  # the new state may take the memory of the old one
-  )
+  inputs, outputs = (REPLICATED, BATCH, REPLICATED), (REPLICATED, REPLICATED)
+  # the new state may take the memory of the old one
+  return parallel.compile(TrainStep(training, parallel), inputs, outputs, donate=(0,))
 
 
 @dataclasses.dataclass

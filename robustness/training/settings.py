@@ -10,7 +10,6 @@ from robustness.core.settings import require
 KERNELS, ALL, NONE = DECAYED = ('kernels', 'all', 'none')
 SCHEDULES = ('cosine', 'plateau', 'step', 'constant', 'triangular')
 COSINE, PLATEAU, STEP, CONSTANT, TRIANGULAR = SCHEDULES
-CORNERS = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
 MAX_EPOCHS, MAX_STEPS = 1_000_000, 2**31 - 1  # steps are counted in 32 bits
 SECTION = 'config.training'
 SGD, ADAMW, LAMB, RMSPROP = OPTIMIZERS = ('sgd', 'adamw', 'lamb', 'rmsprop')
@@ -100,7 +99,7 @@ class TrainingSettings:
   schedule: str = word(COSINE, SCHEDULES)
   triangle: tuple[float, float, float] = setting(
     (0.2, 0.23, 0.07),
-    CORNERS,
+    'three numbers: two factors of 0 or more and between them a share in (0, 1)',
     lambda x: len(x) == 3 and min(x) >= 0 and 0 < x[1] < 1,
     only_with=('schedule', TRIANGULAR),
   )

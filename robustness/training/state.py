@@ -114,11 +114,11 @@ def _mix(decay: jax.Array, mean: Variables, new: Variables) -> Variables:
 
   Integers, such as counters, are taken from `new`.
   """
-  return jax.tree.map(
-    lambda m, x: m + (1 - decay) * (x - m) if jnp.issubdtype(x.dtype, jnp.floating) else x,
-    mean,
-    new,
-  )
+
+  def mixed(m: jax.Array, x: jax.Array) -> jax.Array:
+    return m + (1 - decay) * (x - m) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+  return jax.tree.map(mixed, mean, new)
 
 
 def final_variables(state: Mapping[str, PyTree]) -> Variables:
@@ -147,10 +147,8 @@ def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variabl
     InputError: `initial` has arrays that the network does not have, or of another shape.
   """
   arrays, new_arrays = traverse_util.flatten_dict(variables), traverse_util.flatten_dict(initial)
-  misfits = []
-  for path, value in new_arrays.items():
-    if path not in arrays or np.shape(arrays[path]) != np.shape(value):
-      misfits.append('/'.join(path))
+  shapes = {path: np.shape(value) for path, value in arrays.items()}
+  misfits = ['/'.join(path) for path, x in new_arrays.items() if np.shape(x) != shapes.get(path)]
   if misfits:
     raise InputError(
       f'{len(misfits)} arrays to begin with do not fit the network: '

@@ -259,10 +259,8 @@ class Training:
     objective, steps = self.pipeline.objective, self.total_steps * settings.accumulate
     if isinstance(objective, IRM) and objective.anneal_steps >= steps:
       logging.warning(
-        f'{KEYS.classifier.objective.irm.anneal_steps} is %d, and the training has %d steps '
-        '(micro-batches): the penalty keeps the weight 1',
-        objective.anneal_steps,
-        steps,
+        f'{KEYS.classifier.objective.irm.anneal_steps} is {objective.anneal_steps}, and the '
+        f'training has {steps} steps (micro-batches): the penalty keeps the weight 1'
       )
     self._check_attack(state)
 
