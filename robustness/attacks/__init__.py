@@ -90,9 +90,8 @@ def target_margin(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> j
     targets: t, int32 [B].
   """
   scores = logits.astype(jnp.float32)
-  label_score, target_score = (
-    jnp.take_along_axis(scores, classes[:, None], 1)[:, 0] for classes in (labels, targets)
-  )
+  label_score = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
+  target_score = jnp.take_along_axis(scores, targets[:, None], 1)[:, 0]
   return target_score - label_score
 
 

@@ -245,9 +245,8 @@ class AutoPGD(Attack):
     the points after a step without momentum. α is 1 in the first step, and then .75.
     """
     x, size = state.current['x'], balls.as_image_factors(state.step_size)
-    direction = jax.vmap(lambda g: balls.steepest_direction(g, self.norm))(
-      state.current['gradient']
-    )
+    steepest = functools.partial(balls.steepest_direction, norm=self.norm)
+    direction = jax.vmap(steepest)(state.current['gradient'])
     z = balls.clipped(images, x + size * direction - images, self.norm, epsilon)
     alpha = jnp.where(state.number == 0, 1.0, MOMENTUM)  # the first step has no momentum
     moved = x + alpha * (z - x) + (1 - alpha) * (x - state.previous)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.operations import Drawn, Operations, resembled_transforms
+from robustness.augment.operations import WARPS, Drawn, Operations, resembled_transforms
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 
@@ -17,8 +17,6 @@ BASIC = (
 """The operations of AugMix."""
 FURTHER = ('Color', 'Contrast', 'Brightness', 'Sharpness')
 """Operations that resemble common corruptions; only `AugMix.all_operations` adds them."""
-SIGNED = ('Rotate', 'ShearX', 'ShearY', 'TranslateX', 'TranslateY')
-"""Operations with a random sign."""
 MAX_DEPTH = 3
 """Number of operations in the longest chain if depths are drawn."""
 
@@ -113,7 +111,7 @@ class AugMix(Augmentation):
     # at every step the magnitude of its own operation
     is_operation = [index == number for number in range(len(names))]
     magnitude = jnp.select(is_operation, [magnitude_of[name] for name in names])
-    is_signed = jnp.isin(index, jnp.array([names.index(name) for name in SIGNED]))
+    is_signed = jnp.isin(index, jnp.array([names.index(name) for name in WARPS]))
     step_number = jnp.broadcast_to(jnp.arange(max_steps), index.shape)
     return Drawn(
       index=jnp.where(step_number < depth, index, -1),

@@ -71,10 +71,8 @@ class RandomCorruption(Augmentation):
     them.
     """
     families = {find(name).family for name in self.names}
-    return (
-      *self.names,
-      *sorted(families - {UNLIKE_OTHERS}),
-    )  # members of `UNLIKE_OTHERS` resemble no other one
+    # members of `UNLIKE_OTHERS` resemble no other one
+    return (*self.names, *sorted(families - {UNLIKE_OTHERS}))
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its image corrupted, or unchanged by chance."""

@@ -165,8 +165,8 @@ class Operations:
     """
     color = functools.partial(_apply_blend, grey)  # blends the image with its grey levels
     sharpness = functools.partial(_apply_blend, smoothed)  # and with its smoothed levels
-    functions: list[Family]  # in the order of `FAMILIES`
-    functions = [self._apply_warp, _apply_table, color, sharpness, self._apply_cutout]
+    # in the order of `FAMILIES`
+    functions: list[Family] = [self._apply_warp, _apply_table, color, sharpness, self._apply_cutout]
     # Branch 0 is the identity; each family with an operation in `names` has a further branch, which
     # gets the index of the operation in the family. For the names ShearX, Invert and Rotate, branch
     # 1 has the warps ShearX (index 0) and Rotate (index 1), and branch 2 has Invert.

@@ -299,11 +299,9 @@ def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | N
       f'that place of the policy; take one of {", ".join(numbers)}.'
     )
   full_batch = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
-  if within:
-    indices = _mirrored_in_groups(full_batch[within])
-    mirrored = {name: values[indices] for name, values in full_batch.items()}
-  else:
-    mirrored = {name: values[::-1] for name, values in full_batch.items()}
+  # the rows in reverse: those of each group, or all of them
+  order = _mirrored_in_groups(full_batch[within]) if within else slice(None, None, -1)
+  mirrored = {name: values[order] for name, values in full_batch.items()}
   if not axis_name:
     return mirrored
   # only the partners of the rows of this device

@@ -212,11 +212,12 @@ def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
   """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)
-  # `down` are the sines of y, [H, N], and `right` the sines of x, [W, N]
-  down, right = (
-    jnp.asarray(np.sin(np.pi * np.linspace(0, 1, side)[:, None] * index), jnp.float32)
-    for side in (height, width)
-  )
-  u, v = jnp.einsum('fij,xi,yj->fyx', amplitudes, right, down, precision='highest')
+
+  def sines(side: int) -> jax.Array:
+    """Returns sin(iπp/(side − 1)) for every pixel p of a side and every i, [side, N]."""
+    return jnp.asarray(np.sin(np.pi * np.linspace(0, 1, side)[:, None] * index), jnp.float32)
+
+  sines_of_y, sines_of_x = sines(height), sines(width)
+  u, v = jnp.einsum('fij,xi,yj->fyx', amplitudes, sines_of_x, sines_of_y, precision='highest')
   y, x = jnp.arange(height)[:, None] - height * v, jnp.arange(width)[None] - width * u
   return sample_bilinear(image, y, x)

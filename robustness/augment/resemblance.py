@@ -22,6 +22,8 @@ from robustness.environments import transforms
 
 Features = Callable[[jax.Array], jax.Array]
 """A function from images [B, H, W, C] in [0, 1] to their features [B, D]."""
+Transform = Callable[[jax.Array, jax.Array], jax.Array]
+"""A function from a random key and an image [H, W, C] to the changed image."""
 
 
 def of_augmentation(
@@ -92,11 +94,7 @@ def of_transform(
 
 
 def _means(
-  features: Features,
-  images: np.ndarray,
-  transform: Callable[[jax.Array, jax.Array], jax.Array],
-  count: int,
-  key: jax.Array,
+  features: Features, images: np.ndarray, transform: Transform, count: int, key: jax.Array
 ) -> np.ndarray:
   """Returns the mean features of the images for each of `count` random draws, [count, D].
 
