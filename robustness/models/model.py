@@ -106,9 +106,8 @@ class Model:
     if isinstance(self.module, str):  # an architecture, such as 'resnet50' or 'FILE.py:NAME'
       return self.name or self.module.rpartition(':')[2]
     model_id = str(user_data.maite_metadata(self.module).get('id', '')).replace('/', '_')
-    name = (
-      self.name or model_id or getattr(self.module, '__name__', '') or type(self.module).__name__
-    )
+    kind = getattr(self.module, '__name__', '') or type(self.module).__name__
+    name = self.name or model_id or kind
     return 'classifier' if name == '<lambda>' else name
 
   def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 LOGITS = 'logits'
 Shape = tuple[int, ...]
 _LOCK = threading.Lock()  # one call at a time: hooks would record outputs of calls in other threads
+_REPORTED_ERRORS = (InputError, KeyboardInterrupt)
 # JAX logs the traceback of an error in a callback before it raises the error.
 logging.getLogger('jax._src.callback').addFilter(
-  lambda record: (
-    not (record.exc_info and isinstance(record.exc_info[1], (InputError, KeyboardInterrupt)))
-  )
+  lambda record: not (record.exc_info and isinstance(record.exc_info[1], _REPORTED_ERRORS))
 )
 
 

@@ -45,9 +45,7 @@ from robustness.models.naming import Path, Shape
 from robustness.models.state_dict import SAFETENSORS_SUFFIX, read_arrays
 
 TEMPLATES: Sequence[str] = ('a photo of a {}.',)
-CIFAR10: Sequence[str] = (
-  *('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'),
-)
+CIFAR10 = ['airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck']
 PROMPTS_PER_STEP = 32
 """Number of prompts that the text tower embeds at a time."""
 
@@ -88,7 +86,7 @@ def class_list(name: str) -> tuple[list[str], list[str]]:
     with importing("ImageNet's words in prompts come with open_clip: pip install '.[clip]'"):
       from open_clip import IMAGENET_CLASSNAMES
     return list(label_space.get(name).class_names), list(IMAGENET_CLASSNAMES)
-  lines = list(CIFAR10) if name == 'cifar10' else _lines(name)
+  lines = CIFAR10 if name == 'cifar10' else _lines(name)
   names = [line.partition('\t')[0].strip() for line in lines]
   words = [line.rpartition('\t')[2].strip() for line in lines]  # all of a line without a tab
   return names, words

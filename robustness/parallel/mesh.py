@@ -117,12 +117,10 @@ class MeshParallel:
       rows: arrays that are split over the devices along their leading axis.
       *shared: arrays that every device gets whole.
     """
+    by_row = PartitionSpec('data')
+    in_specs = (by_row, *[PartitionSpec()] * len(shared))
     sharded = jax.shard_map(
-      function,
-      mesh=self._mesh,
-      in_specs=(PartitionSpec('data'), *[PartitionSpec()] * len(shared)),
-      out_specs=PartitionSpec('data'),
-      check_vma=False,
+      function, mesh=self._mesh, in_specs=in_specs, out_specs=by_row, check_vma=False
     )
     return sharded(dict(rows), *shared)
 

@@ -43,11 +43,9 @@ class PmapParallel(MeshParallel):
       donate: Indices of arguments. The outputs may reuse their memory.
     """
     del inputs, outputs
+    pure_step = without_global_draws(step)
     compiled = jax.pmap(
-      without_global_draws(step),
-      axis_name=self.axis_name,
-      devices=self.devices,
-      donate_argnums=tuple(donate),
+      pure_step, axis_name=self.axis_name, devices=self.devices, donate_argnums=tuple(donate)
     )
     return self._with_call_limit(compiled)
 
