@@ -284,7 +284,7 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
       scored = score_predictions(log.path / workdir.RECORDS)
     log.write_config_and_environment()
     identity = scored.evaluations[0].records.identity
-    description = scored.data or identity['data']  # of the images, by the study or by the records
+    description = scored.data or identity['data']  # the study's or the records' facts on images
     data = {**description, 'class_names': identity.get('classes', [])}
     results = Results(
       study.name,

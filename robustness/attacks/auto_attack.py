@@ -131,9 +131,9 @@ class AutoAttack(Attack):
     """
     arguments = Arguments(keys, logits, jax.lax.stop_gradient(images), labels, scale)
     state = self.begin(logits, arguments.images, labels)
-    members = self.members(attacks.num_wrong_classes(logits, images) + 1)
-    for stage, (_, num_runs) in enumerate(members):
-      state = self.advance(stage, 0, num_runs, arguments, state)
+    num_classes = attacks.num_wrong_classes(logits, images) + 1
+    for stage, (_, num_runs) in enumerate(self.members(num_classes)):  # the attacks in turn
+      state = self.advance(stage, 0, num_runs, arguments, state)  # all its runs, from number 0
     return self.finish(arguments, state)
 
   @staticmethod

@@ -323,10 +323,10 @@ def inherited_data() -> dict[str, Any]:
 
 
 def inherited_section(settings: type) -> dict[str, Any]:
-  """Returns a section with the fields of a dataclass as keys, all None.
+  """Returns a section with the fields of a dataclass as keys, all without a value.
 
-  None stands for the value of the run. It is a placeholder of the field's type, so that the config
-  refuses values of other types.
+  A key without a value takes the run's value. It has a placeholder with the type of its field, so
+  that the config refuses values of other types.
   """
   section, types = {}, field_types(settings)
   for field in dataclasses.fields(settings):

@@ -242,7 +242,7 @@ def from_config(config: Section) -> Experiment:
   all_studies = [task.study for task in measurements.values()]
   training = settings.parse(TrainingSettings, sections.get('training', {}), 'config.training')
   classifiers = _parse_classifiers(sections, all_studies, execution)
-  has_labels = 'classifiers' in sections
+  has_labels = 'classifiers' in sections  # `config.classifiers.LABEL`, not `config.classifier`
   experiment = Experiment(
     measurements, summary, parsed_data, training, classifiers, execution, has_labels
   )

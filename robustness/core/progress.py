@@ -286,7 +286,7 @@ class Progress:
     return f'{speed}; {self._values}' if self._values else speed
 
   def __enter__(self) -> Self:
-    """Returns self; until the `with` block ends, `part_of_step` shows its names here."""
+    """Starts to show the names that `part_of_step` is called with, until the block ends."""
     _OPEN.append(self)
     return self
 

@@ -68,6 +68,7 @@ class StoredOrMade(CorruptionViews):
     super().__post_init__()
     if not self.is_stored:
       return
+    # Settings of computed images must have their defaults.
     valid = "left out with source='stored': images are shown as they are"
     self.require(self.protocol == EXACT, 'protocol', valid)
     for name in (*MADE_WITH, *self.not_stored):
@@ -102,18 +103,19 @@ class StoredOrMade(CorruptionViews):
     return shared if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if the study cannot be run on a data set, as `Study.check` does.
+    """Raises InputError if the study cannot be run on a data set.
 
-    With source='stored' it must be a data set of stored corrupted images.
+    With source='stored' it must be a data set of stored corrupted images. If one of the published
+    sets in `corruptions`, such as 'official', has a corruption that the data lack, a warning is
+    logged.
 
     Args:
       rows: the data set.
-      recipes: see `Study.check`.
+      recipes: the classifiers, see `Study.check`.
 
     Raises:
-      InputError: the data set is not one of stored corrupted images, or lacks a corruption that the
-        setting `corruptions` names, or clean images that are needed. If `corruptions` only names a
-        set with a missing corruption, such as 'official', a warning is logged.
+      InputError: the data set has no stored corrupted images, lacks a corruption that the setting
+        `corruptions` names, or lacks clean images that are needed.
     """
     super().check(rows, recipes)
     if not self.is_stored:

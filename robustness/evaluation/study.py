@@ -626,7 +626,8 @@ def default_section(name: str) -> Facts:
   study = STUDIES.find(name, 'config.study.name')
   try:
     section = dataclasses.asdict(study())
-    return {'name': name, **section, **study.sections_of_parts(section)}
+    parts = study.sections_of_parts(section)  # settings of exchangeable parts, such as attacks
+    return {'name': name, **section, **parts}
   except TypeError as error:
     raise SettingError(
       KEYS.study.name,

@@ -66,7 +66,7 @@ class Whitening(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H − 1, W − 1, 8·C]."""
+    """Applies 8·C filters of 2 × 2 pixels to images [B, H, W, C], → [B, H − 1, W − 1, 8·C]."""
     channels = x.shape[-1]
     num_filters = 2 * PATCH * PATCH * channels
     shape = (PATCH, PATCH, channels, num_filters)
@@ -157,7 +157,7 @@ class Stem(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H − 1, W − 1, 8·C]."""
+    """Applies 8·C filters of 2 × 2 pixels to images [B, H, W, C], → [B, H − 1, W − 1, 8·C]."""
     return gelu(Whitening(**self.common, name='whitening')(x))
 
 

@@ -330,10 +330,10 @@ def _clip(name: str, activation: transformer.Activation) -> Clip:
     name: a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
     activation: 'quick_gelu' for the networks that OpenAI trained, 'gelu' for others.
   """
-  suffix, trained, owner = '', 'with GELU', 'open_clip: MIT'
+  suffix, trained, licences = '', 'with GELU', 'open_clip: MIT'
   if activation == 'quick_gelu':
     suffix, trained = '_quickgelu', 'as OpenAI trained it'
-    owner = 'OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple'
+    licences = 'OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple'
   if name in CLIP_SIZES:
     patch, side, size, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
@@ -359,7 +359,7 @@ def _clip(name: str, activation: transformer.Activation) -> Clip:
     stages=stage_layers,
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
     f'Supervision, 2021 ({trained})',
-    licence=f'weights of {owner}; others as their publishers say',
+    licence=f'weights of {licences}; others as their publishers say',
     schemes=(Scheme(WITH_HEAD, names, _TEXT_ARRAYS, headless='visual.'),),
     text=text,
   )

@@ -59,9 +59,10 @@ def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
     area: Smallest area of the resized cutouts, as a fraction of the canvas.
     side: Side of the canvas in pixels.
   """
-  # Before truncation to whole pixels, size / resized size is √(h w / area) / side for a cutout of
-  # h × w pixels, most for the largest cutout. Truncation removes less than a pixel of each side, of
-  # which none is shorter than `shorter`: the ratio grows by less than shorter / (shorter − 1).
+  # For a cutout of h × w pixels, size / resized size is √(h w / area) / side, if the resized size
+  # is not truncated to whole pixels. This is largest for the largest cutout. Truncation makes a
+  # side less than a pixel shorter. The shortest possible side is `shorter`, so that the factor
+  # grows by less than shorter / (shorter − 1).
   height, width = shape
   shorter = side * math.sqrt(area / MAX_ASPECT)
   if shorter <= 2:  # truncated it may be 1 or 0

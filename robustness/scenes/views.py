@@ -138,10 +138,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def scene_from(min_area: float) -> jax.Array:
-      """Makes the scene with a program that is valid for areas of at least `min_area`.
+      """Renders the scene by a program for objects with at least the area `min_area`.
 
-      A larger `min_area` means that the cutout is scaled down less. The program then reads fewer
-      pixels and is faster, so there are several programs for ranges of areas.
+      Larger objects are scaled down less, so that their program reads fewer pixels and is faster.
+      There are several programs, each for a range of areas.
       """
       bound = reduction_bound(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       scene, _ = composition.paste_cutout(

@@ -373,10 +373,10 @@ class AttackError(AttackStudy):
       return {**measures(amplitudes(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns an image's contribution to the mean spectrum of successful changes.
+      """Returns what an image adds to the sum of spectra of successful adversarial changes.
 
-      An image contributes if the attack changed it and it is misclassified. In the clean view all
-      images contribute.
+      An image counts if the attack changed it and it is misclassified. In the clean view the
+      spectra are of the images themselves, and all images count.
 
       Args:
         row: The clean image, `row['image']` [H, W, C], and its `label`.

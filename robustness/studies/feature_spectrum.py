@@ -119,14 +119,14 @@ class FeatureSpectrum(Study):
     num_maps = 0
     for evaluation in recorded.evaluations:
       arrays = evaluation.records.read(block=0, chunk=0).arrays
-      # Outputs of layers that are no maps have at most one frequency.
+      # The output of a layer is a map if it has several frequencies.
       maps = [name for name in arrays if name.startswith(OUTPUT) and arrays[name].shape[-1] > 1]
       num_maps += len(maps)
       for name in maps:
         amplitudes = evaluation.records.column(name).astype(float)
         count = amplitudes.shape[1]
         views = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
-        # The statistic subtracts the second field, the log-amplitude at frequency 0.
+        # The statistic is the first field minus the second, the log-amplitude at frequency 0.
         fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}
         relative = Outcomes.from_fields(RELATIVE, fields, views, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}

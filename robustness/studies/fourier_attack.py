@@ -264,7 +264,7 @@ def _worst_waves(table: pd.DataFrame) -> np.ndarray:
   Args:
     table: The results, with the errors under single waves, `wave_error`.
   """
-  # `...` selects any value of a facet.
+  # `queries` is the rank of a wave, 1 for the worst. `...` selects any value of a facet.
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
   of_first = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
   return of_first[['frequency_y', 'frequency_x']].to_numpy(int)

@@ -88,8 +88,8 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     {DROP_PATH: tree}, with an array `factors` [..., 2] at the path of each block.
 
   Reference:
-    Huang et al. (2016), Deep Networks with Stochastic Depth, section 3; Liu et al. (2022) multiply
-    in training, where Huang et al. do so in evaluations.
+    Huang et al. (2016), Deep Networks with Stochastic Depth, section 3. They multiply by 1 − p in
+    evaluations. Liu et al. (2022) divide by it in training instead, as is done here.
   """
   params = without_second_norms({'params': params})['params']  # without norms of auxiliary images
   paths = set()  # of all modules: the beginnings of the parameters' paths
