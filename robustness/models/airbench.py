@@ -157,7 +157,7 @@ class Stem(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Applies 8·C filters of 2 × 2 pixels to images [B, H, W, C], → [B, H − 1, W − 1, 8·C]."""
+    """Applies the whitening filters and a GELU to images, → [B, H − 1, W − 1, 8·C]."""
     return gelu(Whitening(**self.common, name='whitening')(x))
 
 
