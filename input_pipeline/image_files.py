@@ -9,7 +9,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +246,7 @@ def may_be_grey(file: str | bytes) -> bool:
     return True
 
 
-def changed_since(files: Collection[str], time: float) -> bool:
+def changed_since(files: set[str], time: float) -> bool:
   """Returns whether a file, a link to it or one of the two folders above it may have changed.
 
   A renamed folder has other files, however old they are. Changes are decided by `st_ctime`, which
@@ -256,10 +256,9 @@ def changed_since(files: Collection[str], time: float) -> bool:
     files: paths of the files.
     time: seconds since 1970; earlier changes do not count.
   """
-  distinct = set(files)  # of arrays, a file has many images
-  folders = {str(folder) for file in distinct for folder in Path(file).parents[:2]}
+  folders = {str(folder) for file in files for folder in Path(file).parents[:2]}
   try:
-    times = (max(os.stat(path).st_ctime, os.lstat(path).st_ctime) for path in distinct | folders)
+    times = (max(os.stat(path).st_ctime, os.lstat(path).st_ctime) for path in files | folders)
     return any(changed >= time for changed in times)
   except OSError:
     return True

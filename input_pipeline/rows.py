@@ -247,7 +247,7 @@ class TfRows:
     file = self._images.file
     if file is None:
       return False
-    files = [file(index) for index in self.indices[positions].tolist()]
+    files = {file(index) for index in self.indices[positions].tolist()}  # an array has many images
     return image_files.changed_since(files, since)
 
   def _refuse_streamed(self, max_examples: int) -> None:

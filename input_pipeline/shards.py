@@ -34,7 +34,7 @@ LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_labe
 """Names of columns with labels; the first that exists is used."""
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
 """Words in names of files or folders that state a split."""
-_OF_TOTAL = r'(.*?)(\d+)(-of-\d+)(?:-[0-9a-f]{16})?(.*)'
+_OF_TOTAL = r'(.*\D|)(\d+)(-of-\d+)(?:-[0-9a-f]{16})?(.*)'
 """Pattern of names such as 'test-00002-of-00014.parquet', or with a hash of Hugging Face, as in
 'test-00002-of-00014-1fc3a0bc49b8c3f2.parquet'."""
 _NUMBERED = r'(.*?)(\d+)()(\D*)'

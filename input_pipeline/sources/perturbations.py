@@ -45,6 +45,7 @@ def of_sequences(
   frames: Mapping[str, int],
   labels: np.ndarray,
   fetch: Callable[[str, int, int], np.ndarray | bytes],
+  file: Callable[[str, int], str],
   path: str,
   title: str,
   shape: tuple[int, ...] = (),
@@ -60,6 +61,8 @@ def of_sequences(
     labels: labels of the n images, [n].
     fetch: called with the perturbation, the index of the image and the position of the frame;
       returns the frame, uint8 of `shape`, or bytes that the field `read` decodes.
+    file: called with the perturbation and the index of the image; returns the path of its file, or
+      of a folder that stands for its file.
     path: folder of the released files.
     title: name of the data set in messages.
     shape: shape of a frame; () if `fetch` returns bytes.
@@ -102,6 +105,7 @@ def of_sequences(
     choose=functools.partial(choose_groups, columns['base_id'], noun='base images'),
     cropped=True,
     where=describe,
+    file=lambda index: file(*locate(index)[:2]),
     **fields,
   )
 
@@ -150,18 +154,16 @@ class Cifar10P(Source):
         f'{folder} holds {len(sequences)} sequences of each perturbation, and '
         f'{label_file or self.label_dataset} has {len(labels)} labels: one an image is needed.'
       )
-    ends = np.cumsum([len(labels) * array.shape[1] for array in arrays.values()])  # of their rows
-    file_of_array = [str(files[name]) for name in arrays]
     return of_sequences(
       {name: array.shape[1] for name, array in arrays.items()},
       labels,
       lambda name, image, frame: np.array(arrays[name][image, frame]),
+      lambda name, _: str(files[name]),
       self.path,
       f'CIFAR-10-P in {self.path}',
       cifar10_c.IMAGE_SHAPE,
       class_names=cifar10_c.CLASS_NAMES,
       sizes=lambda indices: [cifar10_c.IMAGE_SHAPE[:2]] * len(indices),
-      file=lambda index: file_of_array[np.searchsorted(ends, index, side='right')],
     )
 
   def _labels(self, folder: Path, label_file: Path | None) -> np.ndarray:
@@ -227,6 +229,7 @@ class ImagenetP(Source):
       frames,
       labels,
       fetch,
+      lambda name, image: str((paths[name] / files[image]).parent),  # stands for all its videos
       self.path,
       f'ImageNet-P in {self.path}',
       class_names=names,

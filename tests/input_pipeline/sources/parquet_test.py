@@ -102,6 +102,12 @@ def test_a_copy_or_another_version_of_a_shard_is_refused(hub, name):
   refused('have one number', read, 'parquet', hub / 'data', allow_missing=True)
 
 
+def test_the_last_number_before_the_total_counts(hub):
+  for file in (hub / 'data').glob('test-*'):
+    file.rename(file.with_name(f'fold-1-of-5-{file.name}'))
+  assert read('parquet', hub / 'data').num_examples == NUMBER
+
+
 def test_shards_with_a_hash_in_their_name_are_counted(hub):
   (first, second) = sorted((hub / 'data').glob('test-*'))
   first.rename(first.with_stem(f'{first.stem}-1fc3a0bc49b8c3f2'))
