@@ -22,7 +22,7 @@ import input_pipeline
 from input_pipeline.sources import si_score
 from robustness import __main__
 from robustness.building import builder
-from robustness.classifiers import network
+from robustness.classifiers import network, weights_file
 from robustness.classifiers.network import NetworkWeights
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.classifiers.weights_file import WeightsFile
@@ -199,6 +199,7 @@ def unmeasured():
   shallow = shallow_catalog(**SHALLOW)
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(catalog, 'ARCHITECTURES', shallow)
+    patched.setattr(weights_file, 'check_weights_path', lambda path: path)  # such as FILE
     patched.setattr(WeightsFile, 'load', shapes)
     patched.setattr(TrainedHere, 'read_initial_weights', lambda kind, image_shape: None)
     patched.setattr(network, 'from_linen', wrap_once)

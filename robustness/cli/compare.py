@@ -28,7 +28,7 @@ from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import charts, summary, text
-from robustness.present.publish import Drawn, Presentation, publish, with_task_captions
+from robustness.present.publish import Drawn, Presentation, figures_of, publish, with_task_captions
 from robustness.results import SINGLE, Results
 from robustness.workdirs import workdir
 
@@ -222,6 +222,6 @@ def _draw(study: Study, results: Results) -> Mapping[str, charts.Picture]:
   The figures of the study come first, then accuracies and effective robustness. If the estimates of
   the study could not be computed, it has no figures; the results then have a table `WHY_NOT`.
   """
-  figures_of_study = {} if WHY_NOT in results.tables else study.figures(results)
+  figures_of_study = {} if WHY_NOT in results.tables else figures_of(study, results)
   accuracies = charts.draw(dataclasses.replace(results, quantities=(ACCURACY, EFFECTIVE)))
   return {**figures_of_study, **accuracies}

@@ -109,8 +109,9 @@ class Recorded:
     """
     first, *others = self.evaluations
     for name, other in itertools.product(names, others):
-      values = first.records.column(name)
-      if not np.array_equal(values, other.records.column(name), equal_nan=values.dtype.kind == 'f'):
+      values, other_values = first.records.column(name), other.records.column(name)
+      may_have_nan = values.dtype.kind == other_values.dtype.kind == 'f'
+      if not np.array_equal(values, other_values, equal_nan=may_have_nan):
         raise InputError(
           f'the column {name!r} has other values for {other.label} than for {first.label}: measure '
           'both on the same rows.'

@@ -77,7 +77,7 @@ class Presentation:
 
   def displayed_figures(self, results: Results) -> Mapping[str, tuple[Figure, str]]:
     """Returns {name: (figure, caption)} for a notebook, which displays figures as PNG."""
-    figures = _figures_of(self, results)
+    figures = figures_of(self, results)
     for figure, _ in figures.values():
       # IPython calls `_repr_png_`. Set through __dict__, since Figure declares no such attribute.
       figure.__dict__['_repr_png_'] = functools.partial(style.displayed, figure)
@@ -105,7 +105,7 @@ class Presentation:
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
-    if figures := _figures_of(self, results):
+    if figures := figures_of(self, results):
       main_figure, _caption = next(iter(figures.values()))
       png, size = style.displayed(main_figure)
       data = base64.b64encode(png).decode()
@@ -117,7 +117,7 @@ Drawn = Sequence[tuple[pathlib.Path, str]]
 """PNG files of figures, with captions."""
 
 
-def _figures_of(presented: Presented, results: Results) -> Mapping[str, charts.Picture]:
+def figures_of(presented: Presented, results: Results) -> Mapping[str, charts.Picture]:
   """Returns {file name without suffix: (figure, caption)}; InputError if a study returns others."""
   figures = presented.figures(results)
   try:
@@ -223,7 +223,7 @@ def illustrate(
 
 def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: bool) -> Drawn:
   """Writes the figures to a folder and returns (PNG file, caption) of each."""
-  figures = {**_figures_of(presented, results), **failures.draw(results)}
+  figures = {**figures_of(presented, results), **failures.draw(results)}
   for name, (figure, _) in figures.items():
     style.save(figure, folder / 'figures' / f'{name}.png', pdf)
   captions = {name: caption for name, (_, caption) in figures.items()}

@@ -18,7 +18,7 @@ from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import OVER_SEEDS, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
 from robustness.present.notation import Notation, words_with_condition
-from robustness.present.publish import Presentation, Presented
+from robustness.present.publish import Presentation, Presented, figures_of
 from robustness.present.selection import CLASS, Selection, worst_tasks
 from robustness.present.selection import headlines as headline_selections
 from robustness.present.sentences import Finding, findings
@@ -127,7 +127,7 @@ def _draw_seeds_and_means(
   Returns:
     {file name: (figure, caption)}.
   """
-  return {**draw_seeds(results), **presentation.figures(results.over_seeds)}
+  return {**draw_seeds(results), **figures_of(presentation, results.over_seeds)}
 
 
 def _find_in_means(presentation: Presentation, results: Results) -> list[Finding]:

@@ -233,6 +233,7 @@ class AccuracyByFactor(Study):
     records, recorded = evaluations[0].records, Recorded(evaluations)
     classes = records.identity.get('classes', ())
     stated = {*self.factors, self.clusters, self.strength} - {CLASS, *MEASURED, ''}
+    stated |= {BASE} if self.strength else set()
     recorded.require_equal_columns(sorted(stated))
     levels = {  # {factor: level of each image, [N]}; the class is computed from the label
       name: self._levels(name, records.column('label' if name == CLASS else name), classes)

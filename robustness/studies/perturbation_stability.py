@@ -180,6 +180,7 @@ class PerturbationStability(Study):
     The first two are over all perturbations, by perturbation, and by perturbation and frame. The
     ratios are mFR and mT5D. A classifier with fewer than five classes has no top-5 distance.
     """
+    recorded.require_equal_columns(COLUMNS)
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records

@@ -32,6 +32,7 @@ from robustness.estimates.means import Row, estimate_row, known_mean, table_of_r
 from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, stored_view
@@ -395,6 +396,9 @@ class SiScore(Study):
     also estimated from all scenes with any part of the object. Objects are resampled for intervals,
     and classifiers are compared by paired differences.
     """
+    # what scenes are arranged, counted and grouped by
+    composed = ('object', 'imagenet_class', 'foreground_size')
+    Recorded(evaluations).require_equal_columns(designs.COLUMNS if self.stored else composed)
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
     counted = first.table.counted  # bool [pairs, levels]: enough of the object is inside

@@ -394,6 +394,12 @@ def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   assert names == ['mean corruption error (%)', 'top-1 error (%)', clean_words]
 
 
+def test_figures_of_a_study_of_a_wrong_form_are_refused(monkeypatch):
+  monkeypatch.setattr(Accuracy, 'figures', lambda self, results: [1])
+  results = Results('comparison', [], {}, {}, table=assemble([]))
+  refused('figures of comparison', program._presentation(Accuracy()).figures, results)
+
+
 def test_an_accuracy_that_equals_a_headline_by_chance_is_printed_with_the_others():
   share = Quantity('share', 'share', headline=True, better='higher')
   measured = ((share, {}, (0.5, 0.3)), (ACCURACY, {'view': 'clean'}, (0.5, 0.4)))

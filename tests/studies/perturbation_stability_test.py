@@ -61,6 +61,12 @@ def test_distances_of_one_pair_of_frames():
   assert top5_distance(five, np.array([1, 0, 2, 3, 9])) == 1 + 1 + 1, 'a swap and a lost class'
 
 
+def test_compared_runs_with_frames_in_another_order_are_refused(tmp_path):
+  first, second = (recorded(tmp_path / str(seed), drawn(0), seed) for seed in (0, 1))
+  message = "'perturbation' has other values"
+  refused(message, PerturbationStability().reduce, [first, second], (8, 8, 3))
+
+
 def test_means_and_ratios_follow_the_definitions(tmp_path):
   logits = {label: drawn(seed) for seed, label in enumerate('ab')}
   evaluations = [recorded(tmp_path / label, z, seed=3) for label, z in logits.items()]

@@ -1,5 +1,7 @@
 """Tests that versions of one image are one cluster in every study, or are refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from robustness.evaluation.outcomes import Recorded
@@ -64,3 +66,19 @@ def test_studies_of_independent_images_refuse_versions(tmp_path, study):
 def test_studies_of_groups_of_images_refuse_versions(tmp_path, study):
   recorded = Recorded([answers(tmp_path, Accuracy())])
   refused('versions of one image', list, study.estimates(recorded))
+
+
+def test_columns_of_texts_and_numbers_in_two_runs_are_different():
+  values = {
+    'first': np.array([0.5, np.nan]),
+    'same': np.array([0.5, np.nan]),
+    'other': np.array(['a', 'b']),
+  }
+  first, same, other = (
+    SimpleNamespace(label=label, records=SimpleNamespace(column={'level': column}.get))
+    for label, column in values.items()
+  )
+  Recorded([first, same]).require_equal_columns(['level'])
+  refused(
+    "'level' has other values for other", Recorded([first, other]).require_equal_columns, ['level']
+  )
