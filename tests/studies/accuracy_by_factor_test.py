@@ -205,8 +205,8 @@ def test_images_without_a_strength_have_no_level_and_no_failure_point(absent, tm
   assert study.reduce([evaluation, copied], (8, 8, 3)).estimates
   message = "'level' has other values for other than for one"  # in two workdirs that are compared
   refused(message, study.reduce, [evaluation, other], (8, 8, 3))
-  whole = {**columns, 'base_id': np.zeros(63, int)}  # all images are of one picture
-  pictures = made(tmp_path / 'pictures', {'rank': rank, **whole}, 16, 1, label='other')
+  one_picture = {**columns, 'base_id': np.zeros(63, int)}
+  pictures = made(tmp_path / 'pictures', {'rank': rank, **one_picture}, 16, 1, label='other')
   refused("'base_id' has other values", study.reduce, [evaluation, pictures], (8, 8, 3))
 
 

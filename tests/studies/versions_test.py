@@ -74,11 +74,11 @@ def test_columns_of_texts_and_numbers_in_two_runs_are_different():
     'same': np.array([0.5, np.nan]),
     'other': np.array(['a', 'b']),
   }
-  first, same, other = (
+  first, second, other = (
     SimpleNamespace(label=label, records=SimpleNamespace(column={'level': column}.get))
     for label, column in values.items()
   )
-  Recorded([first, same]).require_equal_columns(['level'])
+  Recorded([first, second]).require_equal_columns(['level'])
   refused(
     "'level' has other values for other", Recorded([first, other]).require_equal_columns, ['level']
   )
