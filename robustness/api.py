@@ -574,14 +574,14 @@ def _training_recipe(
   """Returns all settings of a training as the dataclass that configs use.
 
   Args:
-    network: The name of an architecture, or a Linen module.
-    image_shape: Shape of the images, (H, W, C).
+    network: the name of an architecture, or a Linen module.
+    image_shape: shape of the images, (H, W, C).
     parts: {'augment': policy, 'attack': attack, 'objective': objective}. Attack and objective are
       objects, names or None.
-    settings: Settings of `TrainingSettings`. 'initial_weights' and 'input_filter' may be among
+    settings: settings of `TrainingSettings`. 'initial_weights' and 'input_filter' may be among
       them.
-    data: Where the training images are from.
-    seed: Seed of the training.
+    data: where the training images are from.
+    seed: seed of the training.
 
   Raises:
     InputError: the network, a component or a setting cannot be used.

@@ -27,9 +27,9 @@ def join_tasks(
 
   Args:
     tasks: {name of the study in the battery: results}, at least one, of the same classifiers.
-    settings: Settings of the run as a whole.
-    study: Name of the joined results.
-    findings: Tables and estimates of all studies together, which come first.
+    settings: settings of the run as a whole.
+    study: name of the joined results.
+    findings: tables and estimates of all studies together, which come first.
   """
   findings = findings or Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
@@ -106,8 +106,8 @@ def _means_over(
   (a `family` above 1) are left out.
 
   Args:
-    table: The estimates of all seeds, with the column `seed`.
-    seeds: All seeds.
+    table: the estimates of all seeds, with the column `seed`.
+    seeds: all seeds.
     quantities: {name: quantity} for the estimates.
   """
   facets = [name for name in estimates.facets_of(table) if name != SEED]
@@ -155,13 +155,13 @@ def _intervals(
   """Returns Student's intervals for M means, clipped to the ranges of their quantities, [2, M].
 
   Args:
-    first: For each mean, the row of one seed in the table of results, M rows. `versus` is the
+    first: for each mean, the row of one seed in the table of results, M rows. `versus` is the
       baseline of a difference, '' for none.
     quantities: {name: quantity}; other quantities have no range.
-    mean: The means, [M].
-    std: Standard deviations of the averaged values, [M].
-    count: Numbers of the averaged values, [M].
-    confidence: Confidence of each interval, [M].
+    mean: the means, [M].
+    std: standard deviations of the averaged values, [M].
+    count: numbers of the averaged values, [M].
+    confidence: confidence of each interval, [M].
   """
   intervals = np.full((2, len(mean)), np.nan)
   for level in np.unique(confidence):
@@ -182,8 +182,8 @@ def _note_of_mean(notes: Mapping[int, str], seeds: Sequence[int], is_constant: b
 
   Args:
     notes: {seed with a value: its note}. A note that all seeds share is stated once.
-    seeds: All seeds.
-    is_constant: Whether all seeds have equal values.
+    seeds: all seeds.
+    is_constant: whether all seeds have equal values.
   """
   remarks = [f'seed {seed}: {note}' for seed, note in notes.items() if note]
   if len(set(notes.values())) == 1:

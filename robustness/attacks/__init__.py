@@ -29,11 +29,11 @@ class Arguments(NamedTuple):
   """The arguments of a call of an attack.
 
   Attributes:
-    keys: Random keys [B].
-    logits: The classifier, a function from images [B, H, W, C] to logits [B, classes].
-    images: Clean images, float32 [B, H, W, C] in [0, 1].
-    labels: Correct classes, int32 [B].
-    scale: Factor of the radius ε and the step size.
+    keys: random keys [B].
+    logits: the classifier, a function from images [B, H, W, C] to logits [B, classes].
+    images: clean images, float32 [B, H, W, C] in [0, 1].
+    labels: correct classes, int32 [B].
+    scale: factor of the radius ε and the step size.
   """
 
   keys: Array
@@ -124,7 +124,7 @@ def likely_wrong_class(logits: jax.Array, number: Array | int) -> jax.Array:
 
   Args:
     logits: [B, classes].
-    number: From 0 to classes − 2; may be traced.
+    number: from 0 to classes − 2; may be traced.
   """
   descending = jnp.argsort(-logits, axis=-1)
   return descending[:, number + 1].astype(jnp.int32)
@@ -134,8 +134,8 @@ def num_wrong_classes(logits: Logits, images: Array) -> int:
   """Returns the number of classes minus one, which is the number of possible target classes.
 
   Args:
-    logits: The classifier, a function from images [B, H, W, C] to logits [B, classes].
-    images: Example input, of which only shape and type are used.
+    logits: the classifier, a function from images [B, H, W, C] to logits [B, classes].
+    images: example input, of which only shape and type are used.
   """
   return jax.eval_shape(logits, images).shape[1] - 1
 
@@ -150,9 +150,9 @@ class Flag(NamedTuple):
   Results warn if too many images have the sign, because the measured error may be too low.
 
   Attributes:
-    observed: Name of an output per image of `Attack.observed`, such as 'stage'.
-    value: The value of this output that indicates a failure.
-    tolerated: Largest share of images with this value that causes no warning.
+    observed: name of an output per image of `Attack.observed`, such as 'stage'.
+    value: the value of this output that indicates a failure.
+    tolerated: largest share of images with this value that causes no warning.
   """
 
   observed: str
@@ -169,12 +169,12 @@ class Attack(Part):
   `epsilon` and `statistics`.
 
   Attributes:
-    norms: The norms that the attack supports.
+    norms: the norms that the attack supports.
     norm: 'linf', 'l2', or 'l1' if it is among `norms`.
-    epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
-    statistics: What batch normalisation uses while a training makes adversarial examples: the
+    epsilon: radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
+    statistics: what batch normalisation uses while a training makes adversarial examples: the
       'running' averages, or the statistics of the 'batch'. The averages are not updated.
-    loss: The loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
+    loss: the loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
   """
 
   section = 'config.classifier.attack'
@@ -201,11 +201,11 @@ class Attack(Part):
     itself mixes them.
 
     Args:
-      keys: Random keys [B].
-      logits: The classifier, a function from images [B, H, W, C] to logits [B, classes].
+      keys: random keys [B].
+      logits: the classifier, a function from images [B, H, W, C] to logits [B, classes].
       images: float32 [B, H, W, C] in [0, 1].
       labels: int32 [B].
-      scale: Factor of ε and the step size. May be traced, so that one compilation serves many ε.
+      scale: factor of ε and the step size. May be traced, so that one compilation serves many ε.
     """
 
   @property

@@ -61,8 +61,8 @@ class AutoAttack(Attack):
 
   Attributes:
     version: 'standard', 'plus' or 'rand'.
-    iterations: Steps of Auto-PGD and FAB; 100 in the paper.
-    queries: Queries of Square; 5000 in the paper.
+    iterations: steps of Auto-PGD and FAB; 100 in the paper.
+    queries: queries of Square; 5000 in the paper.
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
@@ -151,11 +151,11 @@ class AutoAttack(Attack):
     Only images that are still classified correctly are attacked.
 
     Args:
-      stage: Index of the attack in `stages`, from 0.
-      first: Number of the first run, from 0; may be traced.
-      count: Number of runs.
-      arguments: The arguments of AutoAttack.
-      state: The state from `begin` or from the previous call.
+      stage: index of the attack in `stages`, from 0.
+      first: number of the first run, from 0; may be traced.
+      count: number of runs.
+      arguments: the arguments of AutoAttack.
+      state: the state from `begin` or from the previous call.
     """
     number, was_right = stage + 1, state['is_right']
     images = jax.lax.stop_gradient(arguments.images)
@@ -193,7 +193,7 @@ class AutoAttack(Attack):
     `RESTARTS[version]` times, and `L1_RESTARTS` times in ℓ1.
 
     Args:
-      classes: Number of classes of the classifier.
+      classes: number of classes of the classifier.
     """
     is_l1 = self.norm == 'l1'
     targets = min(TARGETS, classes - 1)

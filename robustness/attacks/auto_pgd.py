@@ -64,10 +64,10 @@ class AutoPGD(Attack):
   loss is above 0, and η is also halved if the loss rose in exactly 75 % of the steps.
 
   Attributes:
-    steps: Number of steps n; the paper takes 100.
+    steps: number of steps n; the paper takes 100.
     targets: 0 maximises `loss`. k ≥ 1 maximises `targeted_dlr` for each of the k likeliest wrong
       classes in turn, on the images that are still classified correctly.
-    passes: Number of passes over which the gradient is averaged; above 1 for random networks.
+    passes: number of passes over which the gradient is averaged; above 1 for random networks.
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
@@ -106,9 +106,9 @@ class AutoPGD(Attack):
     early when all images are misclassified.
 
     Args:
-      number: Number of the run, from 0. With `targets`, run 0 targets the class with the second
+      number: number of the run, from 0. With `targets`, run 0 targets the class with the second
         largest logit, run 1 the third largest, and so on. Without `targets`, it is not used.
-      arguments: The arguments of the attack.
+      arguments: the arguments of the attack.
     """
     targets = None
     if self.targets:
@@ -119,9 +119,9 @@ class AutoPGD(Attack):
     """Returns for each image the point of largest margin on its path, [B, H, W, C].
 
     Args:
-      arguments: The arguments of the attack.
-      targets: Target classes, int32 [B]; None maximises `loss`.
-      can_stop: Whether the search ends for an image as soon as it is misclassified.
+      arguments: the arguments of the attack.
+      targets: target classes, int32 [B]; None maximises `loss`.
+      can_stop: whether the search ends for an image as soon as it is misclassified.
     """
     keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
@@ -178,10 +178,10 @@ class AutoPGD(Attack):
     of radius ε.
 
     Args:
-      evaluated: Function from points [B, H, W, C] to the points with their gradients, losses and
+      evaluated: function from points [B, H, W, C] to the points with their gradients, losses and
         margins.
-      arguments: The arguments of the attack.
-      can_stop: Whether the search ends for an image as soon as it is misclassified.
+      arguments: the arguments of the attack.
+      can_stop: whether the search ends for an image as soon as it is misclassified.
     """
     keys, _, images, _, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
@@ -190,7 +190,7 @@ class AutoPGD(Attack):
       """Runs one of the three ascents, for `jax.lax.scan`.
 
       Args:
-        x: The starting points [B, H, W, C], which are first projected onto the ball of this ascent.
+        x: the starting points [B, H, W, C], which are first projected onto the ball of this ascent.
         ascent: (radius of the ball, number of steps, whether the search ends for an image as soon
           as it is misclassified).
 
@@ -277,8 +277,8 @@ class _State:
     """Returns the state before the first step, from the starting points.
 
     Args:
-      start: The starting points with their gradients, losses and margins.
-      epsilon: Radius ε of the ball.
+      start: the starting points with their gradients, losses and margins.
+      epsilon: radius ε of the ball.
     """
     zeros = jnp.zeros(len(start['x']))
     step_size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
@@ -291,10 +291,10 @@ class _State:
     """Returns the state after a step.
 
     Args:
-      iterate: The points after the step, with their gradients, losses and margins.
-      steps_since_checkpoint: If the step ends at a checkpoint, the number of steps since the
+      iterate: the points after the step, with their gradients, losses and margins.
+      steps_since_checkpoint: if the step ends at a checkpoint, the number of steps since the
         previous checkpoint; else 0.
-      can_stop: Whether the search ends for an image as soon as it is misclassified.
+      can_stop: whether the search ends for an image as soon as it is misclassified.
     """
     is_checkpoint = steps_since_checkpoint > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
@@ -333,11 +333,11 @@ class _SparseState(NamedTuple):
     """Returns the state after a step.
 
     Args:
-      iterate: The points after the step, with their gradients, losses and margins.
-      images: Clean images [B, H, W, C].
-      radius: Radius of the ball of this ascent.
-      is_checkpoint: Whether the step ends at a checkpoint, a scalar.
-      can_stop: Whether the search ends for an image as soon as it is misclassified, a scalar.
+      iterate: the points after the step, with their gradients, losses and margins.
+      images: clean images [B, H, W, C].
+      radius: radius of the ball of this ascent.
+      is_checkpoint: whether the step ends at a checkpoint, a scalar.
+      can_stop: whether the search ends for an image as soon as it is misclassified, a scalar.
     """
     highest_loss, largest_margin = _best_points(self, iterate, can_stop)
     num_changed = _num_changed(highest_loss['x'], images)
@@ -366,9 +366,9 @@ def _best_points(
   """Returns the best points so far by loss and by margin, including the new points.
 
   Args:
-    state: The state before the step.
-    iterate: The points after the step, with their gradients, losses and margins.
-    can_stop: Whether the search ends for an image as soon as it is misclassified. The first
+    state: the state before the step.
+    iterate: the points after the step, with their gradients, losses and margins.
+    can_stop: whether the search ends for an image as soon as it is misclassified. The first
       misclassified point is then its point of largest margin.
 
   Returns:
@@ -390,7 +390,7 @@ def sparse_direction(gradient: Array, count: Array) -> Array:
 
   Args:
     gradient: [H, W, C].
-    count: Number of values to change, a float that is rounded up to at least 1.
+    count: number of values to change, a float that is rounded up to at least 1.
   """
   magnitude = jnp.abs(gradient)
   # index of the least magnitude selected when sorted; rounding it down rounds `count` up
@@ -430,9 +430,9 @@ def mean_gradient(
   Averaging helps where the network is random, so that every call returns another gradient.
 
   Args:
-    value: Function from x to (scalar, auxiliary output).
-    x: Where the gradient is taken.
-    passes: Number of calls.
+    value: function from x to (scalar, auxiliary output).
+    x: where the gradient is taken.
+    passes: number of calls.
 
   Returns:
     (mean gradient, auxiliary output of the last call).

@@ -31,11 +31,11 @@ def check(
   The radius must be in (0, 1] for 'linf', and finite and positive for 'l2' and 'l1'.
 
   Args:
-    section: Section of the config, for the message.
-    norm: Name of the norm.
-    epsilon: The radius.
-    key: Name of the setting of the radius, for the message.
-    norms: The valid norms.
+    section: section of the config, for the message.
+    norm: name of the norm.
+    epsilon: the radius.
+    key: name of the setting of the radius, for the message.
+    norms: the valid norms.
   """
   choice(f'{section}.norm', norm, norms)
   is_radius = 0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max)
@@ -51,7 +51,7 @@ def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> floa
 
   Args:
     norm: 'linf', 'l2' or 'l1'.
-    epsilon: Norm ε of the perturbation.
+    epsilon: norm ε of the perturbation.
     image_shape: (H, W, C).
   """
   return epsilon / math.prod(image_shape) ** (1 / ORDERS[norm])
@@ -79,10 +79,10 @@ def random_points(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar
   Points are uniform in the ball of radius ε, which is a cube for 'linf'.
 
   Args:
-    keys: Random keys [B].
+    keys: random keys [B].
     images: [B, H, W, C] in [0, 1].
     norm: 'linf' or 'l2'.
-    epsilon: Radius ε.
+    epsilon: radius ε.
   """
   shape = images.shape[1:]
 
@@ -104,10 +104,10 @@ def random_shift(keys: jax.Array, images: jax.Array, norm: str, epsilon: Scalar)
     l1: normal noise of variance 1, projected onto the ball of radius ε.
 
   Args:
-    keys: Random keys [B].
+    keys: random keys [B].
     images: [B, H, W, C] in [0, 1].
     norm: 'linf', 'l2' or 'l1'.
-    epsilon: Length ε.
+    epsilon: length ε.
   """
 
   def draw(key: jax.Array) -> jax.Array:
@@ -146,10 +146,10 @@ def clipped(images: jax.Array, change: jax.Array, norm: str, epsilon: Scalar) ->
   1].
 
   Args:
-    images: Clean images x, [B, H, W, C].
+    images: clean images x, [B, H, W, C].
     change: δ, [B, H, W, C].
     norm: 'linf', 'l2' or 'l1'.
-    epsilon: Radius of the ball.
+    epsilon: radius of the ball.
   """
   if norm == 'l1':
     return jnp.clip(images + jax.vmap(_onto_l1, (0, 0, None))(images, change, epsilon), 0, 1)
@@ -169,7 +169,7 @@ def _onto_l1(image: jax.Array, change: jax.Array, epsilon: Scalar) -> jax.Array:
   Args:
     image: [H, W, C] in [0, 1].
     change: δ, [H, W, C].
-    epsilon: Radius ε of the ball.
+    epsilon: radius ε of the ball.
   """
   size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
   # −λ where the slope of the sum changes, in ascending order, and the sum there. It is added up

@@ -28,7 +28,7 @@ class FAB(Attack):
   takes two forward passes and one backward pass.
 
   Attributes:
-    steps: Number of steps; the paper takes 100.
+    steps: number of steps; the paper takes 100.
     targets: k ≥ 1 runs the attack for each of the k likeliest wrong classes in turn, on the images
       that are still classified correctly. 0 runs it once, with the class of the nearest plane in
       each step; a step then takes a backward pass for each class.
@@ -61,10 +61,10 @@ class FAB(Attack):
     found one for every image.
 
     Args:
-      number: Number of the run, from 0. With `targets`, run 0 targets the class with the second
+      number: number of the run, from 0. With `targets`, run 0 targets the class with the second
         largest logit, run 1 the third largest, and so on. Without `targets`, run 0 starts at the
         clean image, and later runs at a random point at half the radius.
-      arguments: The arguments of the attack.
+      arguments: the arguments of the attack.
     """
     keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
@@ -109,10 +109,10 @@ class FAB(Attack):
     the shortest changes of x and x_0 onto the plane.
 
     Args:
-      x: Current points [B, H, W, C].
-      images: Clean images x_0, [B, H, W, C].
-      value: Value of the function at x, [B].
-      normal: Gradient of the function at x, [B, H, W, C].
+      x: current points [B, H, W, C].
+      images: clean images x_0, [B, H, W, C].
+      value: value of the function at x, [B].
+      normal: gradient of the function at x, [B, H, W, C].
     """
     offset = value - (normal * x).sum((1, 2, 3))  # the plane is normal · p + offset = 0
     d_1 = onto_plane(x, normal, offset, self.norm)
@@ -131,9 +131,9 @@ class FAB(Attack):
     is the dual of the attack's norm.
 
     Args:
-      logits: The classifier, a function from images to logits [B, classes].
+      logits: the classifier, a function from images to logits [B, classes].
       labels: y, int32 [B].
-      x: Images [B, H, W, C].
+      x: images [B, H, W, C].
 
     Returns:
       (z_t − z_y [B], gradient [B, H, W, C]).
@@ -162,10 +162,10 @@ def _target_boundary(
   z are the logits of x and y the labels.
 
   Args:
-    logits: The classifier, a function from images to logits [B, classes].
+    logits: the classifier, a function from images to logits [B, classes].
     labels: y, int32 [B].
     targets: t, int32 [B].
-    x: Images [B, H, W, C].
+    x: images [B, H, W, C].
 
   Returns:
     (z_t − z_y, float32 [B]; gradient [B, H, W, C]).
@@ -193,7 +193,7 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   values with the largest |w_i| move to their limits one after another, until the plane is reached.
 
   Args:
-    points: The images, float32 [B, H, W, C] in [0, 1].
+    points: the images, float32 [B, H, W, C] in [0, 1].
     normals: w, float32 [B, H, W, C].
     offsets: b, float32 [B].
     norm: 'linf', 'l2' or 'l1', in which the changes are shortest.
@@ -239,8 +239,8 @@ def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
 
   Args:
     weight: |w_i|, float32 [B, H, W, C].
-    room: Largest move of each value, float32 [B, H, W, C].
-    gap: Required sum for each image, float32 [B].
+    room: largest move of each value, float32 [B, H, W, C].
+    gap: required sum for each image, float32 [B].
   """
   order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)  # of the values of each image
   terms = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)  # the largest ones

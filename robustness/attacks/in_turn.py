@@ -24,13 +24,13 @@ def in_turn(
   The result for an image does not depend on the other images.
 
   Args:
-    run: The attack of one tile of T images. Called with the number of the run and the arguments of
+    run: the attack of one tile of T images. Called with the number of the run and the arguments of
       the attack for the tile; returns images [T, H, W, C]. Keys differ between runs.
-    count: Number of runs.
-    arguments: The arguments of the attack, for all B images.
+    count: number of runs.
+    arguments: the arguments of the attack, for all B images.
     state: (the images after earlier attacks, float32 [B, H, W, C]; whether they are classified
       correctly, bool [B]).
-    first: Number of the first run.
+    first: number of the first run.
 
   Returns:
     (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
@@ -77,9 +77,9 @@ def attack_in_turn(run: Run, count: int, arguments: Arguments) -> Array:
   run succeeds, or if it is misclassified from the start.
 
   Args:
-    run: The method `run` of the attack.
-    count: Number of runs.
-    arguments: The arguments of the attack.
+    run: the method `run` of the attack.
+    count: number of runs.
+    arguments: the arguments of the attack.
   """
   is_right = arguments.logits(arguments.images).argmax(-1) == arguments.labels
   adversarial, _ = in_turn(run, count, arguments, (arguments.images, is_right))

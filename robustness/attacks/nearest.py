@@ -28,7 +28,7 @@ class NearestAttack(Attack):
   take n forward and backward passes.
 
   Attributes:
-    steps: Number of steps n. The first step only classifies the clean images.
+    steps: number of steps n. The first step only classifies the clean images.
     step_size: ℓ2 length α of the first step, for every norm.
   """
 
@@ -57,7 +57,7 @@ class NearestAttack(Attack):
     The default is the loss that the setting `loss` names.
 
     Args:
-      scores: Logits [B, classes].
+      scores: logits [B, classes].
       labels: int32 [B].
     """
     return LOSSES[self.loss](scores, labels)
@@ -71,12 +71,12 @@ class NearestAttack(Attack):
     x is a clean image, and δ its current change.
 
     Args:
-      radius: Current radius ε, [B].
-      is_wrong: Whether x + δ is misclassified, bool [B].
-      distance: Distance of the nearest misclassified image so far, [B]; inf if there is none.
-      boundary_distance: Estimated distance of the decision boundary from x, [B]: ‖δ‖ plus the
+      radius: current radius ε, [B].
+      is_wrong: whether x + δ is misclassified, bool [B].
+      distance: distance of the nearest misclassified image so far, [B]; inf if there is none.
+      boundary_distance: estimated distance of the decision boundary from x, [B]: ‖δ‖ plus the
         distance from x + δ at which the linearised loss is 0.
-      decay: Scalar that falls from 1 in the first step to 0 along a half cosine, for schedules.
+      decay: scalar that falls from 1 in the first step to 0 along a half cosine, for schedules.
     """
 
   def nearest(
@@ -144,7 +144,7 @@ class NearestAttack(Attack):
 
     Args:
       change: [B, H, W, C].
-      radius: Radii of the balls, [B].
+      radius: radii of the balls, [B].
     """
     if self.norm == 'l2':
       return change * balls.as_image_factors(radius / balls.change_norms(change, 'l2'))

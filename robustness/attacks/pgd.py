@@ -18,9 +18,9 @@ class PGD(Attack):
   is then clipped to [0, 1].
 
   Attributes:
-    steps: Number of steps n.
-    step_size: Length α of a step in the norm; 0 stands for ε/4.
-    random_start: Whether to start at a random point, uniform in the ball, instead of the image.
+    steps: number of steps n.
+    step_size: length α of a step in the norm; 0 stands for ε/4.
+    random_start: whether to start at a random point, uniform in the ball, instead of the image.
 
   Reference:
     Madry et al. (2018), Towards Deep Learning Models Resistant to Adversarial Attacks, section 2.1.

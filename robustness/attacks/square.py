@@ -44,7 +44,7 @@ class Square(Attack):
   Only in that code, the images of a batch share windows and signs in ℓ∞.
 
   Attributes:
-    queries: Number of steps after the first change. Windows shrink after fixed numbers of steps,
+    queries: number of steps after the first change. Windows shrink after fixed numbers of steps,
       whatever `queries` is.
 
   Reference:
@@ -70,8 +70,8 @@ class Square(Attack):
     The search ends early when all images are misclassified.
 
     Args:
-      number: Not used, since there is only one run.
-      arguments: The arguments of the attack.
+      number: not used, since there is only one run.
+      arguments: the arguments of the attack.
     """
     del number  # there is only one run
     keys, logits, images, labels, scale = arguments
@@ -118,8 +118,8 @@ def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
   The first window covers 80 % of the image.
 
   Args:
-    shape: Height and width of the image in pixels.
-    smallest: Least side in pixels: 1 in ℓ∞, or 3 in ℓ2 and ℓ1, where sides are also made odd.
+    shape: height and width of the image in pixels.
+    smallest: least side in pixels: 1 in ℓ∞, or 3 in ℓ2 and ℓ1, where sides are also made odd.
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
@@ -140,9 +140,9 @@ def _draw_window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, 
   The window never reaches the last row and column, as in the authors' code.
 
   Args:
-    key: Random key.
-    shape: Shape of the image, [H, W, C].
-    side: Side of the window in pixels.
+    key: random key.
+    shape: shape of the image, [H, W, C].
+    side: side of the window in pixels.
 
   Returns:
     (first row and column, int32 [2]; mask of the pixels in the window, bool [H, W, 1]).
@@ -161,12 +161,12 @@ def _linf_proposal(
   The proposal stays in the ball around the clean image.
 
   Args:
-    key: Random key.
-    image: The clean image [H, W, C].
-    x: The current image [H, W, C].
-    halvings: Not used.
-    side: Side of the window in pixels.
-    epsilon: Radius ε of the ball.
+    key: random key.
+    image: the clean image [H, W, C].
+    x: the current image [H, W, C].
+    halvings: not used.
+    side: side of the window in pixels.
+    epsilon: radius ε of the ball.
   """
   del halvings  # which the proposals in ℓ2 and ℓ1 take
   key_window, key_signs = jax.random.split(key)
@@ -210,7 +210,7 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
   An image with the pattern at any position is a slice of this array.
 
   Args:
-    shape: Shape of the image, [H, W, C].
+    shape: shape of the image, [H, W, C].
     norm: 'l2' or 'l1'.
 
   Returns:
@@ -270,13 +270,13 @@ def _l2_or_l1_proposal(
 
   Args:
     norm: 'l2' or 'l1'.
-    patterns: The pattern η for all window sizes, [10, 2, 2M, 2M], from `_patterns`.
-    key: Random key.
-    image: The clean image [H, W, C].
-    x: The current image [H, W, C].
-    halvings: Number of halvings of the window's area so far, int32 scalar.
-    side: Side of the windows in pixels, int32 scalar.
-    epsilon: Radius ε of the ball.
+    patterns: the pattern η for all window sizes, [10, 2, 2M, 2M], from `_patterns`.
+    key: random key.
+    image: the clean image [H, W, C].
+    x: the current image [H, W, C].
+    halvings: number of halvings of the window's area so far, int32 scalar.
+    side: side of the windows in pixels, int32 scalar.
+    epsilon: radius ε of the ball.
   """
   key_target, key_source, key_transposed, key_signs = jax.random.split(key, 4)
   channels = image.shape[2]

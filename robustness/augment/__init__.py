@@ -29,12 +29,12 @@ class Augmentation(Part):
   `apply_branch`. An accelerator then computes all images with the same choice together.
 
   Attributes:
-    needs_partner: Whether the example has the key `partner`, another example of the batch to mix
+    needs_partner: whether the example has the key `partner`, another example of the batch to mix
       with.
-    sequential: Whether random choices differ in cost. A CPU then processes examples one by one and
+    sequential: whether random choices differ in cost. A CPU then processes examples one by one and
       computes only what each needs. The example has no `partner` in this case.
-    gives_more_images: Whether the augmentation may return several images.
-    one_key_a_row: Whether an example has the same random key in every step, and so in every epoch.
+    gives_more_images: whether the augmentation may return several images.
+    one_key_a_row: whether an example has the same random key in every step, and so in every epoch.
   """
 
   section = 'config.classifier.augment'
@@ -48,9 +48,9 @@ class Augmentation(Part):
     """Returns the augmented example; pure and traceable.
 
     Args:
-      key: Random key, which depends on seed, augmentation, `example_id` and step. Copies of an
+      key: random key, which depends on seed, augmentation, `example_id` and step. Copies of an
         example in one batch have different keys if the batch numbers the copies.
-      example: One training example, a dictionary with `image` and other keys as described for the
+      example: one training example, a dictionary with `image` and other keys as described for the
         class.
     """
 
@@ -99,8 +99,8 @@ class Augmentation(Part):
     adds to examples has this number.
 
     Args:
-      key: Random key.
-      columns: The example without the image.
+      key: random key.
+      columns: the example without the image.
     """
     raise NotImplementedError
 

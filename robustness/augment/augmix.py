@@ -37,14 +37,14 @@ class AugMix(Augmentation):
   policy, so that all versions of an image share them.
 
   Attributes:
-    severity: Highest strength of an operation, in (.1, 10]; 10 is the full range. The released code
+    severity: highest strength of an operation, in (.1, 10]; 10 is the full range. The released code
       has 3 for CIFAR-10 and 1 for ImageNet.
-    width: Number of chains in a mixture.
-    depth: Number of operations in a chain; 0 draws 1, 2 or 3 for each chain.
+    width: number of chains in a mixture.
+    depth: number of operations in a chain; 0 draws 1, 2 or 3 for each chain.
     alpha: α of the Dirichlet and Beta distributions.
-    mixtures: Number of mixtures, each with independent random numbers.
-    clean: Whether the clean image is included, as the objective `jsd` needs.
-    all_operations: Whether Color, Contrast, Brightness and Sharpness are added to the nine
+    mixtures: number of mixtures, each with independent random numbers.
+    clean: whether the clean image is included, as the objective `jsd` needs.
+    all_operations: whether Color, Contrast, Brightness and Sharpness are added to the nine
       operations. They resemble common corruptions.
 
   Reference:
@@ -91,9 +91,9 @@ class AugMix(Augmentation):
     """Draws random chains of operations.
 
     Args:
-      key: Random key.
-      shape: Shape of the array of chains, such as (mixtures, width); () for one chain.
-      image_size: Height and width of the images in pixels. Translations depend on them.
+      key: random key.
+      shape: shape of the array of chains, such as (mixtures, width); () for one chain.
+      image_size: height and width of the images in pixels. Translations depend on them.
 
     Returns:
       The operations in order, arrays [*shape, steps, ...], where `steps` is the largest length of a
@@ -129,10 +129,10 @@ def mixture(
   α).
 
   Args:
-    key_weights: Random key of w.
-    key_share: Random key of m.
+    key_weights: random key of w.
+    key_share: random key of m.
     image: x, [H, W, C].
-    ends: The distorted versions, [V, chains, H, W, C].
+    ends: the distorted versions, [V, chains, H, W, C].
     alpha: α.
   """
   mixtures, width = ends.shape[:2]
@@ -145,9 +145,9 @@ def stack_variants(image: jax.Array, variants: jax.Array, has_clean: bool) -> ja
   """Stacks the versions of an image, after the clean image if `has_clean`.
 
   Args:
-    image: The clean image [H, W, C].
-    variants: The versions [V, H, W, C].
-    has_clean: Whether the result has the clean image.
+    image: the clean image [H, W, C].
+    variants: the versions [V, H, W, C].
+    has_clean: whether the result has the clean image.
 
   Returns:
     [V, H, W, C] or [1 + V, H, W, C]; [H, W, C] if there is only one image.
@@ -163,9 +163,9 @@ def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array
   signs.
 
   Args:
-    level: Strengths in (0, 10]. The arrays of the result have this shape.
-    height: Height of the image in pixels.
-    width: Width of the image in pixels.
+    level: strengths in (0, 10]. The arrays of the result have this shape.
+    height: height of the image in pixels.
+    width: width of the image in pixels.
   """
   share = level / 10
   return {

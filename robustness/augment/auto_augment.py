@@ -56,12 +56,12 @@ def magnitude(
   `operations.UNITS` lists the units, for instance degrees for 'Rotate'.
 
   Args:
-    implementation: The code that defines the magnitudes, a key of `FULL_RANGE`.
-    name: Name of the operation.
-    level: Strength, from 0 to `FULL_RANGE[implementation]`, or to `RAND_MAX_LEVEL` for RandAugment.
-    height: Height of images in pixels.
-    width: Width of images in pixels.
-    rand: Whether the level is meant for RandAugment; False is AutoAugment.
+    implementation: the code that defines the magnitudes, a key of `FULL_RANGE`.
+    name: name of the operation.
+    level: strength, from 0 to `FULL_RANGE[implementation]`, or to `RAND_MAX_LEVEL` for RandAugment.
+    height: height of images in pixels.
+    width: width of images in pixels.
+    rand: whether the level is meant for RandAugment; False is AutoAugment.
 
   Raises:
     InputError: The implementation has no such operation or level.
@@ -91,12 +91,12 @@ def _values(
   """Returns the magnitudes of all operations at one level, as {operation: magnitude}.
 
   Args:
-    implementation: The code that defines the magnitudes, a key of `FULL_RANGE`.
-    scaled: Function that scales a full range to the level. For instance, at level 3 of 10,
+    implementation: the code that defines the magnitudes, a key of `FULL_RANGE`.
+    scaled: function that scales a full range to the level. For instance, at level 3 of 10,
       scaled(30) is 9.
-    height: Height of images in pixels.
-    width: Width of images in pixels.
-    rand: Whether the level is meant for RandAugment; False is AutoAugment.
+    height: height of images in pixels.
+    width: width of images in pixels.
+    rand: whether the level is meant for RandAugment; False is AutoAugment.
   """
   shears = dict.fromkeys(('ShearX', 'ShearY'), scaled(0.3))
   if implementation == 'tensorflow_models':
@@ -142,9 +142,9 @@ class Step:
   """One of the two operations of a sub-policy of AutoAugment.
 
   Attributes:
-    name: Name of the operation, such as 'Rotate'.
-    probability: Probability of applying it, in [0, 1].
-    level: Strength of the operation, in 0..10.
+    name: name of the operation, such as 'Rotate'.
+    probability: probability of applying it, in [0, 1].
+    level: strength of the operation, in 0..10.
   """
 
   name: str
@@ -161,8 +161,8 @@ def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
   A sub-policy is two operations, each as 'NAME PROBABILITY LEVEL'.
 
   Args:
-    lines: One sub-policy per line.
-    key: Name of the setting with the lines, for messages.
+    lines: one sub-policy per line.
+    key: name of the setting with the lines, for messages.
 
   Raises:
     InputError: A line has another form, an operation is unknown, a probability is outside [0, 1],
@@ -185,8 +185,8 @@ def _step(words: list[str], source: str) -> Step:
   """Parses an operation of a sub-policy from its words, such as ['Rotate', '.7', '2'].
 
   Args:
-    words: Name, probability and level.
-    source: The setting and the line, for messages.
+    words: name, probability and level.
+    source: the setting and the line, for messages.
   """
   name, probability, level = words
   if name not in operations.NAMES:
@@ -214,18 +214,18 @@ class AutoAugment(Augmentation):
   image values are multiples of 1/255.
 
   Attributes:
-    policy: The list of sub-policies. 'cifar10' and 'imagenet' are the published 25 sub-policies.
+    policy: the list of sub-policies. 'cifar10' and 'imagenet' are the published 25 sub-policies.
       'cifar10_reference_95' are the 95 of the released code for CIFAR-10, which Yin et al. (2019)
       use.
-    without: Names of operations. Sub-policies with one of these operations are left out. Yin et al.
+    without: names of operations. Sub-policies with one of these operations are left out. Yin et al.
       leave out ('Brightness', 'Contrast'), after which 78 of the 95 remain, 19 of the 25 for
       CIFAR-10, and 23 of the 25 for ImageNet.
-    magnitudes: The code that defines magnitudes: 'tensorflow_models', 'torchvision' or
+    magnitudes: the code that defines magnitudes: 'tensorflow_models', 'torchvision' or
       'efficientnet' (see the module). '' is 'tensorflow_models' for the policy
       'cifar10_reference_95', and 'torchvision' for the others.
-    sub_policies: Your own sub-policies instead of `policy`. Each has two operations with
+    sub_policies: your own sub-policies instead of `policy`. Each has two operations with
       probability and level, such as 'Rotate .7 2, TranslateX .3 9'.
-    fill: Colour of pixels that a shear, translation or rotation leaves empty: one value in 0..255,
+    fill: colour of pixels that a shear, translation or rotation leaves empty: one value in 0..255,
       or one per channel. () is the colour of the code in `magnitudes`: the mean colour of CIFAR-10,
       black, or grey.
 
@@ -310,8 +310,8 @@ def _operations_and_tables(
 
   Args:
     augmentation: AutoAugment with its settings.
-    height: Height of images in pixels.
-    width: Width of images in pixels.
+    height: height of images in pixels.
+    width: width of images in pixels.
 
   Returns:
     (operations, tables). There are four tables, [sub-policies, 2], with an entry for each operation
@@ -344,14 +344,14 @@ class RandAugment(Augmentation):
   defaults, nothing remains of a third of all images of 32 pixels.
 
   Attributes:
-    operations: Number N of operations.
+    operations: number N of operations.
     magnitude: M in 0..30. The full range is 30 in 'torchvision'. In 'efficientnet' it is 10, and a
       larger magnitude exceeds it.
-    magnitudes: The code that defines operations and magnitudes. 'torchvision' has 13 operations and
+    magnitudes: the code that defines operations and magnitudes. 'torchvision' has 13 operations and
       the identity. 'efficientnet' has 16, with a Solarize that weakens as the magnitude grows. As
       in that code, every drawn operation is applied.
-    without: Names of operations that are left out.
-    fill: Colour of pixels that a shear, translation or rotation leaves empty: one value in 0..255,
+    without: names of operations that are left out.
+    fill: colour of pixels that a shear, translation or rotation leaves empty: one value in 0..255,
       or one per channel. () is the colour of the code in `magnitudes`, black or grey.
 
   Reference:

@@ -20,12 +20,12 @@ class RandomCorruption(Augmentation):
   small for a corruption raise InputError.
 
   Attributes:
-    corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
+    corruptions: names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
       (19), 'fourier_cifar', 'fourier_imagenet'.
-    left_out: Names of corruptions that are not drawn.
-    severities: Severities to draw from, integers in 1..5.
-    probability: Probability of corrupting an image.
-    constants: Image size for which the corruption's constants were published: 32, 64, 224 or 299. 0
+    left_out: names of corruptions that are not drawn.
+    severities: severities to draw from, integers in 1..5.
+    probability: probability of corrupting an image.
+    constants: image size for which the corruption's constants were published: 32, 64, 224 or 299. 0
       selects the size nearest to the images.
 
   Reference:
@@ -101,8 +101,8 @@ class RandomCorruption(Augmentation):
     """Returns the image [H, W, C] after a corruption at a severity.
 
     Args:
-      branch: Number of corruption and severity, see `draw_branch`.
-      key: Random key.
+      branch: number of corruption and severity, see `draw_branch`.
+      key: random key.
       image: [H, W, C] in [0, 1].
     """
     corruption, severity_index = jnp.divmod(branch, len(self.severities))

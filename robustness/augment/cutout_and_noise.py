@@ -24,8 +24,8 @@ class Cutout(Augmentation):
   later augmentations would move or distort the square.
 
   Attributes:
-    size: Side s of the square in pixels; 16 for CIFAR-10.
-    fill: Colour of the square in 0..255, either one grey value or (red, green, blue). () is the
+    size: side s of the square in pixels; 16 for CIFAR-10.
+    fill: colour of the square in 0..255, either one grey value or (red, green, blue). () is the
       mean colour of CIFAR-10, which normalisation maps to about 0.
 
   Reference:
@@ -60,7 +60,7 @@ class Gaussian(Augmentation):
   σ̃ is drawn for every image and step; the paper leaves open whether a batch shares it.
 
   Attributes:
-    sigma: Largest standard deviation σ, in units of the pixel range [0, 1].
+    sigma: largest standard deviation σ, in units of the pixel range [0, 1].
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10 and
@@ -85,10 +85,10 @@ class PatchGaussian(Augmentation):
   cut the square. Put `patch_gaussian` after flip and crop, which would move the square.
 
   Attributes:
-    size: Side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet. A side of twice the
+    size: side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet. A side of twice the
       image's covers the entire image.
-    random_size: Whether W is drawn uniformly from 1 to `size`, as for ImageNet.
-    sigma: Largest standard deviation σ, in units of the pixel range [0, 1].
+    random_size: whether W is drawn uniformly from 1 to `size`, as for ImageNet.
+    sigma: largest standard deviation σ, in units of the pixel range [0, 1].
 
   Reference:
     Lopes et al. (2019), Improving Robustness Without Sacrificing Accuracy with Patch Gaussian
@@ -116,9 +116,9 @@ def noisy(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
   """Returns an image [H, W, C] with Gaussian noise, clipped to [0, 1].
 
   Args:
-    key: Random key.
+    key: random key.
     image: [H, W, C] in [0, 1].
-    sigma: Largest standard deviation. The standard deviation of the noise is uniform in [0, sigma].
+    sigma: largest standard deviation. The standard deviation of the noise is uniform in [0, sigma].
   """
   key_strength, key_noise = jax.random.split(key)
   strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)

@@ -29,13 +29,13 @@ class Environment(Augmentation):
   `environment` of the example holds k, or 0 if the image is unchanged.
 
   Attributes:
-    transforms: Names of the M transforms: corruptions, `FILE.py:NAME` or 'rotation'. The first
+    transforms: names of the M transforms: corruptions, `FILE.py:NAME` or 'rotation'. The first
       belongs to class group 1 of `config.data`, and so on.
-    severities: Severities of corruptions to draw from, for every image and step.
-    angles: Angles of rotations to draw from, in degrees counter-clockwise.
-    share: Probability that an image of a class group is changed. It has no effect if
+    severities: severities of corruptions to draw from, for every image and step.
+    angles: angles of rotations to draw from, in degrees counter-clockwise.
+    share: probability that an image of a class group is changed. It has no effect if
       `config.training.balanced` is 'environment'; all environments then occur equally often.
-    allow_leaks: Whether other augmentations, the attack and the input filter may resemble one of
+    allow_leaks: whether other augmentations, the attack and the input filter may resemble one of
       the transforms, and so show it to other classes. This setting also has an effect if the data
       are stored in environments, without this augmentation.
 
@@ -92,8 +92,8 @@ class Environment(Augmentation):
     The number is the class group of the image, or 0 if the image stays unchanged.
 
     Args:
-      key: Random key.
-      columns: The example without the image; must have the class group.
+      key: random key.
+      columns: the example without the image; must have the class group.
     """
     refuse_stored(columns)
     if COLUMN not in columns:
@@ -114,8 +114,8 @@ class Environment(Augmentation):
     """Returns the image after one of the transforms, at a random severity or angle.
 
     Args:
-      branch: Number of the transform, from 1; 0 leaves the image unchanged.
-      key: Random key.
+      branch: number of the transform, from 1; 0 leaves the image unchanged.
+      key: random key.
       image: [H, W, C] in [0, 1].
     """
     _, key_level, key_draws = jax.random.split(key, 3)
@@ -134,8 +134,8 @@ class Environment(Augmentation):
     """Draws a severity, or an angle in degrees if the transform is a rotation.
 
     Args:
-      key: Random key.
-      environment: Number of the transform, from 1; 0 is the unchanged image.
+      key: random key.
+      environment: number of the transform, from 1; 0 is the unchanged image.
     """
     severity_key, angle_key = jax.random.split(key)
     severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
@@ -158,9 +158,9 @@ def _leak_in_words(
   The result is text for an error message, or '' if the component does not.
 
   Args:
-    part: An augmentation, an attack or an input filter of the training.
-    held_out: Names of the transforms that some classes must not see.
-    has_environments: Whether a batch has images under different transforms.
+    part: an augmentation, an attack or an input filter of the training.
+    held_out: names of the transforms that some classes must not see.
+    has_environments: whether a batch has images under different transforms.
   """
   leaked = transforms.names_that_resemble(held_out, part.resembles, f'{part.name}.resembles')
   if leaked:
@@ -191,10 +191,10 @@ def refuse_leaks(
   one image with the label of another.
 
   Args:
-    augmentations: Augmentations of the training.
-    other_parts: The attack and the input filter of the training; None if there is none.
-    section: The classifier's section in the config, for messages, such as 'config.classifier'.
-    stored: Whether the data are stored in environments, in which some classes lack some transforms.
+    augmentations: augmentations of the training.
+    other_parts: the attack and the input filter of the training; None if there is none.
+    section: the classifier's section in the config, for messages, such as 'config.classifier'.
+    stored: whether the data are stored in environments, in which some classes lack some transforms.
   """
   augmentations = list(augmentations)
   environment = find_environment(augmentations)

@@ -23,7 +23,7 @@ class Flip(Augmentation):
   """Mirrors the image horizontally.
 
   Attributes:
-    probability: Probability of mirroring an image.
+    probability: probability of mirroring an image.
   """
 
   name = 'flip'
@@ -70,8 +70,8 @@ class Crop(Augmentation):
   Row and column offsets are independent and uniform on {0, ..., 2·padding}.
 
   Attributes:
-    padding: Pixels added on each side, at least 1.
-    border: Colour of the padding. 'black' is 0 before normalisation. 'reflect' mirrors the image
+    padding: pixels added on each side, at least 1.
+    border: colour of the padding. 'black' is 0 before normalisation. 'reflect' mirrors the image
       without repeating its edge. 'mean_colour' is the mean colour of CIFAR-10, which normalisation
       maps to about 0.
 
@@ -109,7 +109,7 @@ class RandomResizedCrop(Augmentation):
   `config.data.crop`.
 
   Attributes:
-    smallest_area: Smallest area of the box, as a share of the image's area, in (0, 1].
+    smallest_area: smallest area of the box, as a share of the image's area, in (0, 1].
 
   Reference:
     Szegedy et al. (2015), Going Deeper with Convolutions, section 6; the order of random numbers
@@ -152,9 +152,9 @@ class RandomResizedCrop(Augmentation):
     """Draws a random box in an image.
 
     Args:
-      key: Random key.
-      height: Height of the image in pixels.
-      width: Width of the image in pixels.
+      key: random key.
+      height: height of the image in pixels.
+      width: width of the image in pixels.
 
     Returns:
       (first row, first column, number of rows, number of columns), whole numbers as float32
@@ -182,7 +182,7 @@ class Repeat(Augmentation):
   The result is [copies, H, W, C].
 
   Attributes:
-    copies: Number of copies, at least 2. The cost of a step is multiplied by this number.
+    copies: number of copies, at least 2. The cost of a step is multiplied by this number.
 
   Reference:
     Hoffer et al. (2020), Augment Your Batch: Improving Generalization Through Instance Repetition.

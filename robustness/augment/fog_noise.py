@@ -50,8 +50,8 @@ class FogNoise(Augmentation):
   The noisy image is clipped to [0, 1]. The spectrum must be measured on images of the same size.
 
   Attributes:
-    severity: Severity of the fog, 1..5.
-    spectrum: Workdir of the study `corruption_spectrum`, or a file made from one. '' is the
+    severity: severity of the fog, 1..5.
+    spectrum: workdir of the study `corruption_spectrum`, or a file made from one. '' is the
       spectrum of fog on 5000 training images of CIFAR-10.
 
   Reference:
@@ -105,8 +105,8 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
   deviation 1, where F is the Fourier transform.
 
   Args:
-    mean: Mean |F| of the change by fog, [H, W], with frequency zero in the centre; see `magnitude`.
-    shape: Height and width of the images.
+    mean: mean |F| of the change by fog, [H, W], with frequency zero in the centre; see `magnitude`.
+    shape: height and width of the images.
 
   Returns:
     float32 [H, W // 2 + 1], in the order of `rfft2`.
@@ -139,8 +139,8 @@ def magnitude(source: str, severity: int) -> np.ndarray:
   F is the orthonormal Fourier transform. Frequency zero is in the centre.
 
   Args:
-    source: Workdir of the study `corruption_spectrum`, or a file made from one.
-    severity: Severity of the fog, 1..5.
+    source: workdir of the study `corruption_spectrum`, or a file made from one.
+    severity: severity of the fog, 1..5.
 
   Raises:
     InputError: `source` has no spectrum of fog at this severity.
@@ -183,8 +183,8 @@ def _from_results(results: Results, source: str) -> dict[str, np.ndarray]:
   not on grey images.
 
   Args:
-    results: Results of the study.
-    source: Their workdir, for messages.
+    results: results of the study.
+    source: their workdir, for messages.
 
   Returns:
     {'spectrum': mean |F| [S, H, W], 'severity': int [S], 'provenance': text about the measurement}.

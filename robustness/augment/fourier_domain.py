@@ -32,10 +32,10 @@ class FourierBasis(Augmentation):
   their own, as in the released training.
 
   Attributes:
-    smallest: Smallest strength σ.
-    mean: Mean of the exponential distribution; 10 in the released command for ImageNet.
-    waves: Number of images with waves, each with independent random numbers.
-    clean: Whether the clean image is included.
+    smallest: smallest strength σ.
+    mean: mean of the exponential distribution; 10 in the released command for ImageNet.
+    waves: number of images with waves, each with independent random numbers.
+    clean: whether the clean image is included.
 
   Reference:
     Vaish et al. (2024), Fourier-basis Functions to Bridge Augmentation Gap, section 3.
@@ -76,9 +76,9 @@ def with_waves(
 
   Args:
     image: [H, W, C] in [0, 1].
-    frequency: Number of periods across the longer side of the image, [V, C].
-    direction: Angle in radians of the direction in which a wave varies, [V, C]; 0 is downwards.
-    strength: Strength σ of the waves, [V, C].
+    frequency: number of periods across the longer side of the image, [V, C].
+    direction: angle in radians of the direction in which a wave varies, [V, C]; 0 is downwards.
+    strength: strength σ of the waves, [V, C].
   """
   height, width = image.shape[:2]
   # rows and columns from the centre of the image, and the position along the direction in pixels
@@ -107,8 +107,8 @@ class AmplitudesOfPairs(Augmentation):
   averages them.
 
   Attributes:
-    probability: Probability of combining an image; .6 for CIFAR-10, .5 for ImageNet.
-    clean: Whether the clean image is included. Without it, the result is [H, W, C].
+    probability: probability of combining an image; .6 for CIFAR-10, .5 for ImageNet.
+    clean: whether the clean image is included. Without it, the result is [H, W, C].
 
   Reference:
     Chen et al. (2021), Amplitude-Phase Recombination: Rethinking Robustness of Convolutional Neural
@@ -143,9 +143,9 @@ class AmplitudesOfOne(Augmentation):
   values. Otherwise the result is the first version.
 
   Attributes:
-    severity: Highest strength of an operation, see `AugMix`.
-    probability: Probability of the second operation.
-    overflow: What happens to values outside 0..255: 'wrap' takes them modulo 256, as the released
+    severity: highest strength of an operation, see `AugMix`.
+    probability: probability of the second operation.
+    overflow: what happens to values outside 0..255: 'wrap' takes them modulo 256, as the released
       code does, 'clip' clips them.
 
   Reference:
@@ -198,8 +198,8 @@ def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
   """Returns an image with the Fourier amplitudes of one image and the phases of another.
 
   Args:
-    amplitudes: The image that provides amplitudes, float32 [..., H, W, C].
-    phases: The image that provides phases, float32 [..., H, W, C].
+    amplitudes: the image that provides amplitudes, float32 [..., H, W, C].
+    phases: the image that provides phases, float32 [..., H, W, C].
   """
   amplitude = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
   unit = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))  # complex numbers of modulus 1

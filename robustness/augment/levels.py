@@ -27,12 +27,12 @@ def warp_matrix(
   Pixel (x, y) of the result shows the input at (a x + b y + c, d x + e y + f).
 
   Args:
-    index: Index of the operation in `names`, int32 scalar; may be traced.
-    names: The operations that can occur, such as 'Rotate' and 'ShearX'.
-    magnitude: Size of the change. Translations move the image to the left or up by this number of
+    index: index of the operation in `names`, int32 scalar; may be traced.
+    names: the operations that can occur, such as 'Rotate' and 'ShearX'.
+    magnitude: size of the change. Translations move the image to the left or up by this number of
       pixels. Rotate turns it by degrees counterclockwise about its centre. Shears have the slope.
-    height: Height of the image in pixels.
-    width: Width of the image in pixels.
+    height: height of the image in pixels.
+    width: width of the image in pixels.
   """
   angle = -jnp.deg2rad(jnp.float32(magnitude))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
@@ -52,7 +52,7 @@ def warp_nearest(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.A
   """Applies an affine map to an 8-bit image with nearest-neighbour interpolation.
 
   Args:
-    levels: The image, uint8 [H, W, C] with C ≤ 4.
+    levels: the image, uint8 [H, W, C] with C ≤ 4.
     matrix: (a, b, c, d, e, f), float32 [6]. Pixel (x, y) of the result shows the input at (a x + b
       y + c, d x + e y + f).
 
@@ -82,7 +82,7 @@ def warp_bilinear(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.
   by 1 from Pillow's.
 
   Args:
-    levels: The image, uint8 [H, W, C] with C ≤ 4.
+    levels: the image, uint8 [H, W, C] with C ≤ 4.
     matrix: (a, b, c, d, e, f), float32 [6]. Pixel (x, y) of the result shows the input at (a x + b
       y + c, d x + e y + f).
 
@@ -148,10 +148,10 @@ def level_table(
   """Returns a table from old to new pixel values for an operation, uint8 [256, C].
 
   Args:
-    index: Index of the operation in `names`, int32 scalar; may be traced.
-    names: The operations that can occur, from `TABULATED`. Only these are compiled.
-    levels: The image, uint8 [H, W, C], on which AutoContrast, Equalize and Contrast depend.
-    magnitude: Size of the change, in the unit of `operations.UNITS`.
+    index: index of the operation in `names`, int32 scalar; may be traced.
+    names: the operations that can occur, from `TABULATED`. Only these are compiled.
+    levels: the image, uint8 [H, W, C], on which AutoContrast, Equalize and Contrast depend.
+    magnitude: size of the change, in the unit of `operations.UNITS`.
   """
   level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
   tables: dict[str, Callable[[], jax.Array]] = {
@@ -184,10 +184,10 @@ def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> 
   """Returns degenerate + factor·(levels − degenerate), truncated to an integer in 0..255, int32.
 
   Args:
-    degenerate: The result for the factor 0, as Pillow calls it: black, the mean grey value of the
+    degenerate: the result for the factor 0, as Pillow calls it: black, the mean grey value of the
       image, or a grey or smooth version of the image.
-    levels: The image, which is the result for the factor 1.
-    factor: Weight of the image; above 1 it extrapolates.
+    levels: the image, which is the result for the factor 1.
+    factor: weight of the image; above 1 it extrapolates.
   """
   mixed = degenerate + factor * (levels.astype(jnp.int32) - degenerate).astype(jnp.float32)
   return jnp.clip(mixed, 0, 255).astype(jnp.int32)
@@ -218,8 +218,8 @@ def _auto_contrast(levels: jax.Array, identity: jax.Array) -> jax.Array:
   value is unchanged.
 
   Args:
-    levels: The image, uint8 [H, W, C].
-    identity: The table that changes nothing, [256, C].
+    levels: the image, uint8 [H, W, C].
+    identity: the table that changes nothing, [256, C].
   """
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
   low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)

@@ -18,8 +18,8 @@ class Mixing(Augmentation):
 
   Attributes:
     alpha: α of Beta(α, α), the distribution of the mixing weight; 1 is uniform.
-    probability: Probability of mixing an example.
-    within: Name of a column, such as 'environment'. Only examples with equal values in this column
+    probability: probability of mixing an example.
+    within: name of a column, such as 'environment'. Only examples with equal values in this column
       are mixed: the i-th of them with the i-th from the end. '' mixes any two.
   """
 
@@ -33,8 +33,8 @@ class Mixing(Augmentation):
     """Draws the weight λ ~ Beta(α, α) of an example in its mixture; 1 if it is not mixed.
 
     Args:
-      key: Random key of λ.
-      key_choice: Random key of the choice whether to mix.
+      key: random key of λ.
+      key_choice: random key of the choice whether to mix.
     """
     share = jax.random.beta(key, self.alpha, self.alpha)
     return jnp.where(jax.random.bernoulli(key_choice, self.probability), share, 1.0)
@@ -103,7 +103,7 @@ class MixupOrCutmix(Mixing):
   Attributes:
     alpha: α of Mixup's Beta(α, α), above 0.
     cutmix_alpha: α of CutMix's Beta(α, α), above 0.
-    cutmix_share: Probability of CutMix, in [0, 1], for an example that is mixed.
+    cutmix_share: probability of CutMix, in [0, 1], for an example that is mixed.
   """
 
   name = 'mixup_or_cutmix'
@@ -127,9 +127,9 @@ def _is_in_box(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
   The box has the pixels [c − ⌊s/2⌋, c + ⌊s/2⌋) with s = ⌊size·share⌋.
 
   Args:
-    size: Number of pixels of the axis.
+    size: number of pixels of the axis.
     centre: c, int32 scalar.
-    share: Length of the box as a share of the axis.
+    share: length of the box as a share of the axis.
   """
   half = jnp.floor(size * share).astype(jnp.int32) // 2
   pixel = jnp.arange(size)

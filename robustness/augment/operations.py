@@ -65,9 +65,9 @@ class Drawn:
   For an array, every attribute has the same leading axes.
 
   Attributes:
-    index: Index of the operation in `Operations.names`, int32; −1 changes nothing.
-    magnitude: Size of the change in the operation's unit, such as degrees, float32.
-    centre: Row and column of the centre of Cutout's square, int32 [2].
+    index: index of the operation in `Operations.names`, int32; −1 changes nothing.
+    magnitude: size of the change in the operation's unit, such as degrees, float32.
+    centre: row and column of the centre of Cutout's square, int32 [2].
   """
 
   index: jax.Array
@@ -101,14 +101,14 @@ def apply(
   Cutout covers a square.
 
   Args:
-    name: One of `NAMES`.
+    name: one of `NAMES`.
     image: float32 [H, W, C] in [0, 1], C 1 or 3.
-    magnitude: Size of the change, such as degrees for Rotate; `UNITS` lists the units. May be
+    magnitude: size of the change, such as degrees for Rotate; `UNITS` lists the units. May be
       traced.
     interpolation: 'nearest' or 'bilinear', for shears, translations and rotations.
-    fill: Colour of pixels that are left empty or covered by Cutout, in 0..255: (grey,) or (red,
+    fill: colour of pixels that are left empty or covered by Cutout, in 0..255: (grey,) or (red,
       green, blue).
-    centre: Row and column of the centre of Cutout's square; None takes the centre of the image.
+    centre: row and column of the centre of Cutout's square; None takes the centre of the image.
 
   Raises:
     InputError: The name is unknown, the magnitude is outside its range, or fill or image is
@@ -135,13 +135,13 @@ class Operations:
   """A function that applies one of several operations of Pillow to an image.
 
   Attributes:
-    names: The operations that can occur, from `NAMES`. Only these are compiled, and an index
+    names: the operations that can occur, from `NAMES`. Only these are compiled, and an index
       selects one of them.
     interpolation: 'nearest' or 'bilinear', for shears, translations and rotations.
-    warp_fill: Colour of pixels that shears, translations and rotations leave empty, in 0..255:
+    warp_fill: colour of pixels that shears, translations and rotations leave empty, in 0..255:
       (grey,) or (red, green, blue).
-    cutout_fill: Colour of pixels that Cutout covers.
-    transparent: Whether empty and covered pixels are only filled after the last operation.
+    cutout_fill: colour of pixels that Cutout covers.
+    transparent: whether empty and covered pixels are only filled after the last operation.
       Otherwise they become part of the image at once.
   """
 
@@ -157,7 +157,7 @@ class Operations:
     Args:
       image: (8-bit values uint8 [H, W, C], mask bool [H, W] of pixels that show the original
         image).
-      drawn: The operation, with its index in `names`; −1 changes nothing.
+      drawn: the operation, with its index in `names`; −1 changes nothing.
 
     Returns:
       (8-bit values, mask). If `transparent`, the mask excludes pixels that the operation leaves
@@ -188,8 +188,8 @@ class Operations:
     Args:
       image: float32 [H, W, C] in [0, 1]. It is rounded to 8-bit values, unless all operations are
         −1 (no change).
-      drawn: The operations in order, arrays [steps, ...].
-      fill: Colour of the pixels that operations leave empty or cover, if `transparent`.
+      drawn: the operations in order, arrays [steps, ...].
+      fill: colour of the pixels that operations leave empty or cover, if `transparent`.
 
     Raises:
       InputError: The image has neither one channel nor three.
@@ -213,8 +213,8 @@ class Operations:
     Pixels that are left empty have the colour `warp_fill`.
 
     Args:
-      names: The operations of this kind that can occur.
-      drawn: The operation, with its index in `names`.
+      names: the operations of this kind that can occur.
+      drawn: the operation, with its index in `names`.
       image: (8-bit values uint8 [H, W, C], mask bool [H, W] of pixels that show the original
         image).
     """
@@ -236,8 +236,8 @@ class Operations:
     """Returns the image with a square covered by the colour `cutout_fill`.
 
     Args:
-      names: The only operation, Cutout.
-      drawn: Centre and side (`magnitude`) of the square.
+      names: the only operation, Cutout.
+      drawn: centre and side (`magnitude`) of the square.
       image: (8-bit values uint8 [H, W, C], mask bool [H, W] of pixels that show the original
         image).
     """
@@ -260,8 +260,8 @@ def square_mask(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> j
 
   Args:
     shape: (H, W).
-    centre: Row and column c of the centre, int32 [2].
-    side: Side s in pixels; rounded down.
+    centre: row and column c of the centre, int32 [2].
+    side: side s in pixels; rounded down.
   """
   size = jnp.asarray(side).astype(jnp.int32)
   y, x = jnp.arange(shape[0]), jnp.arange(shape[1])
@@ -273,8 +273,8 @@ def _apply_table(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
   """Returns the image after an operation that maps each pixel value to another, such as Invert.
 
   Args:
-    names: The operations of this kind that can occur, from `TABULATED`.
-    drawn: The operation, with its index in `names`.
+    names: the operations of this kind that can occur, from `TABULATED`.
+    drawn: the operation, with its index in `names`.
     image: (8-bit values uint8 [H, W, C], mask bool [H, W]). The mask is unchanged.
   """
   levels, mask = image
@@ -288,9 +288,9 @@ def _apply_blend(
   """Returns a blend of the image with its grey or smooth version, for Color and Sharpness.
 
   Args:
-    degenerate: Function from 8-bit values [H, W, C] to the grey or smooth version.
-    names: Not used.
-    drawn: The operation. `magnitude` is the weight of the image: 0 is the other version, 1 the
+    degenerate: function from 8-bit values [H, W, C] to the grey or smooth version.
+    names: not used.
+    drawn: the operation. `magnitude` is the weight of the image: 0 is the other version, 1 the
       image.
     image: (8-bit values uint8 [H, W, C], mask bool [H, W]). The mask is unchanged.
   """
@@ -333,7 +333,7 @@ def fill_outside_mask(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...])
   """Fills the pixels at which the mask is false with a colour.
 
   Args:
-    levels: Image with 8-bit values, [H, W, C].
+    levels: image with 8-bit values, [H, W, C].
     mask: bool [H, W].
     fill: (grey,) or (red, green, blue), in 0..255.
   """
@@ -346,7 +346,7 @@ def fill_levels(fill: tuple[int, ...], channels: int) -> jax.Array:
 
   Args:
     fill: (grey,) or (red, green, blue), in 0..255.
-    channels: Number of channels C; a single channel gets the mean of the colour.
+    channels: number of channels C; a single channel gets the mean of the colour.
   """
   if channels == 1:
     fill = (round(sum(fill) / len(fill)),)
@@ -357,8 +357,8 @@ def check_colour(colour: tuple[int, ...], key: str) -> None:
   """Raises InputError unless a colour is (), (grey,) or (red, green, blue), in 0..255.
 
   Args:
-    colour: The colour.
-    key: Name of the setting with the colour, for the message.
+    colour: the colour.
+    key: name of the setting with the colour, for the message.
   """
   is_colour = len(colour) in (0, 1, 3) and all(0 <= level <= 255 for level in colour)
   fix = 'levels 0..255, one or red, green and blue, or () for the usual ones'

@@ -27,7 +27,7 @@ class Policy:
   """A sequence of augmentations that is applied to batches of training examples.
 
   Attributes:
-    augmentations: The augmentations in order, each at most once.
+    augmentations: the augmentations in order, each at most once.
   """
 
   augmentations: tuple[Augmentation, ...] = ()
@@ -75,12 +75,12 @@ class Policy:
     `image` is [B, H, W, C], or [B, V, H, W, C] after an augmentation that makes V images of one.
 
     Args:
-      batch: Examples as arrays with a leading axis B: `image` [B, H, W, C], `label` and so on (see
+      batch: examples as arrays with a leading axis B: `image` [B, H, W, C], `label` and so on (see
         `Augmentation`). Copies of an example get the same random numbers, unless the column
         `OCCURRENCE` numbers the copies.
-      seed: Seed of the training; may be traced.
-      step: Number of completed steps, int32 scalar.
-      parallel: The devices that share the batch, if called inside a parallel step; None for a
+      seed: seed of the training; may be traced.
+      step: number of completed steps, int32 scalar.
+      parallel: the devices that share the batch, if called inside a parallel step; None for a
         single device. Under pmap the batch is the part of one device.
     """
     for augmentation in self.augmentations:
@@ -109,10 +109,10 @@ def _augment_batch(
   `branches` computes examples with the same random choice together. All others are vectorised.
 
   Args:
-    augmentation: The augmentation.
-    keys: Random keys [B] of the examples.
-    batch: Examples as arrays with a leading axis B.
-    parallel: The devices that share the batch; None for a single device.
+    augmentation: the augmentation.
+    keys: random keys [B] of the examples.
+    batch: examples as arrays with a leading axis B.
+    parallel: the devices that share the batch; None for a single device.
   """
   is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
   if is_sequential or augmentation.branches:
@@ -133,8 +133,8 @@ def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
   choice for each.
 
   Args:
-    augmentation: The augmentation.
-    rows: Examples as arrays [B, ...], with their random keys in the column `KEY`. The result has no
+    augmentation: the augmentation.
+    rows: examples as arrays [B, ...], with their random keys in the column `KEY`. The result has no
       such column.
   """
 
@@ -153,8 +153,8 @@ def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
   An example is a random corruption, which overrides `Augmentation.branches`.
 
   Args:
-    augmentation: The augmentation.
-    rows: Examples as arrays [B, ...], with their random keys in the column `KEY`. Images are [B, H,
+    augmentation: the augmentation.
+    rows: examples as arrays [B, ...], with their random keys in the column `KEY`. Images are [B, H,
       W, C] or [B, V, H, W, C]. The result has no column of keys.
   """
   rows = dict(rows)
@@ -183,10 +183,10 @@ def _augment(
   has one target.
 
   Args:
-    augmentation: The augmentation.
-    key: Random key of the example.
-    example: The example, with `image` [H, W, C] or [V, H, W, C].
-    one_by_one: Whether V images are augmented in a loop instead of together.
+    augmentation: the augmentation.
+    key: random key of the example.
+    example: the example, with `image` [H, W, C] or [V, H, W, C].
+    one_by_one: whether V images are augmented in a loop instead of together.
   """
   if example['image'].ndim == 3:
     return _augment_and_check(augmentation, key, example)
@@ -195,7 +195,7 @@ def _augment(
     """Returns the example with only one of its images, augmented.
 
     Args:
-      number: Index of the image.
+      number: index of the image.
     """
     view = {**example, 'image': example['image'][number]}
     if 'partner' in example:
@@ -249,7 +249,7 @@ def _mirrored_in_groups(groups: jax.Array) -> jax.Array:
   indices are 3, 1, 2, 0.
 
   Args:
-    groups: The group of each example, integers [B].
+    groups: the group of each example, integers [B].
   """
   order = jnp.argsort(groups, stable=True)  # the rows sorted by group
   place = jnp.argsort(order)  # of each row when sorted
@@ -267,10 +267,10 @@ def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) 
   copies of an example, they also depend on this number.
 
   Args:
-    batch: Examples as arrays with a leading axis B.
-    seed: Seed of the training.
-    name: Name of the augmentation or attack that uses the keys.
-    step: Number of completed steps, int32 scalar.
+    batch: examples as arrays with a leading axis B.
+    seed: seed of the training.
+    name: name of the augmentation or attack that uses the keys.
+    step: number of completed steps, int32 scalar.
   """
   stream = random_keys.stream(seed, f'training/{name}')
   ids = batch['example_id']
@@ -287,9 +287,9 @@ def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | N
   equal values in this column.
 
   Args:
-    augmentation: The augmentation that mixes examples.
-    batch: The examples of this device.
-    axis_name: Axis of pmap over the devices; None if `batch` has the examples of all devices.
+    augmentation: the augmentation that mixes examples.
+    batch: the examples of this device.
+    axis_name: axis of pmap over the devices; None if `batch` has the examples of all devices.
   """
   within = augmentation.within
   if within and (within not in batch or batch[within].ndim > 1):
@@ -316,7 +316,7 @@ def from_section(section: Mapping[str, object], path: str) -> Policy:
   Args:
     section: `policy`, a tuple of names of augmentations, and a dictionary of settings for each
       name.
-    path: Name of the section, for messages.
+    path: name of the section, for messages.
 
   Raises:
     InputError: An augmentation or key is unknown, an augmentation is named twice, or `policy` is no

@@ -33,18 +33,18 @@ class Prime(Augmentation):
   Without `clean` it is [mixtures, H, W, C], or [H, W, C] for a single mixture.
 
   Attributes:
-    filter_deviation: Largest standard deviation of the entries of a filter. The standard deviation
+    filter_deviation: largest standard deviation of the entries of a filter. The standard deviation
       is drawn uniformly from 0 to this number.
-    colour_variance: Largest variance of the amplitudes of a colour curve. The variance is drawn
+    colour_variance: largest variance of the amplitudes of a colour curve. The variance is drawn
       uniformly from 0 to this number; .05 for ImageNet.
-    colour_waves: Largest frequency of a colour curve, which is a sum of sines of the frequencies 1,
+    colour_waves: largest frequency of a colour curve, which is a sum of sines of the frequencies 1,
       …, K. K is drawn uniformly from 1 to this number; 500 for ImageNet.
-    colour_band: If above 0, a colour curve has only this number of successive frequencies. They
+    colour_band: if above 0, a colour curve has only this number of successive frequencies. They
       start at a random one in 1..K and end at K at the latest. 20 for ImageNet; 0 uses all
       frequencies.
-    modes: Largest number of deformation modes per direction; 500 for ImageNet.
-    mixtures: Number of mixtures, each with independent random numbers.
-    clean: Whether the clean image is included.
+    modes: largest number of deformation modes per direction; 500 for ImageNet.
+    mixtures: number of mixtures, each with independent random numbers.
+    clean: whether the clean image is included.
 
   Reference:
     Modas et al. (2022), PRIME: A Few Primitives Can Boost Robustness to Common Corruptions, section
@@ -159,7 +159,7 @@ def filtered(image: jax.Array, values: jax.Array) -> jax.Array:
 
   Args:
     image: [H, W, C] in [0, 1].
-    values: The filter, [3, 3].
+    values: the filter, [3, 3].
   """
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))  # by zeros; `correlate` mirrors beyond them
   return jnp.clip(correlate(framed, values.at[2, 2].add(1))[1:-1, 1:-1], 0, 1)
@@ -170,7 +170,7 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
 
   Args:
     image: x, [H, W, C] in [0, 1].
-    first: Lowest frequency, int32 scalar.
+    first: lowest frequency, int32 scalar.
     amplitudes: a_k for k = 0..K − 1 and each channel, [K, C].
   """
   # With z = exp(iπx) the sum of sines is the imaginary part of z^first · Σ_k a_k z^k. Horner's rule

@@ -34,13 +34,13 @@ def of_augmentation(
   A draw changes all images with the same random numbers. Its features are averaged over the images.
 
   Args:
-    features: Pure function from images [B, H, W, C] in [0, 1] to [B, D], such as the output of the
+    features: pure function from images [B, H, W, C] in [0, 1] to [B, D], such as the output of the
       penultimate layer of a trained network.
     images: [N, H, W, C] in [0, 1]; the paper takes 100 training images, uncropped.
-    augmentation: For example `Policy.of(rand_augment={}).augmentations[0]`. If it returns several
+    augmentation: for example `Policy.of(rand_augment={}).augmentations[0]`. If it returns several
       images (augmix), the last one is used.
-    samples: Number of draws.
-    key: Random key.
+    samples: number of draws.
+    key: random key.
 
   Raises:
     InputError: The augmentation depends on other images of the batch or on the class.
@@ -69,12 +69,12 @@ def of_transform(
   A draw changes all images with the same random numbers. Its features are averaged over the images.
 
   Args:
-    features: Function from images to features, as in `of_augmentation`.
+    features: function from images to features, as in `of_augmentation`.
     images: [N, H, W, C] in [0, 1].
-    name: Name of a corruption, or 'rotation'.
-    level: Severity of a corruption in 1..5, or angle of a rotation in degrees.
-    draws: Number of draws; the paper takes 100.
-    key: Random key.
+    name: name of a corruption, or 'rotation'.
+    level: severity of a corruption in 1..5, or angle of a rotation in degrees.
+    draws: number of draws; the paper takes 100.
+    key: random key.
 
   Raises:
     InputError: The name is unknown, or the corruption cannot be applied to the images.
@@ -99,12 +99,12 @@ def _means(
   """Returns the mean features of the images for each of `count` random draws, [count, D].
 
   Args:
-    features: Function from images [B, H, W, C] to features [B, D].
+    features: function from images [B, H, W, C] to features [B, D].
     images: [N, H, W, C] in [0, 1].
-    transform: Function from a random key and an image to the changed image. All images have the
+    transform: function from a random key and an image to the changed image. All images have the
       same key in one draw.
-    count: Number of draws.
-    key: Random key.
+    count: number of draws.
+    key: random key.
   """
   is_float = np.issubdtype(np.asarray(images).dtype, np.floating)
   is_valid = is_float and np.size(images) and 0 <= np.min(images) <= np.max(images) <= 1

@@ -35,10 +35,10 @@ class AlongTraining:
   training had to start again before its first checkpoint.)
 
   Attributes:
-    classifier_at: Function from (variables, step) to the classifier with these weights.
+    classifier_at: function from (variables, step) to the classifier with these weights.
     tasks: {name: (study, images to measure it on)}.
-    execution: Settings of the run, such as precision and seed.
-    folder: The folder `along_training` of the workdir.
+    execution: settings of the run, such as precision and seed.
+    folder: the folder `along_training` of the workdir.
   """
 
   classifier_at: Callable[[Variables, int], Classifier]
@@ -69,7 +69,7 @@ def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]
   They remain in the results of each step.
 
   Args:
-    folder: The folder with the results of each step, in CLASSIFIER/step<n>/.
+    folder: the folder with the results of each step, in CLASSIFIER/step<n>/.
     steps_by_label: {name of a classifier: the steps at which its training measures}. Other steps in
       the folder are left from an earlier training and are not read.
 

@@ -58,14 +58,14 @@ class ClassifierBuilder:
   of the section.
 
   Attributes:
-    experiment: The checked config.
-    rows: The images to measure on, with labels. They determine the image shape.
-    open_rows: Function from a recipe to its training images. Their classes are the network's
+    experiment: the checked config.
+    rows: the images to measure on, with labels. They determine the image shape.
+    open_rows: function from a recipe to its training images. Their classes are the network's
       outputs.
-    directory: Folder for trained weights, which are saved in `<directory>/<label>`.
-    writer: Function from a label to the writer of the training's metrics.
+    directory: folder for trained weights, which are saved in `<directory>/<label>`.
+    writer: function from a label to the writer of the training's metrics.
     opened: {settings of data: images} for studies that are measured on other images than `rows`.
-    features: Folder for the features that probes are fitted to. None takes `features` next to
+    features: folder for the features that probes are fitted to. None takes `features` next to
       `directory`.
   """
 
@@ -136,9 +136,9 @@ class ClassifierBuilder:
     Warns if a study is measured on the training images.
 
     Args:
-      label: Name of the classifier.
-      recipe: The classifier's section of the config.
-      classifier: The untrained network, with shapes in place of weights.
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
+      classifier: the untrained network, with shapes in place of weights.
     """
     for task in self.experiment.measurements.values():
       trained_on, measured = recipe.data, task.data
@@ -173,8 +173,8 @@ class ClassifierBuilder:
     A classifier that is still to be trained has shapes in place of weights.
 
     Args:
-      label: Name of the classifier.
-      recipe: The classifier's section of the config.
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
 
     Raises:
       InputError: the recipe is not valid, or images, classes or layers of a study do not fit.
@@ -216,7 +216,7 @@ class ClassifierBuilder:
     are stored by environment, the names of the environments are added too.
 
     Args:
-      recipe: The classifier's section of the config.
+      recipe: the classifier's section of the config.
     """
     facts, description = dict(recipe.shown_in_training), self.open_rows(recipe).description
     if 'class_groups' in description:
@@ -268,9 +268,9 @@ class ClassifierBuilder:
     batch, and all return the same variables.
 
     Args:
-      label: Name of the classifier.
-      recipe: The classifier's section of the config.
-      initial: Weights to begin with; None draws random weights.
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
+      initial: weights to begin with; None draws random weights.
     """
     training = self.training(recipe, initial)
     is_finished = newest_step(self.directory / label) == training.total_steps
@@ -296,8 +296,8 @@ class ClassifierBuilder:
     Images that are held out for validation are left out.
 
     Args:
-      recipe: The classifier's section of the config.
-      initial: Weights to begin with; None draws random weights.
+      recipe: the classifier's section of the config.
+      initial: weights to begin with; None draws random weights.
 
     Raises:
       InputError: training images have another shape than the measured ones, the data have more
@@ -401,8 +401,8 @@ class ClassifierBuilder:
     there are no such images either. Test-time adaptation is never used.
 
     Args:
-      label: Name of the classifier.
-      recipe: The classifier's section of the config.
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = self._split(recipe)
@@ -424,8 +424,8 @@ class ClassifierBuilder:
     It uses the largest number of devices that divides a micro-batch.
 
     Args:
-      training: Settings of the training.
-      all_processes: Whether the devices of all processes share a batch, or only the devices of this
+      training: settings of the training.
+      all_processes: whether the devices of all processes share a batch, or only the devices of this
         process.
 
     Raises:
@@ -458,11 +458,11 @@ class ClassifierBuilder:
     label space or test-time adaptation. `build` fits the probe afterwards.
 
     Args:
-      label: Name of the classifier.
-      recipe: The classifier's section of the config.
-      initial: Weights that the training began with; None if they were random.
-      variables: The trained variables.
-      step: The step after which the network had these variables; None for the end of the training.
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
+      initial: weights that the training began with; None if they were random.
+      variables: the trained variables.
+      step: the step after which the network had these variables; None for the end of the training.
     """
     settings = recipe.training
     fitted, _ = self._split(recipe)
@@ -510,9 +510,9 @@ class ClassifierBuilder:
     The probe, a classifier of features, replaces the network's logits.
 
     Args:
-      label: Name of the classifier.
-      recipe: The classifier's section of the config.
-      network: The network without the probe.
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
+      network: the network without the probe.
     """
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
@@ -532,9 +532,9 @@ class ClassifierBuilder:
     and classes share the files, so that features are computed once.
 
     Args:
-      probe: The probe, which names the layer (`probe.layer`).
-      rows: The images.
-      network: The network.
+      probe: the probe, which names the layer (`probe.layer`).
+      rows: the images.
+      network: the network.
     """
     with_features = probes.features_of(network, probe.layer, rows.class_names)
     key = random_keys.stream(0, probes.FEATURES)

@@ -21,7 +21,7 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
   """Checks that every study of a run can be measured on its images and classifiers.
 
   Args:
-    builder: The classifiers of the run.
+    builder: the classifiers of the run.
     rows: {settings of data: images} for the studies.
 
   Returns:
@@ -53,10 +53,10 @@ def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution
   """Checks that a study can be measured on some images and classifiers.
 
   Args:
-    study: The study.
-    rows: The images.
+    study: the study.
+    rows: the images.
     recipes: {name of a classifier: what it sees in training}.
-    execution: Settings of the run. Its precision must resolve the effects that the study measures.
+    execution: settings of the run. Its precision must resolve the effects that the study measures.
 
   Raises:
     InputError: the images or a training do not suit the study.
@@ -112,10 +112,10 @@ def check_step(
   gradients works with all other classifiers.
 
   Args:
-    study: The study.
-    execution: Settings of the run, such as seed and parallelism.
-    classifiers: The classifiers to choose from.
-    rows: The images.
+    study: the study.
+    execution: settings of the run, such as seed and parallelism.
+    classifiers: the classifiers to choose from.
+    rows: the images.
 
   Raises:
     InputError: the perturbations do not fit the images or the classifier.
@@ -136,10 +136,10 @@ def split_supported(
   battery of studies leaves it out of such a study.
 
   Args:
-    study: The study.
-    classifiers: All classifiers.
-    rows: The images.
-    is_single: Whether the config has only one study. All classifiers are then returned, and an
+    study: the study.
+    classifiers: all classifiers.
+    rows: the images.
+    is_single: whether the config has only one study. All classifiers are then returned, and an
       error follows later.
 
   Returns:

@@ -40,7 +40,7 @@ class ModuleFolder(CheckpointFolder):
   """Checkpoints from the training of a user's Linen module, as initial weights.
 
   Attributes:
-    module: The module as an architecture.
+    module: the module as an architecture.
   """
 
   module: Architecture = dataclasses.field(kw_only=True)
@@ -56,8 +56,8 @@ class TrainedModule(TrainedHere):
   """A user's Linen module that this run trains.
 
   Attributes:
-    module: The module.
-    image_shape: Height, width and channels of the images.
+    module: the module.
+    image_shape: height, width and channels of the images.
   """
 
   module: nn.Module = dataclasses.field(kw_only=True)

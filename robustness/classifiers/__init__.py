@@ -40,9 +40,9 @@ class Images:
   """Properties of the images that a classifier must accept.
 
   Attributes:
-    shape: Height, width and channels.
-    class_names: The names of the classes, in the order of the labels.
-    has_set_size: Whether the user set the size of images, by `config.data.crop`. If not, images are
+    shape: height, width and channels.
+    class_names: the names of the classes, in the order of the labels.
+    has_set_size: whether the user set the size of images, by `config.data.crop`. If not, images are
       resized to what the classifier's weights need.
   """
 
@@ -56,40 +56,40 @@ class ClassifierSettings:
   """Settings of one classifier, a section of `config.classifiers` or `config.classifier`.
 
   Attributes:
-    name: The network. An architecture of `robustness.models.catalog`; `FILE.py:NAME` for an
+    name: the network. An architecture of `robustness.models.catalog`; `FILE.py:NAME` for an
       architecture or classifier in the user's file (`robustness.classifiers.from_file`); or
       `timm:NAME` or `hf:REPOSITORY` for a network in PyTorch
       (`robustness.classifiers.torch_library`).
     weights: A file of weights (.pth, .safetensors, .npz), a checkpoint folder of a run, or the name
       of published weights (`robustness list classifiers`). '' takes the default weights of the
       architecture, and 'random' draws random weights.
-    train: Whether to train the network in this workdir. Only if `weights` is ''.
-    initial_weights: Weights that the training begins with, in the forms of `weights`. If the
+    train: whether to train the network in this workdir. Only if `weights` is ''.
+    initial_weights: weights that the training begins with, in the forms of `weights`. If the
       classes differ, the last layer begins at random. '' begins with random weights.
-    positions: How the position embedding of a vision transformer is resampled for images of another
+    positions: how the position embedding of a vision transformer is resampled for images of another
       size: 'bicubic' (as in timm), 'bilinear' (big_vision), 'bicubic_pytorch' (transformers) or
       'bicubic_dinov2' (DINOv2).
-    mean: Subtracted from images in [0, 1]; one number, or one per channel. Needed for a file of
+    mean: subtracted from images in [0, 1]; one number, or one per channel. Needed for a file of
       weights that does not state its normalisation. () takes the normalisation of the architecture.
-    std: Divides the images after `mean` is subtracted; set together with `mean`.
-    label_space: Coarser classes that predictions are mapped to ('imagenet_vid', 'youtube_bb',
+    std: divides the images after `mean` is subtracted; set together with `mean`.
+    label_space: coarser classes that predictions are mapped to ('imagenet_vid', 'youtube_bb',
       'laion_c'), or 'data' to keep only the classes of the data. '' keeps the classes of the
       weights.
-    merge: How probabilities of fine classes are combined into the probability of a coarse class:
+    merge: how probabilities of fine classes are combined into the probability of a coarse class:
       'max', 'sum' or 'mean'.
-    augment: Augmentations of training images.
-    attack: Attack that makes adversarial examples to train on; None trains on the images
+    augment: augmentations of training images.
+    attack: attack that makes adversarial examples to train on; None trains on the images
       themselves.
-    objective: The loss that the training minimises.
-    input_filter: Filter of images before normalisation, in training and evaluation.
-    probe: Small classifier of the network's features, which replaces the network's logits. It is
+    objective: the loss that the training minimises.
+    input_filter: filter of images before normalisation, in training and evaluation.
+    probe: small classifier of the network's features, which replaces the network's logits. It is
       fitted to the training images (`robustness.models.probes`). None keeps the logits.
-    adaptation: How the classifier adapts to the images at test time
+    adaptation: how the classifier adapts to the images at test time
       (`robustness.models.adaptation`). None predicts each image independently of the others.
-    training: Duration and optimizer. Keys that are left out come from `config.training`.
-    data: The training images. Keys that are left out come from `config.data`, except `num_images`
+    training: duration and optimizer. Keys that are left out come from `config.training`.
+    data: the training images. Keys that are left out come from `config.data`, except `num_images`
       (all) and `split` (`training.split`).
-    seed: Seed of the training: of initial weights, order of the images and augmentation.
+    seed: seed of the training: of initial weights, order of the images and augmentation.
   """
 
   name: str = 'small_cnn'
@@ -119,9 +119,9 @@ class ClassifierSettings:
       """Raises InputError if a setting is not valid.
 
       Args:
-        key: Name of the setting.
-        is_valid: Whether its value is valid.
-        valid: The valid values in words, for the message.
+        key: name of the setting.
+        is_valid: whether its value is valid.
+        valid: the valid values in words, for the message.
       """
       require(is_valid, f'config.classifier.{key}', getattr(self, key), valid)
 
@@ -204,8 +204,8 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
     A classifier that is still to be trained has shapes in place of weights.
 
     Args:
-      label: Name of the classifier in tables.
-      images: Properties of the images that it must accept.
+      label: name of the classifier in tables.
+      images: properties of the images that it must accept.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
 
     Raises:
@@ -238,8 +238,8 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
     """Raises InputError for settings that do not fit the images or this kind of classifier.
 
     Args:
-      label: Name of the classifier, for messages.
-      image_shape: Height, width and channels of the images.
+      label: name of the classifier, for messages.
+      image_shape: height, width and channels of the images.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     if self.input_filter:
@@ -269,8 +269,8 @@ def resolve_section(section: ClassifierSettings, **changes: object) -> Classifie
   subclasses, one with `is_fallback` False is chosen.
 
   Args:
-    section: The settings.
-    **changes: New values of settings, as {name: value}.
+    section: the settings.
+    **changes: new values of settings, as {name: value}.
   """
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}

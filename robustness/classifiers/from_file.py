@@ -135,8 +135,8 @@ def _call_factory(
   Args:
     reference: 'FILE.py:NAME'.
     digest: SHA-256 of the file.
-    shape: Shape of the images that a `Model` classifies, (H, W, C).
-    class_names: Names of the classes of a `Model`.
+    shape: shape of the images that a `Model` classifies, (H, W, C).
+    class_names: names of the classes of a `Model`.
   """
   loaded = registry.load(reference, WHERE)
   made = _classifier_in_file(reference, digest)
@@ -156,8 +156,8 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   The result is the text `RANDOM` if a second call has other numbers.
 
   Args:
-    classifier: The classifier.
-    title: Name of the classifier in messages; '' takes `classifier.name`.
+    classifier: the classifier.
+    title: name of the classifier in messages; '' takes `classifier.name`.
 
   Raises:
     InputError: The classifier raises an error.

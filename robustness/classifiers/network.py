@@ -27,18 +27,18 @@ class NetworkWeights:
   """The weights of a network, and facts about them that a classifier or a training needs.
 
   Attributes:
-    name: Name of the weights in results.
-    variables: The arrays, or their shapes if the network is still to be trained.
-    class_names: Names of the outputs, in order; () if they are not known.
-    mean: Subtracted from images in [0, 1]; one number, or one per channel.
-    std: Divides the images after `mean` is subtracted.
-    input_shape: Height, width and channels of the images that the weights are for.
-    facts: Further facts about the weights for results, such as licence and SHA-256.
-    trained_with: Names of the augmentations in their training, other than flips and crops; None if
+    name: name of the weights in results.
+    variables: the arrays, or their shapes if the network is still to be trained.
+    class_names: names of the outputs, in order; () if they are not known.
+    mean: subtracted from images in [0, 1]; one number, or one per channel.
+    std: divides the images after `mean` is subtracted.
+    input_shape: height, width and channels of the images that the weights are for.
+    facts: further facts about the weights for results, such as licence and SHA-256.
+    trained_with: names of the augmentations in their training, other than flips and crops; None if
       they are not known.
-    unfinished: For weights from an unfinished training, how far it came, such as 'step 100 of 188';
+    unfinished: for weights from an unfinished training, how far it came, such as 'step 100 of 188';
       else ''.
-    is_assumed: Whether `mean` and `std` are only assumed. They are then the numbers of the
+    is_assumed: whether `mean` and `std` are only assumed. They are then the numbers of the
       architecture.
   """
 
@@ -119,8 +119,8 @@ class Network(ClassifierKind):
     """Returns the network with given weights as a classifier of images in [0, 1].
 
     Args:
-      label: Name of the classifier.
-      loaded: The weights.
+      label: name of the classifier.
+      loaded: the weights.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     return self.with_weights(self.traced_classifier(label, loaded, precision), loaded, precision)
@@ -133,8 +133,8 @@ class Network(ClassifierKind):
     too, such as WordNet ids.
 
     Args:
-      label: Name of the classifier.
-      loaded: The weights, or their shapes.
+      label: name of the classifier.
+      loaded: the weights, or their shapes.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     imagenet = label_space.get(label_space.IMAGENET)
@@ -160,7 +160,7 @@ class Network(ClassifierKind):
 
     Args:
       classifier: A result of `traced_classifier`.
-      loaded: The weights, with values.
+      loaded: the weights, with values.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     variables = loaded.variables

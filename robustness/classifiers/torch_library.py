@@ -42,9 +42,9 @@ class _Source:
   """The files and descriptions that a network of timm or transformers is built from.
 
   Attributes:
-    weights: Name of the weights, and how images are prepared for them.
-    file: File of the weights; None if they are random.
-    config: Configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
+    weights: name of the weights, and how images are prepared for them.
+    file: file of the weights; None if they are random.
+    config: configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
       transformers.
   """
 
@@ -58,11 +58,11 @@ class _Built:
   """A PyTorch network with its weights.
 
   Attributes:
-    module: The network, in evaluation mode.
-    head: Name of the submodule that is the last linear map; '' if unknown.
-    outputs: Number of outputs.
-    names: Class names of the outputs in order; () if they are not known.
-    is_headless: Whether the network returns features, because the weights lack the last linear map.
+    module: the network, in evaluation mode.
+    head: name of the submodule that is the last linear map; '' if unknown.
+    outputs: number of outputs.
+    names: class names of the outputs in order; () if they are not known.
+    is_headless: whether the network returns features, because the weights lack the last linear map.
   """
 
   module: 'torch.nn.Module'
@@ -93,7 +93,7 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
 
   Args:
     name: `timm:` and `identity`, for messages.
-    identity: Name of the model in timm, after a dot possibly a tag for its weights:
+    identity: name of the model in timm, after a dot possibly a tag for its weights:
       'convnext_tiny.fb_in1k'.
     weights: A file, a folder, or 'random'; '' downloads the weights of the tag from Hugging Face.
 
@@ -172,11 +172,11 @@ def _stored_source(
   """Returns the files and descriptions of a network as a `_Source`.
 
   Args:
-    name: Name of the classifier.
-    path: The file or folder with the weights; None if they are random.
-    record: Path of the JSON file that states how images are prepared; it may not exist.
-    fields: Fields of `Weights` that describe how images are prepared, such as `mean`.
-    config: Configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
+    name: name of the classifier.
+    path: the file or folder with the weights; None if they are random.
+    record: path of the JSON file that states how images are prepared; it may not exist.
+    fields: fields of `Weights` that describe how images are prepared, such as `mean`.
+    config: configuration of the network: timm's `pretrained_cfg`, or the `config.json` of
       transformers.
   """
   if path and not path.exists():
@@ -293,8 +293,8 @@ class TorchLibrary(ClassifierKind):
     """Returns the network with its weights, built for images of a shape [H, W, C].
 
     Args:
-      shape: Height, width and channels of the images.
-      classes_if_random: Number of outputs if weights are random; otherwise the weights decide.
+      shape: height, width and channels of the images.
+      classes_if_random: number of outputs if weights are random; otherwise the weights decide.
 
     Raises:
       InputError: the library cannot build the network.
@@ -326,8 +326,8 @@ class TorchLibrary(ClassifierKind):
     there is a probe, which replaces the outputs, the names can be '0', '1', and so on.
 
     Args:
-      built: The network.
-      data_classes: Names of the classes of the data.
+      built: the network.
+      data_classes: names of the classes of the data.
 
     Returns:
       (class names, {other name: number of the class}).
@@ -357,9 +357,9 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   """Returns a network of timm with its weights, built for images of a shape.
 
   Args:
-    source: The files and descriptions of the network.
-    input_shape: Height, width and channels of the images.
-    classes: Number of outputs if weights are random; otherwise the file decides.
+    source: the files and descriptions of the network.
+    input_shape: height, width and channels of the images.
+    classes: number of outputs if weights are random; otherwise the file decides.
   """
   name, config, file = source.weights.name, source.config, source.file
   timm = _import_with_torch('timm', name)
@@ -393,9 +393,9 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   """Returns a network of the library transformers with its weights.
 
   Args:
-    source: The files and descriptions of the network.
-    input_shape: Not used; the network's description decides which sizes of images it takes.
-    classes: Number of outputs if weights are random; otherwise the description decides.
+    source: the files and descriptions of the network.
+    input_shape: not used; the network's description decides which sizes of images it takes.
+    classes: number of outputs if weights are random; otherwise the description decides.
 
   Raises:
     InputError: arrays are missing in the file or have no place in the network.
@@ -433,9 +433,9 @@ def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[A
   """Loads a file of weights into a model of transformers.
 
   Args:
-    model: The model.
-    config: Configuration of the model.
-    file: The weights.
+    model: the model.
+    config: configuration of the model.
+    file: the weights.
 
   Returns:
     (model, whether the file lacks 'classifier', the last linear map).
@@ -468,8 +468,8 @@ def _import_with_torch(package: str, name: str) -> ModuleType:
   """Imports a package and PyTorch, and returns the package.
 
   Args:
-    package: Name of the package, 'timm' or 'transformers'.
-    name: Name of the classifier that needs the package, for the message.
+    package: name of the package, 'timm' or 'transformers'.
+    name: name of the classifier that needs the package, for the message.
 
   Raises:
     InputError: one of them is not installed.

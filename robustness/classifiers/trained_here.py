@@ -128,11 +128,11 @@ class TrainedHere(Network):
     """Returns the variables of a training with class names, normalisation and provenance.
 
     Args:
-      variables: The trained arrays, or their shapes before the training.
-      images: The training images, which decide class names and image size.
-      initial: Weights that the training begins with, which decide the normalisation of images. If
+      variables: the trained arrays, or their shapes before the training.
+      images: the training images, which decide class names and image size.
+      initial: weights that the training begins with, which decide the normalisation of images. If
         it is None, the architecture decides.
-      facts: Further facts about the training for results, such as its last step; {} before it.
+      facts: further facts about the training for results, such as its last step; {} before it.
     """
     normalisation = initial or self.architecture
     begun_with = facts_of_initial(initial) if initial else {}

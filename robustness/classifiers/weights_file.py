@@ -110,7 +110,7 @@ class WeightsFile(StoredNetwork):
     ImageNet's classes follow as a second possibility, because predictions are mapped from these.
 
     Args:
-      data_classes: Names of the classes of the data.
+      data_classes: names of the classes of the data.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:
@@ -129,7 +129,7 @@ class WeightsFile(StoredNetwork):
 
     Args:
       image_shape: (H, W, C).
-      num_classes: Required number of outputs; None takes any.
+      num_classes: required number of outputs; None takes any.
 
     Raises:
       InputError: the file has another number of outputs.

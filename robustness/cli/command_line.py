@@ -43,7 +43,7 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   `--noconfig.KEY` for a boolean.
 
   Args:
-    arguments: The command line, such as ['--config=FILE', '--config.seed=1'].
+    arguments: the command line, such as ['--config=FILE', '--config.seed=1'].
 
   Returns:
     (config, arguments that are no change). The config is None if there is no `--config=FILE`.
@@ -75,8 +75,8 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   which measures a user's network without training.
 
   Args:
-    config: The config with the changes on the command line.
-    arguments: The command line.
+    config: the config with the changes on the command line.
+    arguments: the command line.
   """
   sections = [*config.get('classifiers', {}).values(), config.get('classifier', {})]
   trains = any(section.get('train') for section in sections)
@@ -101,8 +101,8 @@ def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   images. For all others it is '', also if the config has another source than the default.
 
   Args:
-    config: The config with the changes on the command line.
-    arguments: The command line.
+    config: the config with the changes on the command line.
+    arguments: the command line.
   """
   is_default = config.get('data', {}).get('source') == DEFAULT
   names_source = any('data.source=' in argument for argument in arguments)
@@ -122,8 +122,8 @@ def tasks_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   The note is '' if all of them run.
 
   Args:
-    config: The config with the changes on the command line.
-    arguments: The command line, which names the config file and may select studies by
+    config: the config with the changes on the command line.
+    arguments: the command line, which names the config file and may select studies by
       `--config.battery.tasks`.
   """
   file = reference(arguments)
@@ -153,8 +153,8 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
   that it needs, such as a classifier, are added, and sections that it does not need are removed.
 
   Args:
-    config: The config.
-    changes: Arguments of the command line that begin with `--config.`.
+    config: the config.
+    changes: arguments of the command line that begin with `--config.`.
 
   Returns:
     (config, the other changes).
@@ -180,8 +180,8 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   `--config.classifiers=LABEL,LABEL` removes all classifiers that are not listed.
 
   Args:
-    config: The config, which is changed.
-    changes: Arguments of the command line that begin with `--config.`.
+    config: the config, which is changed.
+    changes: arguments of the command line that begin with `--config.`.
 
   Returns:
     The changes without `--config.classifiers=LABEL,LABEL`.
@@ -211,8 +211,8 @@ def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
   Configs with several classifiers have no such section.
 
   Args:
-    classifiers: The section `config.classifiers`.
-    changes: Arguments of the command line, such as '--config.classifier.name=vit'.
+    classifiers: the section `config.classifiers`.
+    changes: arguments of the command line, such as '--config.classifier.name=vit'.
   """
   for change in changes:
     _, _, key = change.partition('=')[0].partition('config.classifier.')
@@ -231,8 +231,8 @@ def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
   Nothing happens without this argument.
 
   Args:
-    config: The config, which is changed.
-    changes: Arguments of the command line.
+    config: the config, which is changed.
+    changes: arguments of the command line.
 
   Raises:
     InputError: a label is unknown, or the list is empty.
@@ -272,8 +272,8 @@ def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
   for names such as 'resnet-50'.
 
   Args:
-    config: The config, which is changed.
-    changes: Arguments of the command line, such as '--config.data.split=test'.
+    config: the config, which is changed.
+    changes: arguments of the command line, such as '--config.data.split=test'.
   """
   for change in changes:
     name, equals, text = change.partition('=')
@@ -308,8 +308,8 @@ def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
   """Prints a note for each changed setting that has no effect, for instance of an unused attack.
 
   Args:
-    config: The config with the changes.
-    changes: Arguments of the command line.
+    config: the config with the changes.
+    changes: arguments of the command line.
   """
   values = recorded(config.to_dict())  # without the sections that the config does not use
   for change in changes:
@@ -342,9 +342,9 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
   For the key 'a.b.c' they are the section 'a.b' and 'c'.
 
   Args:
-    config: The config.
-    path: The key, such as 'a.b.c'.
-    written: The value as the user typed it, such as '=3', for messages.
+    config: the config.
+    path: the key, such as 'a.b.c'.
+    written: the value as the user typed it, such as '=3', for messages.
 
   Raises:
     InputError: the config has no such key (the message names the nearest ones), or the key is a
@@ -369,10 +369,10 @@ def _refuse_moved(section: Section, values: Section, path: str) -> None:
   """Raises SettingError for settings of a study or of data that only earlier versions had.
 
   Args:
-    section: The section of the config. Its `name` or `source` selects the study or the source of
+    section: the section of the config. Its `name` or `source` selects the study or the source of
       images.
     values: {key: value} that may have such settings.
-    path: Name of the section, such as 'config.study'. Sections of other names are not checked.
+    path: name of the section, such as 'config.study'. Sections of other names are not checked.
   """
   if path.endswith('.study'):
     settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
@@ -437,8 +437,8 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   """Runs a config file and returns its function `get_config`, without calling it.
 
   Args:
-    file: Path of the Python file.
-    arguments: The arguments that `get_config` must accept: [VARIANT], or [] without a variant.
+    file: path of the Python file.
+    arguments: the arguments that `get_config` must accept: [VARIANT], or [] without a variant.
 
   Raises:
     InputError: the file has no such function, or the function does not accept `arguments`.
@@ -496,8 +496,8 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
   """Returns a default config with the studies and classifiers that a JSON file names.
 
   Args:
-    values: Content of the JSON file.
-    path: Path of the JSON file, for messages.
+    values: content of the JSON file.
+    path: path of the JSON file, for messages.
   """
   classifiers, battery = values.get('classifiers'), values.get('battery')
   labels = tuple(classifiers) if isinstance(classifiers, Mapping) else ()
@@ -519,9 +519,9 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
   """Returns the name of the study in a section of a config.
 
   Args:
-    section: The section, from JSON.
-    key: Name of the section, for messages.
-    path: Path of the JSON file, for messages.
+    section: the section, from JSON.
+    key: name of the section, for messages.
+    path: path of the JSON file, for messages.
 
   Raises:
     InputError: the section names no study.
@@ -539,9 +539,9 @@ def _fill_section(config: ConfigDict, values: Mapping[str, object], path: str) -
   """Sets the keys of a config section to values from JSON, where tuples are lists.
 
   Args:
-    config: The section, which is changed.
+    config: the section, which is changed.
     values: {key: value}, nested like the section.
-    path: Name of the section for messages, such as 'config.study'.
+    path: name of the section for messages, such as 'config.study'.
 
   Raises:
     InputError: the section has no such key, or the value has another type.

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
   The report is written to the folder `--out`.
 
   Args:
-    arguments: The command line after `robustness compare`.
+    arguments: the command line after `robustness compare`.
   """
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   add = parser.add_argument
@@ -79,15 +79,15 @@ def run(
   """Compares finished workdirs and writes the comparison to a folder.
 
   Args:
-    workdirs: Finished workdirs, PATH or LABEL=PATH.
-    out: The folder. Comparisons of the single studies of batteries go to its folder `tasks/`.
-    common: If true, runs with different images are compared on the images that all share. If false,
+    workdirs: finished workdirs, PATH or LABEL=PATH.
+    out: the folder. Comparisons of the single studies of batteries go to its folder `tasks/`.
+    common: if true, runs with different images are compared on the images that all share. If false,
       such runs raise an error.
-    command: The command line, which is recorded.
-    references: Names of studies of a battery, for effective robustness. It is the accuracy in the
+    command: the command line, which is recorded.
+    references: names of studies of a battery, for effective robustness. It is the accuracy in the
       other studies beyond the accuracy that a fit to these studies predicts.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
-    pdf: Whether figures are written as PDF too.
+    pdf: whether figures are written as PDF too.
   """
   workdir.refuse_results(out)
   paths = named_workdirs(workdirs)
@@ -100,8 +100,8 @@ def run(
     """Writes results, figures and the report to a folder.
 
     Args:
-      folder: The folder.
-      results: The results.
+      folder: the folder.
+      results: the results.
       figures_of_tasks: PNG files and captions that the report shows last.
 
     Returns:
@@ -125,9 +125,9 @@ def compare_tasks(
 
   Args:
     entries: {name of the study in the battery: classifiers with their predictions}.
-    common: If true, runs with different images are compared on the images that all share. If false,
+    common: if true, runs with different images are compared on the images that all share. If false,
       such runs raise an error.
-    references: Names of studies that effective robustness is relative to.
+    references: names of studies that effective robustness is relative to.
 
   Returns:
     (results of all studies together, {name of the study: results}). The second is {} for a single
@@ -185,8 +185,8 @@ def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
   If there are none, all accuracies are returned unchanged.
 
   Args:
-    accuracies: Rows of the table of results.
-    views: Descriptions of the perturbations, such as {'corruption': 'fog', 'severity': 3}.
+    accuracies: rows of the table of results.
+    views: descriptions of the perturbations, such as {'corruption': 'fog', 'severity': 3}.
   """
   names = facets_of(accuracies)
   view_of_row = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
   """Writes and prints rank correlations between quantities over networks; returns 0.
 
   Args:
-    arguments: The command line after `robustness correlations`.
+    arguments: the command line after `robustness correlations`.
   """
   parser = new_parser('robustness correlations', __doc__)
   parser.add_argument('paths', nargs='+', metavar='PATH', help='a workdir, or a folder of several')
@@ -75,7 +75,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   """Returns the measured values of many networks, as one table for each quantity.
 
   Args:
-    paths: Finished workdirs or folders of workdirs, PATH or NAME=PATH.
+    paths: finished workdirs or folders of workdirs, PATH or NAME=PATH.
 
   Returns:
     {name of a quantity: table with a row for each network}. A name is 'NAME: TASK: top-1 error',
@@ -130,8 +130,8 @@ def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -
   Python function, labels must be equal too.
 
   Args:
-    results: The results of the run.
-    folder: The folder of the run. Its name or path is added to the name of a network that is not
+    results: the results of the run.
+    folder: the folder of the run. Its name or path is added to the name of a network that is not
       unique.
     names: {description of a network: its name} for the runs so far. New networks are added.
   """
@@ -152,8 +152,8 @@ def _comparable_values(
   """Yields the values by which networks of different runs can be compared.
 
   Args:
-    results: The results of a run.
-    labels: Labels of the classifiers to include.
+    results: the results of a run.
+    labels: labels of the classifiers to include.
 
   Yields:
     (quantity, the value in words, such as 'top-1 error under fog', a row of results for each
@@ -183,7 +183,7 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
   Args:
     values: {name of a quantity: table indexed by network}, with the columns `value` and `better` (1
       if higher values are better, else −1).
-    confidence: Confidence of the intervals, in (0, 1).
+    confidence: confidence of the intervals, in (0, 1).
 
   Raises:
     InputError: no two quantities have two networks in common.
@@ -228,7 +228,7 @@ def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, 
   correlations.
 
   Args:
-    results: The rank correlations.
+    results: the rank correlations.
     values: {name of a quantity: table with a row for each network}.
   """
   weakest = _weakest_first(results).head(MAX_PANELS)

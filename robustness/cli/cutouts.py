@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
   are not listed in the folder's `cutouts.csv` to the folder `removed`.
 
   Args:
-    arguments: The command line after `robustness cutouts`.
+    arguments: the command line after `robustness cutouts`.
   """
   options = _parser().parse_args(arguments)
   if options.command == 'extract':

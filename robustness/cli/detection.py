@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
   """Scores a detector on sets of neighboring video frames and prints the numbers; returns 0.
 
   Args:
-    arguments: The command line after `robustness detection`.
+    arguments: the command line after `robustness detection`.
   """
   options = _parser().parse_args(arguments)
   scoring = Scoring(options.k, options.threshold, options.recall_points, not options.neighbors_only)
@@ -62,10 +62,10 @@ def _lines(results: Results, k: int) -> list[str]:
   """Returns the lines to print: notes, then a line for each estimate.
 
   Args:
-    results: Estimates by `kind` and `k`. The table 'remarks' has a row for each kind of unusual
+    results: estimates by `kind` and `k`. The table 'remarks' has a row for each kind of unusual
       boxes: (remark, number of such boxes, number of all boxes, first such box). `settings['k']` is
       the largest distance in frames between a neighbor and its anchor.
-    k: The distance that the user asked for. A note says if no neighbor is that far from its anchor.
+    k: the distance that the user asked for. A note says if no neighbor is that far from its anchor.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
   """Prints what hardware, packages and data this machine has; returns 0.
 
   Args:
-    arguments: The command line after `robustness doctor`.
+    arguments: the command line after `robustness doctor`.
   """
   new_parser('robustness doctor', __doc__).parse_args(arguments)
   lines = {
@@ -151,8 +151,8 @@ def _installation_state(modules: tuple[str, ...], use: str) -> str:
   For the plugins `CUDA` one is enough.
 
   Args:
-    modules: Names of the modules.
-    use: What the modules are used for.
+    modules: names of the modules.
+    use: what the modules are used for.
   """
   suffices = any if modules == CUDA else all  # one CUDA plugin is enough
   is_usable = suffices(map(is_installed, modules))

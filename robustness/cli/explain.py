@@ -34,12 +34,12 @@ class Key(NamedTuple):
   The same setting of several classifiers is shown once.
 
   Attributes:
-    section: Name of its section, such as 'config.study', or 'config.classifiers.{a,b}' for the
+    section: name of its section, such as 'config.study', or 'config.classifiers.{a,b}' for the
       classifiers a and b.
-    name: Name of the setting within the section, such as 'severity'.
-    value: Its value as text, or the different values of several classifiers.
-    meaning: What the setting is for.
-    note: Text that is added to the heading of the section, about other sections with the same
+    name: name of the setting within the section, such as 'severity'.
+    value: its value as text, or the different values of several classifiers.
+    meaning: what the setting is for.
+    note: text that is added to the heading of the section, about other sections with the same
       settings.
   """
 
@@ -60,12 +60,12 @@ def explain(
   """Yields the lines of a config's help: description, variants, flags, and settings.
 
   Args:
-    reference: The config: `NAME[:VARIANT]`, or a file.
-    variants: The variants of the file, the default first.
-    config: The config with the changes on the command line. Settings of attacks and other
+    reference: the config: `NAME[:VARIANT]`, or a file.
+    variants: the variants of the file, the default first.
+    config: the config with the changes on the command line. Settings of attacks and other
       exchangeable components are shown if the config selects the component.
-    run_flags: The flags of a run.
-    word: If given, only settings with this word in their name or meaning are shown.
+    run_flags: the flags of a run.
+    word: if given, only settings with this word in their name or meaning are shown.
   """
   name, _, variant = reference.partition(':')
   if word:
@@ -181,10 +181,10 @@ def _keys_of_section(
   If several classifiers have different values of a setting, all values are shown in order.
 
   Args:
-    path: Name to show for the section, such as 'config.data'.
-    sections: The sections.
+    path: name to show for the section, such as 'config.data'.
+    sections: the sections.
     meaning: {setting: its meaning}.
-    note: Text about other sections with the same settings, which ends the heading.
+    note: text about other sections with the same settings, which ends the heading.
   """
   for name, value in sections[0].items():
     if not isinstance(value, ConfigDict):
@@ -203,11 +203,11 @@ def _keys_of_parts(
   selected components follow.
 
   Args:
-    path: Name of the section of this kind, such as 'config.classifier.attack'.
-    sections: This section of each classifier.
-    key: The setting that selects components, such as 'name'. Its value is a name or a list of
+    path: name of the section of this kind, such as 'config.classifier.attack'.
+    sections: this section of each classifier.
+    key: the setting that selects components, such as 'name'. Its value is a name or a list of
       names.
-    registry: All components of this kind.
+    registry: all components of this kind.
   """
   meaning = f'{_CHOICE}: {", ".join(registry.classes())}'
   yield from _keys_of_section(path, sections, {key: meaning})

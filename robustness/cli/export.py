@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
   `--to=wandb` and `--to=mlflow` send the log to this tracker.
 
   Args:
-    arguments: The command line after `robustness export`.
+    arguments: the command line after `robustness export`.
 
   Raises:
     InputError: a flag is wrong, or the workdir is unfinished or damaged.
@@ -88,8 +88,8 @@ def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> st
   """Checks the flags of an export to a model hub, and returns the classifier's label.
 
   Args:
-    options: The flags. `--classifier` may be left out if the run has one classifier.
-    labels: Labels of the classifiers of the run.
+    options: the flags. `--classifier` may be left out if the run has one classifier.
+    labels: labels of the classifiers of the run.
 
   Raises:
     InputError: flags are missing or invalid, or the run has no such classifier.
@@ -116,10 +116,10 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """Sends the log of each classifier to an experiment tracker and prints the URLs; returns 0.
 
   Args:
-    path: The workdir.
-    to: Name of the tracker, 'wandb' or 'mlflow'.
-    project: Name of the project or experiment.
-    config: The config of the run.
+    path: the workdir.
+    to: name of the tracker, 'wandb' or 'mlflow'.
+    project: name of the project or experiment.
+    config: the config of the run.
   """
   try:
     folders = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
@@ -145,9 +145,9 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   """Returns the single estimate of a classifier to send to a hub, with its quantity.
 
   Args:
-    results: Results of a finished run.
-    label: Label of the classifier.
-    name: Name of a quantity, such as 'error'. '' takes the first main result of the study.
+    results: results of a finished run.
+    label: label of the classifier.
+    name: name of a quantity, such as 'error'. '' takes the first main result of the study.
     at: A condition, such as 'corruption=fog,severity=3'. '' takes the value over all conditions.
 
   Returns:
@@ -187,9 +187,9 @@ def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[s
   A number may be written as reports print it, '8/255', or in full.
 
   Args:
-    table: Table of results, which must have these columns and values.
-    quantity: The quantity, which knows how reports print its values.
-    at: The condition.
+    table: table of results, which must have these columns and values.
+    quantity: the quantity, which knows how reports print its values.
+    at: the condition.
 
   Raises:
     InputError: the table has no such column or value.
@@ -213,11 +213,11 @@ def hub_entry(
   """Returns an estimate as YAML for a model hub, with dataset, task, value, date and notes.
 
   Args:
-    quantity: The quantity.
-    row: The row of the table of results.
-    options: Flags of the command: `dataset`, `task`, `url`, and `percent`.
-    data: The images in words, for the notes.
-    environment: Version ('robustness') and date ('started') of the run.
+    quantity: the quantity.
+    row: the row of the table of results.
+    options: flags of the command: `dataset`, `task`, `url`, and `percent`.
+    data: the images in words, for the notes.
+    environment: version ('robustness') and date ('started') of the run.
 
   Raises:
     InputError: `--percent` is set for a quantity without percent.
@@ -260,10 +260,10 @@ def card(results: Results, label: str, environment: Facts, unverified: Sequence[
   The section has the main results with intervals, and the methods and settings.
 
   Args:
-    results: Results of a finished run.
-    label: Label of the classifier.
-    environment: Version and machine of the run.
-    unverified: Sentences about values that the saved predictions do not reproduce.
+    results: results of a finished run.
+    label: label of the classifier.
+    environment: version and machine of the run.
+    unverified: sentences about values that the saved predictions do not reproduce.
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task

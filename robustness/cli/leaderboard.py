@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
   With `--out`, the page is written and the ranks are printed.
 
   Args:
-    arguments: The command line after `robustness leaderboard`.
+    arguments: the command line after `robustness leaderboard`.
 
   Returns:
     The exit status: 0, or 1 if an entry is rejected.
@@ -93,8 +93,8 @@ def main(arguments: Sequence[str]) -> int:
     The pages also list the rejected entries.
 
     Args:
-      accepted: The entries to rank.
-      folder: Folder for the pages; None writes none.
+      accepted: the entries to rank.
+      folder: folder for the pages; None writes none.
 
     Returns:
       {name: board}.
@@ -128,8 +128,8 @@ def _check_out(out: pathlib.Path, entries: pathlib.Path) -> None:
   It must not be a file, a workdir, or inside the folder of the entries.
 
   Args:
-    out: The folder for pages.
-    entries: The folder of the entries.
+    out: the folder for pages.
+    entries: the folder of the entries.
   """
   workdir.refuse_results(out)
   path = out.resolve()
@@ -153,11 +153,11 @@ def _build_without_faulty(
   `build` fails, entries are added one by one, and each with which it fails is left out.
 
   Args:
-    build: Function that builds boards, tables that rank classifiers, and writes their pages. Called
+    build: function that builds boards, tables that rank classifiers, and writes their pages. Called
       with entries and a folder or None; returns {name: board}.
-    entries: All entries.
+    entries: all entries.
     rejected: {name of an entry: error}. Entries that are left out are added.
-    out: Folder for the pages; None writes none.
+    out: folder for the pages; None writes none.
 
   Returns:
     ({name: board}, the entries that are not left out).
@@ -199,10 +199,10 @@ def _publish(
   A board is a table that ranks the classifiers of comparable entries.
 
   Args:
-    out: The folder for the pages.
+    out: the folder for the pages.
     boards: {name: board}.
-    environment: Versions and command, which are recorded.
-    names: Names of the entries on the boards.
+    environment: versions and command, which are recorded.
+    names: names of the entries on the boards.
     rejected: {name of an entry that is left out: error}.
   """
   config = {'entries': list(names)}
@@ -226,12 +226,12 @@ class BoardEntry:
   """An entry of a leaderboard: a folder with the results of a run.
 
   Attributes:
-    name: Name of the folder.
-    folder: Path of the folder.
-    results: Results in the folder.
-    unverified: Text about values that the saved predictions do not reproduce; '' if they reproduce
+    name: name of the folder.
+    folder: path of the folder.
+    results: results in the folder.
+    unverified: text about values that the saved predictions do not reproduce; '' if they reproduce
       all.
-    study: Study of the saved predictions; None if there are no predictions.
+    study: study of the saved predictions; None if there are no predictions.
   """
 
   name: str
@@ -259,7 +259,7 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
   (kind, range, better direction) as in most comparable entries.
 
   Args:
-    folder: The folder with a folder for each entry.
+    folder: the folder with a folder for each entry.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Returns:
@@ -299,8 +299,8 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
   A line is, for example, 'DIR/net: the results, and the rank of the true class for every answer'.
 
   Args:
-    folder: The folder DIR of the leaderboard.
-    reference: The finished workdir, PATH or NAME=PATH.
+    folder: the folder DIR of the leaderboard.
+    reference: the finished workdir, PATH or NAME=PATH.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Raises:
@@ -327,8 +327,8 @@ def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) 
   Nothing is written if the study cannot compute its results from ranks.
 
   Args:
-    entry: The folder of the entry, which has the results.
-    finished: The study of a finished workdir, with results and predictions.
+    entry: the folder of the entry, which has the results.
+    finished: the study of a finished workdir, with results and predictions.
 
   Returns:
     What the entry now has, in words.
@@ -370,7 +370,7 @@ def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   """Returns the entry in a folder, after checks.
 
   Args:
-    path: The folder.
+    path: the folder.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Raises:
@@ -450,7 +450,7 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
   differences from the first classifier.
 
   Args:
-    entries: The valid entries.
+    entries: the valid entries.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
@@ -474,7 +474,7 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   versions of each classifier.
 
   Args:
-    entries: One or more entries with the same study, settings and images.
+    entries: one or more entries with the same study, settings and images.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   first = entries[0].results
@@ -526,8 +526,8 @@ def _relabelled_values(
   There are no rows if the quantity cannot rank classifiers (`values_that_rank`).
 
   Args:
-    entries: The entries of a board.
-    quantity: The quantity.
+    entries: the entries of a board.
+    quantity: the quantity.
     labels: {(name of an entry, label of a classifier): label on the board}.
   """
   relabelled = []
@@ -546,8 +546,8 @@ def _rank_rows(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]
   for values on the same images.
 
   Args:
-    quantity: The quantity to rank by.
-    rows: Values of the quantity, one for each classifier. A value without interval gets no rank.
+    quantity: the quantity to rank by.
+    rows: values of the quantity, one for each classifier. A value without interval gets no rank.
     facets: {column: value} to add to the rows, such as {'ranked_by': 'accuracy'}.
   """
   with_interval = rows[rows.low.notna()]
@@ -576,8 +576,8 @@ def _paired_estimates(
   others can be paired is left out; the result is [] if there is none.
 
   Args:
-    entries: The entries of a board.
-    quantities: The quantities of the board.
+    entries: the entries of a board.
+    quantities: the quantities of the board.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]

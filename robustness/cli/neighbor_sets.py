@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
   """Builds or imports sets of neighboring video frames and prints the counts; returns 0.
 
   Args:
-    arguments: The command line after `robustness neighbor_sets`: 'build' or 'import', and flags.
+    arguments: the command line after `robustness neighbor_sets`: 'build' or 'import', and flags.
 
   Raises:
     InputError: a flag is wrong, or the folder --out has neighbor sets already.

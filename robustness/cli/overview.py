@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
   """Prints lists of studies, configs, classifiers and other parts; returns 0.
 
   Args:
-    arguments: Names of lists in `PARTS`, such as ['studies']; [] prints all.
+    arguments: names of lists in `PARTS`, such as ['studies']; [] prints all.
 
   Raises:
     InputError: a word names no list.

@@ -25,7 +25,7 @@ def set_devices(processes: peers.Processes) -> None:
   `XLA_FLAGS` sets it.
 
   Args:
-    processes: The processes that share the run.
+    processes: the processes that share the run.
   """
   host.keep_freed_memory()
   xla_flags = os.environ.get('XLA_FLAGS', '')

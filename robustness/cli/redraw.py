@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
   """Draws figures and reports of a finished workdir again; returns 0.
 
   Args:
-    arguments: The command line after `robustness report`.
+    arguments: the command line after `robustness report`.
 
   Raises:
     InputError: the results of the workdir cannot be drawn.
@@ -46,9 +46,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   """Writes the figures and reports of a finished run again.
 
   Args:
-    directory: The workdir.
+    directory: the workdir.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
-    pdf: Whether figures are written as PDF too.
+    pdf: whether figures are written as PDF too.
 
   Returns:
     The path of the report.
@@ -99,12 +99,12 @@ def _draw(
 
   Args:
     unverified: {folder: text about values that its records do not reproduce}.
-    environment: Versions and command of the run, for the report.
-    settings: The config of the run, for the report.
-    pdf: Whether figures are written as PDF too.
-    folder: Folder with results.json.
-    presented: The study, or another object that has title, figures and findings.
-    figures_of_tasks: Figures of single studies, which the report of a battery shows too.
+    environment: versions and command of the run, for the report.
+    settings: the config of the run, for the report.
+    pdf: whether figures are written as PDF too.
+    folder: folder with results.json.
+    presented: the study, or another object that has title, figures and findings.
+    figures_of_tasks: figures of single studies, which the report of a battery shows too.
 
   Raises:
     InputError: the results cannot be drawn.
@@ -131,8 +131,8 @@ def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathl
   Studies that the run left out are not included.
 
   Args:
-    folder: The folder of the run.
-    tasks: Names of all studies of the battery.
+    folder: the folder of the run.
+    tasks: names of all studies of the battery.
   """
   left_out = finished_workdir.left_out(folder)
   return {task: workdir.task_folder(folder, task) for task in tasks if task not in left_out}
@@ -144,7 +144,7 @@ def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
   Drawing the report again would lose these rows.
 
   Args:
-    folders: Folders with a report and results.
+    folders: folders with a report and results.
   """
   for folder in dict.fromkeys(folders):
     if names := page.shortened_tables(folder, Results.read(folder)):

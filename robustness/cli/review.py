@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
   """Serves the page on which people review neighbor sets, or exports a review; returns 0.
 
   Args:
-    arguments: The command line after `robustness review`; 'export' as the first word exports.
+    arguments: the command line after `robustness review`; 'export' as the first word exports.
   """
   if arguments and arguments[0] == 'export':
     export(export_parser().parse_args(arguments[1:]))
@@ -46,7 +46,7 @@ def serve(flags: argparse.Namespace) -> None:
   frames, people say whether it is similar to the anchor and has the anchor's label.
 
   Args:
-    flags: Flags of `robustness review`, such as `metadata`, `answers` (the file that answers are
+    flags: flags of `robustness review`, such as `metadata`, `answers` (the file that answers are
       added to), `frames`, `host` and `port`.
   """
   annotator = None if flags.annotator is None else answers.check_name(flags.annotator)
@@ -80,7 +80,7 @@ def export(flags: argparse.Namespace) -> None:
   """Writes the neighbor sets that people have accepted, and prints counts and agreement.
 
   Args:
-    flags: Flags of `robustness review export`, such as `metadata`, `answers`, `rule` and `out`.
+    flags: flags of `robustness review export`, such as `metadata`, `answers`, `rule` and `out`.
 
   Raises:
     InputError: a flag is wrong. Also if pairs have too few answers for a decision, unless
@@ -132,8 +132,8 @@ def _common(description: str, command: str) -> argparse.ArgumentParser:
   """Returns a parser with the flags that serving and exporting a review share.
 
   Args:
-    description: Text of `--help`, above the flags.
-    command: The words of the command, such as 'robustness review'.
+    description: text of `--help`, above the flags.
+    command: the words of the command, such as 'robustness review'.
   """
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument

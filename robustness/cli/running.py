@@ -74,8 +74,8 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   without a config all places where the word occurs.
 
   Args:
-    arguments: Name of the process, and the flags.
-    typed: The words of the command as the user typed them, for the report.
+    arguments: name of the process, and the flags.
+    typed: the words of the command as the user typed them, for the report.
   """
   plain_characters.use()  # escapes control characters in what is printed
   try:
@@ -103,9 +103,9 @@ def _help_lines(
   Without a config they are the places where `word` occurs.
 
   Args:
-    config: The config with the changes on the command line, or None.
-    arguments: The command line without changes of the config; it has `--config=FILE`.
-    word: If given, only settings with this word are shown.
+    config: the config with the changes on the command line, or None.
+    arguments: the command line without changes of the config; it has `--config=FILE`.
+    word: if given, only settings with this word are shown.
   """
   if config is None:
     return overview.matching(word)
@@ -143,9 +143,9 @@ def _run(
   after a run if they leave out studies of a battery.
 
   Args:
-    config: The config with all changes.
-    typed: The words of the command as the user typed them, for the report.
-    arguments: The flags.
+    config: the config with all changes.
+    typed: the words of the command as the user typed them, for the report.
+    arguments: the flags.
 
   Returns:
     The exit status.
@@ -187,11 +187,11 @@ def run_command(
   """Runs a config, and prints errors that a user can correct without a traceback.
 
   Args:
-    config: The config with all changes.
-    directory: The workdir, the folder for results and checkpoints.
-    command: The command as the user typed it, for the report.
-    processes: The processes that share the run.
-    compiled: Folder of compiled programs. '' stores none, None takes the default folder.
+    config: the config with all changes.
+    directory: the workdir, the folder for results and checkpoints.
+    command: the command as the user typed it, for the report.
+    processes: the processes that share the run.
+    compiled: folder of compiled programs. '' stores none, None takes the default folder.
 
   Returns:
     The exit status. 0 is success, 2 bad input or a full or read-only disk, 75 the end by SIGTERM or
@@ -222,8 +222,8 @@ def _exit_status(work: Callable[[], None], directory: str = '') -> int:
   are raised.
 
   Args:
-    work: The function.
-    directory: The workdir that it writes to; '' if it writes nothing.
+    work: the function.
+    directory: the workdir that it writes to; '' if it writes nothing.
   """
   try:
     work()
@@ -338,8 +338,8 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
   """Yields a line for each section of a config with settings: 'config.data: source='tfds', …'.
 
   Args:
-    values: The section; its subsections follow.
-    name: Name of the section.
+    values: the section; its subsections follow.
+    name: name of the section.
   """
   settings = [f'{k}={v!r}' for k, v in values.items() if not isinstance(v, Mapping)]
   if settings:
@@ -413,10 +413,10 @@ def _planned_training(
   images', '51,200').
 
   Args:
-    label: Name of the classifier.
-    settings: Settings of the training.
-    rows: The training images, from which validation images are split off.
-    evaluated: The images to evaluate on if there are no validation images.
+    label: name of the classifier.
+    settings: settings of the training.
+    rows: the training images, from which validation images are split off.
+    evaluated: the images to evaluate on if there are no validation images.
     along_training: {name of a study that is measured repeatedly during the training: (amount of one
       measurement in words, number of images)}.
   """

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
   """Prints a table of estimates from finished workdirs, and notes on stderr; returns 0.
 
   Args:
-    arguments: The command line after `robustness table`.
+    arguments: the command line after `robustness table`.
 
   Raises:
     InputError: a flag is wrong, or the workdirs cannot be in one table.
@@ -66,7 +66,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   values that saved predictions do not reproduce.
 
   Args:
-    workdirs: Finished workdirs, PATH or LABEL=PATH.
+    workdirs: finished workdirs, PATH or LABEL=PATH.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Returns:
@@ -110,7 +110,7 @@ def _join_runs(
   """Joins the results of several runs of the same study.
 
   Args:
-    task: Name of the study in the battery; '' for a single study.
+    task: name of the study in the battery; '' for a single study.
     results_by_run: {name of a run: its results}.
     labels: {(name of a run, label of a classifier): distinct label}.
     digests: {name of a run: digest of its images, or ''}.
@@ -150,7 +150,7 @@ def _check_comparable(
   """Prints a note for each run with other images or settings than the first run.
 
   Args:
-    prefix: Beginning of notes, such as 'noise: ' for the study 'noise' of a battery.
+    prefix: beginning of notes, such as 'noise: ' for the study 'noise' of a battery.
     results_by_run: {name of a run: its results}.
     declared: {name: quantity}, as the first run with the quantity declares it.
     digests: {name of a run: digest of its images, or ''}.

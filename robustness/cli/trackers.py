@@ -31,8 +31,8 @@ class Logged(NamedTuple):
   """The log of a classifier, to send to an experiment tracker as one run.
 
   Attributes:
-    identity: Id of the tracker's run, the same whenever the log is sent.
-    name: Name of the tracker's run.
+    identity: id of the tracker's run, the same whenever the log is sent.
+    name: name of the tracker's run.
     steps: (step, time in seconds, {metric: value}) of each logged step, in order.
     results: {name of an estimate: its value}; {} for a training without results yet.
   """
@@ -98,10 +98,10 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
   part was sent earlier, the same run is continued.
 
   Args:
-    log: The log of one classifier.
-    project: Name of the project at Weights & Biases.
-    folder: The workdir. Its name groups the runs of its classifiers.
-    config: The config of the run, which is shown with it.
+    log: the log of one classifier.
+    project: name of the project at Weights & Biases.
+    folder: the workdir. Its name groups the runs of its classifiers.
+    config: the config of the run, which is shown with it.
   """
   import wandb
 
@@ -131,10 +131,10 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   'robustness_step' has the last step that was sent.
 
   Args:
-    log: The log of one classifier.
-    project: Name of the MLflow experiment, which is created if it does not exist.
-    folder: The workdir. Its path becomes a tag of the run.
-    config: The config of the run, a nested dictionary that becomes the parameters 'data.split' and
+    log: the log of one classifier.
+    project: name of the MLflow experiment, which is created if it does not exist.
+    folder: the workdir. Its path becomes a tag of the run.
+    config: the config of the run, a nested dictionary that becomes the parameters 'data.split' and
       so on.
 
   Returns:

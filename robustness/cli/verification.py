@@ -43,11 +43,11 @@ class _Differences:
   """Differences between stored estimates and estimates computed from saved predictions.
 
   Attributes:
-    changed: Estimates with different numbers, in columns such as `value_stored` and
+    changed: estimates with different numbers, in columns such as `value_stored` and
       `value_computed`.
-    only_in_results: Stored estimates that cannot be computed.
-    only_in_records: Computed estimates that are not stored.
-    quantities: Names of the quantities with computed estimates.
+    only_in_results: stored estimates that cannot be computed.
+    only_in_records: computed estimates that are not stored.
+    quantities: names of the quantities with computed estimates.
   """
 
   changed: pd.DataFrame
@@ -59,7 +59,7 @@ class _Differences:
     """Raises InputError on the first difference, if any.
 
     Args:
-      path: The folder of the results, for the message.
+      path: the folder of the results, for the message.
     """
     if len(self.changed):
       row = self.changed.iloc[0]
@@ -130,8 +130,8 @@ def note_unverifiable(
   Nothing is printed if all values are reproduced.
 
   Args:
-    path: The folder of the run.
-    name: Name of the folder in the note.
+    path: the folder of the run.
+    name: name of the folder in the note.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Returns:
@@ -152,8 +152,8 @@ def _unverified_in_seeds(
   reproduced by its saved predictions.
 
   Args:
-    path: The workdir.
-    seeds: The seeds.
+    path: the workdir.
+    seeds: the seeds.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
   folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
@@ -174,7 +174,7 @@ def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> st
 
   Args:
     finished: A study with its results and saved predictions.
-    is_strict: Whether results of another version of this code must not differ either.
+    is_strict: whether results of another version of this code must not differ either.
 
   Raises:
     InputError: results of the same code differ from their saved predictions. With `is_strict`, also
@@ -245,7 +245,7 @@ def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.P
   """Checks which stored values of a run of one seed its saved predictions do not reproduce.
 
   Args:
-    path: The workdir. A battery also has a folder of results for each study in it.
+    path: the workdir. A battery also has a folder of results for each study in it.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Returns:
@@ -275,7 +275,7 @@ def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> I
   A battery stores the results of each study twice: in the joint results and in a separate folder.
 
   Args:
-    path: The workdir of the battery.
+    path: the workdir of the battery.
     tasks: {name of the study: study, results and saved predictions}.
 
   Raises:
@@ -297,9 +297,9 @@ def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.
   """Returns text about how stored results differ from computed ones; '' if they do not.
 
   Args:
-    path: The folder of the results, for messages.
-    results: The stored results.
-    from_records: The estimates computed from saved predictions, or from the results of seeds or
+    path: the folder of the results, for messages.
+    results: the stored results.
+    from_records: the estimates computed from saved predictions, or from the results of seeds or
       studies.
 
   Raises:
@@ -344,8 +344,8 @@ def _with_text_facets(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
   Missing values and columns are ''.
 
   Args:
-    table: The estimates.
-    facets: Names of the columns.
+    table: the estimates.
+    facets: names of the columns.
   """
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)

@@ -47,10 +47,10 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   A classifier that shares no image with the first is compared without pairing, on all its images.
 
   Args:
-    entries: The classifiers with their predictions, at least one.
-    common: If true, classifiers with different images are compared on the images that all share. If
+    entries: the classifiers with their predictions, at least one.
+    common: if true, classifiers with different images are compared on the images that all share. If
       false, such classifiers raise an error.
-    baseline: Label of the classifier that is subtracted in all studies of a battery. If this study
+    baseline: label of the classifier that is subtracted in all studies of a battery. If this study
       could not measure it, the first of `entries` is subtracted, and named in notes.
 
   Returns:
@@ -98,8 +98,8 @@ def _restrict_to_shared_images(
   others.
 
   Args:
-    entries: The classifiers of a study, the baseline first.
-    pairings: For each classifier, the images that it shares with the first.
+    entries: the classifiers of a study, the baseline first.
+    pairings: for each classifier, the images that it shares with the first.
 
   Returns:
     (restricted entries, restricted pairings).
@@ -132,8 +132,8 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier])
   line. Error consistency with the first classifier is added for classifiers with shared images.
 
   Args:
-    groups: Names of the sets of perturbations, such as 'fog'.
-    classifiers: The answers of all classifiers, the baseline first.
+    groups: names of the sets of perturbations, such as 'fog'.
+    classifiers: the answers of all classifiers, the baseline first.
   """
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
@@ -168,9 +168,9 @@ def _difference(first: ComparedClassifier, compared: ComparedClassifier, group: 
   The accuracies are on the shared images, or on all images if there are none.
 
   Args:
-    first: The first classifier.
-    compared: The classifier.
-    group: Name of the set of perturbations, such as 'fog'.
+    first: the first classifier.
+    compared: the classifier.
+    group: name of the set of perturbations, such as 'fog'.
   """
   if compared.pair:
     difference = compared.pair.second.minus(compared.pair.first, group)
@@ -190,8 +190,8 @@ def _common_groups(
   images.
 
   Args:
-    entries: The classifiers of a study, for the message.
-    classifiers: The answers of these classifiers.
+    entries: the classifiers of a study, for the message.
+    classifiers: the answers of these classifiers.
 
   Raises:
     InputError: there is no such set.
@@ -218,8 +218,8 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
   They are clean images, and the first set of all other perturbations. Either may be missing.
 
   Args:
-    groups: Names of the sets of perturbations.
-    table: The perturbations of the study, and the sets.
+    groups: names of the sets of perturbations.
+    table: the perturbations of the study, and the sets.
   """
   views_not_clean = set(range(len(table.names))) - {table.clean}
   over_all = [name for name in groups if views_not_clean <= set(table.groups[name])]
@@ -249,8 +249,8 @@ def _effective_robustness(classifiers: Sequence[ComparedClassifier], group: str)
   images.
 
   Args:
-    classifiers: The answers of all classifiers, the baseline first.
-    group: Name of the set of perturbations, such as 'fog'.
+    classifiers: the answers of all classifiers, the baseline first.
+    group: name of the set of perturbations, such as 'fog'.
   """
   all_answers = [compared.answers for compared in classifiers]
   fewest_images = min(len(answers.ids) for answers in all_answers)
@@ -275,8 +275,8 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   images.
 
   Args:
-    classifiers: The answers of all classifiers, the baseline first.
-    group: Name of the set of perturbations, such as 'fog'.
+    classifiers: the answers of all classifiers, the baseline first.
+    group: name of the set of perturbations, such as 'fog'.
   """
   first = classifiers[0]
   both_groups = [first.group(CLEAN), first.group(group)]
@@ -288,7 +288,7 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
     """Returns the effective robustness for B bootstrap samples, [B, M].
 
     Args:
-      weights: How often each sample contains each of K images or clusters, [B, K].
+      weights: how often each sample contains each of K images or clusters, [B, K].
     """
     means = np.stack([units.means(weights) for units in all_units], -2)  # [B, M, 2 groups]
     clean, shifted = means[..., :1], means[..., 1]  # [B, M, 1 reference set] and [B, M]
@@ -306,9 +306,9 @@ def _with_estimates_of_study(
   and quantities that the comparison already has are kept, and its tables are replaced.
 
   Args:
-    results: The comparison.
-    entries: The classifiers, the baseline first.
-    pairings: For each classifier, the images that it shares with the first.
+    results: the comparison.
+    entries: the classifiers, the baseline first.
+    pairings: for each classifier, the images that it shares with the first.
 
   Raises:
     InputError: the study cannot compute estimates from these predictions together. The message is

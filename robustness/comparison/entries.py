@@ -30,11 +30,11 @@ class Entry:
   """A classifier of a finished workdir, with its predictions in one study.
 
   Attributes:
-    label: Label of the classifier in the comparison, where it is unique.
-    recorded_label: Label of the classifier in its workdir.
-    finished: The study, with its results in the workdir.
-    evaluation: The classifier's predictions, under `label`.
-    confidence: Confidence of all intervals, from the first workdir.
+    label: label of the classifier in the comparison, where it is unique.
+    recorded_label: label of the classifier in its workdir.
+    finished: the study, with its results in the workdir.
+    evaluation: the classifier's predictions, under `label`.
+    confidence: confidence of all intervals, from the first workdir.
   """
 
   label: str
@@ -55,7 +55,7 @@ def read_entries(
   Args:
     workdirs: {name: path of a workdir} from `named_workdirs`.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
-    typed: Names of workdirs that the user typed, see `distinct_labels`.
+    typed: names of workdirs that the user typed, see `distinct_labels`.
 
   Returns:
     {name of the study in the battery: classifiers}. The name is `SINGLE` for runs of a single
@@ -78,7 +78,7 @@ def entries_of(
 
   Args:
     studies_by_workdir: {name of the workdir: {name of the study in the battery: study}}.
-    typed: Names of workdirs that the user typed, see `distinct_labels`.
+    typed: names of workdirs that the user typed, see `distinct_labels`.
 
   Returns:
     {name of the study in the battery: classifiers}, for the studies that all workdirs have.
@@ -178,7 +178,7 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
   The name is LABEL for LABEL=PATH, else the name of the folder.
 
   Args:
-    workdirs: Workdirs, PATH or LABEL=PATH.
+    workdirs: workdirs, PATH or LABEL=PATH.
 
   Raises:
     InputError: two workdirs have the same name.
@@ -204,7 +204,7 @@ def network_of(classifier: Facts) -> str:
   adaptation. '' if the description has no digest of weights or of a file.
 
   Args:
-    classifier: Description of a classifier in results.
+    classifier: description of a classifier in results.
   """
   facts = {key: value for key, value in classifier.items() if key != 'label'}
   description = json.dumps(facts, sort_keys=True)
@@ -228,7 +228,7 @@ def distinct_labels(
 
   Args:
     labels_by_workdir: {name of the workdir: labels of its classifiers}.
-    typed: Names of workdirs that the user typed.
+    typed: names of workdirs that the user typed.
 
   Returns:
     {(name of the workdir, label): unique label}.
@@ -255,9 +255,9 @@ def _restrict_to_common_views(
   A note on stderr names the perturbations that are left out.
 
   Args:
-    name: Name of the workdir.
-    finished: The study in this workdir.
-    all_finished: The study in all workdirs.
+    name: name of the workdir.
+    finished: the study in this workdir.
+    all_finished: the study in all workdirs.
   """
   study = finished.study.with_common_views([other.study for other in all_finished])
   if study is finished.study:
@@ -283,8 +283,8 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
   """Raises InputError unless all classifiers have the same study, settings and perturbations.
 
   Args:
-    task: Name of the study in the battery, for the message.
-    entries: The classifiers.
+    task: name of the study in the battery, for the message.
+    entries: the classifiers.
   """
   prefix = '' if task == SINGLE else f'in the task {task}, '
   label, first = entries[0].label, entries[0].finished

@@ -35,9 +35,9 @@ class Pairing:
   """The images that two runs share.
 
   Attributes:
-    first_rows, second_rows: Indices of the shared images in each run, [n]; empty if images are not
+    first_rows, second_rows: indices of the shared images in each run, [n]; empty if images are not
       paired.
-    note: Why images are not paired, or how the runs differ nevertheless.
+    note: why images are not paired, or how the runs differ nevertheless.
   """
 
   first_rows: np.ndarray
@@ -60,10 +60,10 @@ def pair(
   both runs describe their data equally, apart from selection and resizing.
 
   Args:
-    first: Predictions of a classifier of the first run.
-    second: Predictions of a classifier of the second run.
-    names: Names of the runs, for messages.
-    common: Whether the runs may share only a part of their images.
+    first: predictions of a classifier of the first run.
+    second: predictions of a classifier of the second run.
+    names: names of the runs, for messages.
+    common: whether the runs may share only a part of their images.
 
   Returns:
     The indices of the shared images, or a note why there are none.
@@ -125,11 +125,11 @@ class Answers:
   """The answers of a classifier on N images under V perturbations, right or wrong.
 
   Attributes:
-    right: Whether each answer is right, bool [N, V].
-    ids: Example ids of the images, [N].
-    table: The perturbations and sets of perturbations, and which images count under each.
-    confidence: Confidence of intervals.
-    design: Design of a study that may stop early; None if all images are measured.
+    right: whether each answer is right, bool [N, V].
+    ids: example ids of the images, [N].
+    table: the perturbations and sets of perturbations, and which images count under each.
+    confidence: confidence of intervals.
+    design: design of a study that may stop early; None if all images are measured.
   """
 
   right: np.ndarray
@@ -143,8 +143,8 @@ class Answers:
     """Computes which answers are right from saved predictions.
 
     Args:
-      entry: The classifier, with its study.
-      records: The predictions of the classifier, for all images or some.
+      entry: the classifier, with its study.
+      records: the predictions of the classifier, for all images or some.
     """
     study = entry.finished.study
     # Records with one row per image, also for a stored set of corrupted versions of images.
@@ -157,8 +157,8 @@ class Answers:
     """Returns the answers on a part of the images.
 
     Args:
-      entry: The classifier that gave these answers.
-      rows: Indices of the images in its saved predictions, int [n].
+      entry: the classifier that gave these answers.
+      rows: indices of the images in its saved predictions, int [n].
     """
     records = select_records(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
@@ -182,7 +182,7 @@ class Answers:
     its mirror image too.
 
     Args:
-      name: Name of the set, such as 'fog'.
+      name: name of the set, such as 'fog'.
     """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
     # The smallest whole numbers in proportion: 1 if every view is listed equally often.
@@ -212,8 +212,8 @@ class Answers:
     """Returns the difference of accuracies from another classifier on the same images.
 
     Args:
-      first: Answers of the classifier that is subtracted.
-      group: Name of the set of perturbations, such as 'fog'.
+      first: answers of the classifier that is subtracted.
+      group: name of the set of perturbations, such as 'fog'.
     """
     pairs = self.outcomes({'first': first.right, 'second': self.right}).pair('first', 'second')
     gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
@@ -226,8 +226,8 @@ class Answers:
     clusters of images.
 
     Args:
-      other: Answers of the other classifier on the same images.
-      groups: Names of the sets of perturbations.
+      other: answers of the other classifier on the same images.
+      groups: names of the sets of perturbations.
     """
     a, b = other.right, self.right
     # The four possible outcomes of a pair of answers, bool [N, V].
@@ -249,8 +249,8 @@ def select_records(entry: Entry, rows: np.ndarray) -> RecordsReader:
   """Returns a classifier's saved predictions for some images.
 
   Args:
-    entry: The classifier.
-    rows: Indices of the images.
+    entry: the classifier.
+    rows: indices of the images.
   """
   records = entry.evaluation.records
   is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))
@@ -261,8 +261,8 @@ class AnswerPair(NamedTuple):
   """The answers of two classifiers on the images that both have answered.
 
   Attributes:
-    first: Answers of the first classifier of the comparison.
-    second: Answers of the classifier that is compared with the first.
+    first: answers of the first classifier of the comparison.
+    second: answers of the classifier that is compared with the first.
   """
 
   first: Answers
@@ -274,10 +274,10 @@ class ComparedClassifier:
   """The answers of a classifier, also paired with the answers of the first classifier.
 
   Attributes:
-    label: Label of the classifier in the comparison.
-    answers: The answers on all images that the classifier has seen.
-    pair: The answers of both classifiers on the images that they share; None if there are none.
-    note: Note of estimates that compare the two classifiers, for instance how their images differ;
+    label: label of the classifier in the comparison.
+    answers: the answers on all images that the classifier has seen.
+    pair: the answers of both classifiers on the images that they share; None if there are none.
+    note: note of estimates that compare the two classifiers, for instance how their images differ;
       '' for none.
   """
 
@@ -293,10 +293,10 @@ class ComparedClassifier:
     """Pairs the answers of a classifier with the answers of the first classifier.
 
     Args:
-      first: The first classifier.
-      first_answers: The answers of the first classifier on all its images.
-      entry: The classifier to compare; may be the first itself.
-      pairing: The images that both share.
+      first: the first classifier.
+      first_answers: the answers of the first classifier on all its images.
+      entry: the classifier to compare; may be the first itself.
+      pairing: the images that both share.
       note: A remark to add to the note of the pairing; '' for none.
 
     Raises:

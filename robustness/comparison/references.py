@@ -33,7 +33,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
 
   Args:
     tasks: {name of the study in the battery: comparison}.
-    references: Names of the reference studies.
+    references: names of the reference studies.
 
   Raises:
     InputError: a reference is unknown or has none of these accuracies, all studies are references,
@@ -69,10 +69,10 @@ class GroupAccuracies(NamedTuple):
   """The accuracies of all classifiers on one set of perturbations.
 
   Attributes:
-    task: Name of the study in the battery.
-    facets: Description of the set, such as {'corruption': 'fog'}.
+    task: name of the study in the battery.
+    facets: description of the set, such as {'corruption': 'fog'}.
     values: {label of a classifier: accuracy}.
-    num_images: Smallest number of images behind an accuracy.
+    num_images: smallest number of images behind an accuracy.
   """
 
   task: str
@@ -98,8 +98,8 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
   classes are left out.
 
   Args:
-    task: Name of the study in the battery.
-    results: Results of the study.
+    task: name of the study in the battery.
+    results: results of the study.
   """
   is_value = results.table.versus == ''  # not a difference
   table = results.table[(results.table.quantity == ACCURACY.name) & is_value]
@@ -122,8 +122,8 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
   perturbations.
 
   Args:
-    task: Name of the study in the battery, for messages.
-    groups: Accuracies of the study on all sets of perturbations.
+    task: name of the study in the battery, for messages.
+    groups: accuracies of the study on all sets of perturbations.
 
   Raises:
     InputError: the study has none of these.

@@ -36,7 +36,7 @@ class UnknownVariantError(ValueError):
   """Raised for a variant that a config does not have.
 
   Attributes:
-    known: The variants that the config has.
+    known: the variants that the config has.
   """
 
   def __init__(self, variant: str, variants: Iterable[str]):
@@ -62,8 +62,8 @@ def variants(
   and the first is the default.
 
   Args:
-    *functions: Functions that return the config of each variant.
-    labelled: The function of a variant that also accepts labels of classifiers, as in
+    *functions: functions that return the config of each variant.
+    labelled: the function of a variant that also accepts labels of classifiers, as in
       'cifar10,natural,mine'. It is called with the labels.
     added: {word: function that changes a config}, for variants such as 'cifar10+methods'.
   """
@@ -102,8 +102,8 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   A study of images without classifiers has no sections for classifiers and training.
 
   Args:
-    study_name: Name of the study.
-    labels: Labels of several classifiers; () for a single `config.classifier`.
+    study_name: name of the study.
+    labels: labels of several classifiers; () for a single `config.classifier`.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   shared = _common_sections(labels, study_class.needs_classifier)
@@ -117,7 +117,7 @@ def predictions_config(study_name: str) -> ConfigDict:
   as the paths of the files.
 
   Args:
-    study_name: Name of the study.
+    study_name: name of the study.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   assert issubclass(study_class, study.ScoresPredictions)
@@ -132,8 +132,8 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
   does not need are removed.
 
   Args:
-    config: The config.
-    name: Name of the new study.
+    config: the config.
+    name: name of the new study.
   """
   if 'predictions' in config:  # a study of files with predictions needs no classifier and no data
     config.study = nested(study.default_section(name))
@@ -154,8 +154,8 @@ def default_battery(
 
   Args:
     tasks: {name in the battery: name of the study}. All run, in this order.
-    labels: Labels of several classifiers; () for a single `config.classifier`.
-    summary: The report on all studies together: 'fourier_table' for the tables of Yin et al.
+    labels: labels of several classifiers; () for a single `config.classifier`.
+    summary: the report on all studies together: 'fourier_table' for the tables of Yin et al.
       (2019), '' for the main results of each study.
   """
   sections = {
@@ -171,8 +171,8 @@ def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[st
   """Returns the default sections and values that configs of studies and of batteries share.
 
   Args:
-    labels: Labels of several classifiers; () for a single section `classifier`.
-    needs_classifier: Whether there are sections for classifiers and training.
+    labels: labels of several classifiers; () for a single section `classifier`.
+    needs_classifier: whether there are sections for classifiers and training.
   """
   sections: dict[str, Any] = {'data': data_section()}
   if needs_classifier:
@@ -204,8 +204,8 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
   A section `study` keeps only the settings of components that the study uses.
 
   Args:
-    config: The config, which is changed.
-    values: Changes that are applied later and may name such components. None takes the names from
+    config: the config, which is changed.
+    values: changes that are applied later and may name such components. None takes the names from
       the config.
   """
   values = config if values is None else values
@@ -236,8 +236,8 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   in `config.data`.
 
   Args:
-    config: The config, which is changed.
-    values: Changes that are applied later and name the sources.
+    config: the config, which is changed.
+    values: changes that are applied later and name the sources.
   """
   by_name = [(key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())]
   # keys that lead to the sections that may have a section `data`; () leads to the whole config
@@ -263,9 +263,9 @@ def _add(section: ConfigDict, key: str, values: Mapping[str, Any]) -> None:
   """Adds a section to a config section that is locked against new keys.
 
   Args:
-    section: The locked section.
-    key: Name of the new section.
-    values: Content of the new section.
+    section: the locked section.
+    key: name of the new section.
+    values: content of the new section.
   """
   with section.unlocked():
     section[key] = nested(values)
@@ -288,8 +288,8 @@ def _study_sections(
   """Yields each section `study` of a config, with its settings after the user's changes.
 
   Args:
-    config: The config. A battery has several such sections.
-    values: The user's changes, as nested dictionaries.
+    config: the config. A battery has several such sections.
+    values: the user's changes, as nested dictionaries.
 
   Yields:
     (section, {setting: value}).

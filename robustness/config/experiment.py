@@ -96,14 +96,14 @@ class Experiment:
   Attributes:
     measurements: {name in the battery: study and settings of its images}, in the order in which
       they run. The name is `SINGLE` for a config with a single study.
-    summary: The report on all studies of a battery, one of `robustness.results.SUMMARIES`.
-    data: Settings of the images, for studies that do not set others. Also the defaults for training
+    summary: the report on all studies of a battery, one of `robustness.results.SUMMARIES`.
+    data: settings of the images, for studies that do not set others. Also the defaults for training
       images.
-    training: The section `config.training`, the defaults of each training.
+    training: the section `config.training`, the defaults of each training.
     classifiers: {label: settings of a classifier}, in the order of the config. The first is the
       baseline of comparisons. Empty for a study without classifiers.
-    execution: Seeds, devices, precision and sizes of steps.
-    has_labels: Whether the config has the section `classifiers`, by label, instead of a single
+    execution: seeds, devices, precision and sizes of steps.
+    has_labels: whether the config has the section `classifiers`, by label, instead of a single
       `classifier`.
   """
 
@@ -155,8 +155,8 @@ class Experiment:
     has another value.
 
     Args:
-      label: Label of the classifier.
-      key: Name of the setting, such as 'epochs'.
+      label: label of the classifier.
+      key: name of the setting, such as 'epochs'.
     """
     is_inherited = vars(self.classifiers[label].training)[key] == vars(self.training)[key]
     section = 'config' if is_inherited else self.section_of_classifier(label)
@@ -258,9 +258,9 @@ def _parse_measurement(section: Section, data: Section, path: str) -> Measuremen
   """Returns a checked study with the settings of the images that it is measured on.
 
   Args:
-    section: The section `study`.
-    data: The section `data`.
-    path: Name of the section `data`, such as 'config.data', for messages.
+    section: the section `study`.
+    data: the section `data`.
+    path: name of the section `data`, such as 'config.data', for messages.
   """
   study, rows = studies.from_config(section), DataSettings.from_section(data, path)
   # the study may set settings of the source, such as the canvas of scenes
@@ -274,8 +274,8 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
   These are the studies that `config.battery.tasks` lists. The others are only checked.
 
   Args:
-    section: The section `config.battery`, with a section for each study.
-    data: The section `config.data`, with the defaults for all studies.
+    section: the section `config.battery`, with a section for each study.
+    data: the section `config.data`, with the defaults for all studies.
   """
   sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
@@ -303,9 +303,9 @@ def _parse_task(name: str, section: Any, data: Section) -> Measurement:
   these values, because they are for other images.
 
   Args:
-    name: Name of the study in the battery.
-    section: The section of this name in the battery, with `study` and `data`.
-    data: The section `config.data`.
+    name: name of the study in the battery.
+    section: the section of this name in the battery, with `study` and `data`.
+    data: the section `config.data`.
   """
   path = f'{BATTERY}.{name}'
   if not isinstance(section, Mapping):
@@ -326,9 +326,9 @@ def check_precision(
   """Raises InputError if bfloat16 would round away a study's small changes of images.
 
   Args:
-    study: The study. Only studies with `HasSmallChanges` can be refused.
-    execution: Top-level settings, which have the precision.
-    image_shape: Height, width and channels of the images; None if they are not known yet.
+    study: the study. Only studies with `HasSmallChanges` can be refused.
+    execution: top-level settings, which have the precision.
+    image_shape: height, width and channels of the images; None if they are not known yet.
   """
   advice = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and advice:
@@ -346,9 +346,9 @@ def _parse_classifiers(
   {} if no study needs a classifier.
 
   Args:
-    sections: The sections of the config.
-    studies: All studies of the config.
-    execution: Top-level settings, which have the default seed.
+    sections: the sections of the config.
+    studies: all studies of the config.
+    execution: top-level settings, which have the default seed.
 
   Raises:
     InputError: there are no classifiers, fewer than a study needs, or some that no study needs, or
@@ -377,8 +377,8 @@ def _parse_classifiers(
     """Returns the settings in a classifier's section.
 
     Args:
-      section: The section.
-      path: Name of the section, for messages.
+      section: the section.
+      path: name of the section, for messages.
     """
     training, data = (sections.get(name, {}) for name in ('training', 'data'))
     return parse_classifier(section, path, training, data, execution.seed)

@@ -24,8 +24,8 @@ def find(name: str, other_words: Iterable[str] = ()) -> pathlib.Path:
   If both exist, the path counts.
 
   Args:
-    name: The path or name.
-    other_words: Other words that the command accepts, such as 'list'. The error suggests them too.
+    name: the path or name.
+    other_words: other words that the command accepts, such as 'list'. The error suggests them too.
 
   Raises:
     InputError: there is no such config, or the path is a folder.

@@ -64,11 +64,11 @@ def parse_classifier(
   `training.split`, whatever images `config.data` selects for the evaluation.
 
   Args:
-    section: The section.
-    path: Name of the section, such as 'config.classifiers.natural', for messages.
-    training: The section `config.training`.
-    data: The section `config.data`. Its keys in `CHOOSE_ROWS` are not inherited.
-    seed: Seed of the run.
+    section: the section.
+    path: name of the section, such as 'config.classifiers.natural', for messages.
+    training: the section `config.training`.
+    data: the section `config.data`. Its keys in `CHOOSE_ROWS` are not inherited.
+    seed: seed of the run.
 
   Raises:
     InputError: a setting is not valid. Also if an augmentation, the attack or the input filter

@@ -103,8 +103,8 @@ def _remove_unused_sources(config: dict[str, Any], inheriting: Sequence[dict[str
   """Removes the settings of unused image sources from every section `data`, in place.
 
   Args:
-    config: The config. Its section `data` keeps the sources that any section uses.
-    inheriting: The sections of studies and classifiers. Their sections `data` use the source of
+    config: the config. Its section `data` keeps the sources that any section uses.
+    inheriting: the sections of studies and classifiers. Their sections `data` use the source of
       `config.data` unless they name another.
   """
   source = _section(config, 'data').get('source', DEFAULT)
@@ -120,9 +120,9 @@ def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object
   Empty sections are removed too. Settings with a name from earlier versions are renamed.
 
   Args:
-    parent: The config, or the section of a study or classifier, which has the section `data`.
-    source: Name of the source that this section uses.
-    names: Names of the sources to keep.
+    parent: the config, or the section of a study or classifier, which has the section `data`.
+    source: name of the source that this section uses.
+    names: names of the sources to keep.
   """
   data = _section(parent, 'data')
   # a source in a user's file (a reference) has no keys of earlier versions; its file is not run
@@ -144,8 +144,8 @@ def _move_keys(data: dict[str, Any], source: type[Source]) -> None:
   belongs to another source, it is removed.
 
   Args:
-    data: The section.
-    source: The source of the section.
+    data: the section.
+    source: the source of the section.
   """
   for key, new_key in moved_keys(source).items():
     section, _, setting = new_key.partition('.')

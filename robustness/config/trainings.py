@@ -13,8 +13,8 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   """Sets `config.data` to random CIFAR-10 test images from TFDS.
 
   Args:
-    config: The config, which is changed.
-    num_images: Number of images; 0 uses all 10,000.
+    config: the config, which is changed.
+    num_images: number of images; 0 uses all 10,000.
   """
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'cifar10'
@@ -29,8 +29,8 @@ def use_imagenet(config: ConfigDict, num_images: int = 0) -> None:
   Images are resized to 256 and cropped to 224 pixels.
 
   Args:
-    config: The config, which is changed.
-    num_images: Number of images; 0 uses all 50,000.
+    config: the config, which is changed.
+    num_images: number of images; 0 uses all 50,000.
   """
   config.data.update(source='tfds', split='validation', resize=256, crop=224)
   config.data.tfds.dataset = 'imagenet2012'
@@ -45,9 +45,9 @@ def resnet20_on_cifar10(
   The networks are not trained: users name their weights.
 
   Args:
-    study_name: Name of the study.
-    num_images: Number of random test images; 0 uses all.
-    labels: Labels of the networks; () for a single network without label.
+    study_name: name of the study.
+    num_images: number of random test images; 0 uses all.
+    labels: labels of the networks; () for a single network without label.
   """
   config = default_config(study_name, labels)
   use_cifar10(config, num_images)
@@ -135,8 +135,8 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   their mean.
 
   Args:
-    config: The config, which is changed.
-    network: Name of an architecture, such as 'airbench94_half'.
+    config: the config, which is changed.
+    network: name of an architecture, such as 'airbench94_half'.
   """
   for classifier in sections_of_classifiers(config):
     classifier.update(name=network, train=True)
@@ -168,8 +168,8 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
   trained without transforms.
 
   Args:
-    config: The config with the baseline and `erm`, which is changed.
-    environments: Names of the transforms.
+    config: the config with the baseline and `erm`, which is changed.
+    environments: names of the transforms.
   """
   config.study.update(environments=environments, baseline=next(iter(config.classifiers)))
   config.data.random_class_groups = len(environments)
@@ -186,8 +186,8 @@ def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]
   a training that draws images by transform has no epochs.
 
   Args:
-    config: The config, which is changed.
-    environments: Names of the transforms.
+    config: the config, which is changed.
+    environments: names of the transforms.
   """
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():

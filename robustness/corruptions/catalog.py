@@ -89,8 +89,8 @@ class ConstantsTable:
   For example, `table['gaussian_blur']` is {'sigma': (1.0, 2.0, 3.0, 4.0, 6.0)} for 224 pixels.
 
   Attributes:
-    side: Side in pixels of the images for which the constants were published.
-    between: Fractional severities in [1, 5], for which constants are interpolated. They are
+    side: side in pixels of the images for which the constants were published.
+    between: fractional severities in [1, 5], for which constants are interpolated. They are
       numbered 6, 7, … after the published severities 1 to 5: with `between` = (2.5,), severity 6
       selects the constants of severity 2.5.
   """
@@ -128,9 +128,9 @@ def table_for(height: int, width: int, side: int | None = None) -> ConstantsTabl
   Constants were published for images of 32, 64, 224 and 299 pixels.
 
   Args:
-    height: Height of the images in pixels.
-    width: Width of the images in pixels.
-    side: One of the published sizes. None selects the size nearest to the shorter side on a
+    height: height of the images in pixels.
+    width: width of the images in pixels.
+    side: one of the published sizes. None selects the size nearest to the shorter side on a
       logarithmic scale, for example 32 for 45 pixels, 64 for 96 and 224 for 256.
 
   Raises:
@@ -164,22 +164,22 @@ def corrupt(
   index but not on the size of the batch.
 
   Args:
-    key: Random key, or a seed.
+    key: random key, or a seed.
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
       anything that NumPy reads, such as a PyTorch tensor on the CPU. Values outside [0, 1] by at
       most .001 are rounding errors and are clipped.
-    name: One of `NAMES`, `C_BAR`, `SETS['laion_c']` or `SETS['resampling']`, 'watermark', or
+    name: one of `NAMES`, `C_BAR`, `SETS['laion_c']` or `SETS['resampling']`, 'watermark', or
       `FILE.py:NAME`.
     severity: 1..5, a scalar, or [B] with one per image; integers may be traced. Fractional
       severities such as 2.5 use interpolated constants. Each new set of fractional severities is
       compiled again.
     quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255. The
       released sets were truncated ('floor').
-    side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
-    photographs: For `mosaic` and `stickers`, a folder of pictures (`laion_c.load_tiles`); for
+    side: image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
+    photographs: for `mosaic` and `stickers`, a folder of pictures (`laion_c.load_tiles`); for
       `frost`, a folder, 'imagecorruptions' or arrays (`textures.pictures`). None makes procedural
       pictures.
-    **options: Variants of the corruption, for example exchange='swap' of glass_blur.
+    **options: variants of the corruption, for example exchange='swap' of glass_blur.
 
   Returns:
     float32 in the shape of `images`, in [0, 1]; NaN where a traced severity is not in 1..5.
@@ -212,13 +212,13 @@ def corrupt_each(
   Accelerators process images in parallel and compute all corruptions in `names` for every image.
 
   Args:
-    key: Random key, or a seed.
+    key: random key, or a seed.
     images: [B, H, W, C], floating, in [0, 1], with 1 or 3 channels; see `corrupt`.
-    index: Integers [B], indices into `names`, or a scalar for all images; may be traced.
+    index: integers [B], indices into `names`, or a scalar for all images; may be traced.
     severity: 1..5, a scalar, or [B] with one per image; see `corrupt`.
     quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255.
-    names: The corruptions that can occur; only these are compiled.
-    side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
+    names: the corruptions that can occur; only these are compiled.
+    side: image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
 
   Returns:
@@ -338,15 +338,15 @@ def apply(
   corruption is computed for every image.
 
   Args:
-    key: Random key, or a seed.
-    image: Floating [H, W, C] in [0, 1].
-    index: Integer scalar, index into `names`.
-    severity: Integer scalar, 1..5, or 6, 7, ... for the severities in `between`.
-    names: The corruptions that can occur; only these are compiled.
+    key: random key, or a seed.
+    image: floating [H, W, C] in [0, 1].
+    index: integer scalar, index into `names`.
+    severity: integer scalar, 1..5, or 6, 7, ... for the severities in `between`.
+    names: the corruptions that can occur; only these are compiled.
     quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255.
-    side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
+    side: image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
-    between: Fractional severities in [1, 5], selected by `severity` = 6, 7, ...
+    between: fractional severities in [1, 5], selected by `severity` = 6, 7, ...
 
   Returns:
     The corrupted image. It is NaN if a traced index or severity is invalid.

@@ -73,16 +73,16 @@ class Corruption:
     function: `(draws, image, strength, **options) -> image`. `draws` are the random numbers that
       `draw` returns, or the random key if `draw` is None.
     constants: {image side: published constants}.
-    family: Group of similar corruptions, one of `names.FAMILIES`. Training that leaves out a
+    family: group of similar corruptions, one of `names.FAMILIES`. Training that leaves out a
       corruption for a later test leaves out the whole family.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
     options: {option: valid values}, such as {'exchange': ('copy', 'swap')}. The released generator
       uses the first value. () accepts any value.
-    least_side: Function from the constants to the smallest side that an image may have, in pixels.
-    reason: Why there is a smallest side, such as 'or no tile fits'.
-    square: Whether images must be square.
-    even: Whether sides must be even.
-    rounded: Whether the released generator rounds to the nearest 8-bit level instead of truncating.
+    least_side: function from the constants to the smallest side that an image may have, in pixels.
+    reason: why there is a smallest side, such as 'or no tile fits'.
+    square: whether images must be square.
+    even: whether sides must be even.
+    rounded: whether the released generator rounds to the nearest 8-bit level instead of truncating.
   """
 
   function: Callable[..., jax.Array]
@@ -116,11 +116,11 @@ class Corruption:
     """Returns the corrupted image, float32 [H, W, C] in [0, 1].
 
     Args:
-      key: Random key.
+      key: random key.
       image: float32 [H, W, C] in [0, 1].
-      severity: Integer scalar from 1, which may be traced.
+      severity: integer scalar from 1, which may be traced.
       constants: {parameter: one value per severity}.
-      **options: Variants of the corruption.
+      **options: variants of the corruption.
     """
     self.check_options(options)
     draws = self.draw(key, image.shape, constants, **options) if self.draw else key
@@ -164,12 +164,12 @@ def corruption(
   """Returns a decorator that turns a function of an image into a `Corruption`.
 
   Args:
-    parameters: Names of the constants, separated by blanks, such as 'low high'.
-    by_side: Constants by side of the images: {side: one entry for each of the five severities}. An
+    parameters: names of the constants, separated by blanks, such as 'low high'.
+    by_side: constants by side of the images: {side: one entry for each of the five severities}. An
       entry is a value, or a tuple of values if there are several parameters. Sides are 32, 64, 224
       and 299. If 64 or 299 is left out, the entries of 32 or 224 are used.
-    family: One of `names.FAMILIES`.
-    **declared: Other fields of `Corruption`.
+    family: one of `names.FAMILIES`.
+    **declared: other fields of `Corruption`.
 
   Raises:
     InputError: A side is not among these, or a side does not have five entries.
@@ -216,11 +216,11 @@ def c_bar(
   Args:
     draw: `(keys, side)` returns the random numbers of an image of side × side pixels; None passes
       the image's key to the function instead.
-    family: One of `names.FAMILIES`.
-    cifar: Magnitudes at 32 pixels, by severity, if the corruption is in CIFAR-10-C-bar.
-    imagenet: Magnitudes at 224 pixels, by severity, if it is in ImageNet-C-bar.
-    keys: Number of keys that `draw` takes; with 1 it takes the image's key without a split.
-    **declared: Other fields of `Corruption`.
+    family: one of `names.FAMILIES`.
+    cifar: magnitudes at 32 pixels, by severity, if the corruption is in CIFAR-10-C-bar.
+    imagenet: magnitudes at 224 pixels, by severity, if it is in ImageNet-C-bar.
+    keys: number of keys that `draw` takes; with 1 it takes the image's key without a split.
+    **declared: other fields of `Corruption`.
   """
 
   def draw_for_shape(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:

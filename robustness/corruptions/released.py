@@ -25,14 +25,14 @@ class ReleasedSet:
   """A released set of corrupted images, such as ImageNet-C.
 
   Attributes:
-    name: Name of the set, for results.
-    side: Side of the square images in pixels.
+    name: name of the set, for results.
+    side: side of the square images in pixels.
     jpeg_quality: JPEG quality of the files; 0 for arrays of 8-bit values.
-    clean: Where the clean images are from: {word in the name of their data set: split}, such as
+    clean: where the clean images are from: {word in the name of their data set: split}, such as
       {'cifar': 'test'}; empty if the clean images were not released.
-    num_images: Number of clean images; 0 if unknown.
-    prepared: Settings of `config.data` that prepare the clean images alike, such as {'crop': 224}.
-    corruptions: The corruptions over which published means are taken.
+    num_images: number of clean images; 0 if unknown.
+    prepared: settings of `config.data` that prepare the clean images alike, such as {'crop': 224}.
+    corruptions: the corruptions over which published means are taken.
   """
 
   name: str
@@ -116,9 +116,9 @@ def set_to_follow(
   """Returns the released set to reproduce if the setting `protocol` is 'as_released'.
 
   Args:
-    image_shape: Shape (H, W, C) of the images.
-    constants: The setting `constants`; 0 stands for the side of the images.
-    names: The corruptions.
+    image_shape: shape (H, W, C) of the images.
+    constants: the setting `constants`; 0 stands for the side of the images.
+    names: the corruptions.
 
   Raises:
     InputError: no released set has images of this size, `constants` is neither 0 nor this size, or

@@ -52,10 +52,10 @@ class StoredOrMade(CorruptionViews):
   Attributes:
     source: 'generated' corrupts clean images. 'stored' reads images that are corrupted already. The
       study then reports its corruptions and severities as far as the data set contains them.
-    allows_adaptation: See `Study`; classifiers may adapt to batches of corrupted images.
-    not_stored: Settings of a subclass that only concern generated images. Like the settings of
+    allows_adaptation: see `Study`; classifiers may adapt to batches of corrupted images.
+    not_stored: settings of a subclass that only concern generated images. Like the settings of
       `CorruptionViews` in `MADE_WITH`, they must have their defaults if images are stored.
-    needs_clean: Whether a stored data set must contain the clean images.
+    needs_clean: whether a stored data set must contain the clean images.
   """
 
   allows_adaptation = True

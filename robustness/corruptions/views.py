@@ -109,25 +109,25 @@ class CorruptionViews(Study):
   """Base class of studies that show images with corruptions; it has their common settings.
 
   Attributes:
-    corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
+    corruptions: names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
       (19), 'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table
       4), 'c_bar_cifar' and 'c_bar_imagenet' (ten each, Mintun et al.), 'laion_c' (the six of Li et
       al.), 'resampling' (eight kernels), and for stored images 'imagenet_3dcc' (the 12 of Kar et
       al.).
-    severities: Integers in 1..5.
+    severities: integers in 1..5.
     protocol: 'exact' corrupts float images at their size. 'as_released' follows the released
       generators: 8-bit images of 32, 64 or 224 pixels are corrupted, truncated to 8 bits,
       compressed to JPEG of quality 85 (64 and 224 pixels), and then resized for the network.
     quantize: '' keeps floats; 'floor' truncates to 8 bits like the released sets, and 'round'
       rounds to 8 bits like TFDS.
-    constants: Image size, 32, 64, 224 or 299, with the published constants to use; 0 selects the
+    constants: image size, 32, 64, 224 or 299, with the published constants to use; 0 selects the
       size nearest to the images.
-    photographs: For frost, a folder with the released photographs, or the installed package
+    photographs: for frost, a folder with the released photographs, or the installed package
       'imagecorruptions'. For LAION-C, a folder of pictures for mosaics and stickers. '' makes
       procedural pictures.
-    bandwidth: Number of frequencies along the shorter side that count as high in the energy of a
+    bandwidth: number of frequencies along the shorter side that count as high in the energy of a
       change; 0 uses 27/32 of the side in pixels, as Yin et al. do.
-    options: Variants of single corruptions, see `CorruptionOptions`.
+    options: variants of single corruptions, see `CorruptionOptions`.
   """
 
   stream = STREAM
@@ -469,15 +469,15 @@ class Provenance:
   """The provenance of corrupted images, and how they differ from a released set such as ImageNet-C.
 
   Attributes:
-    settings: The study, with the corruptions and severities that were measured.
-    description: Description of the data in results, with the keys 'source', 'name' and 'split'
+    settings: the study, with the corruptions and severities that were measured.
+    description: description of the data in results, with the keys 'source', 'name' and 'split'
       among others.
-    digest: Digest of the images.
-    num_images: Number of images before corruption.
-    image_shape: Shape of the corrupted images, (H, W, C).
-    denominator: Phrase for the errors that the mean corruption error (mCE) is relative to; '' if
+    digest: digest of the images.
+    num_images: number of images before corruption.
+    image_shape: shape of the corrupted images, (H, W, C).
+    denominator: phrase for the errors that the mean corruption error (mCE) is relative to; '' if
       there is no mCE.
-    clean: Whether clean images were measured too.
+    clean: whether clean images were measured too.
   """
 
   settings: CorruptionViews

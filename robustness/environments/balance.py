@@ -28,9 +28,9 @@ def balanced_sampler(
 
   Args:
     column: A column of whole numbers or booleans, 'environment', or '' for no sampler.
-    rows: The training images.
-    transforms: The M transforms of the augmentation `environment`, or () without it.
-    seed: Seed of the training.
+    rows: the training images.
+    transforms: the M transforms of the augmentation `environment`, or () without it.
+    seed: seed of the training.
 
   Returns:
     The sampler, or None if `column` is ''.

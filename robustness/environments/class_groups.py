@@ -36,8 +36,8 @@ class ClassGroups:
   Classes may be left over, in no group.
 
   Attributes:
-    members: Labels of the classes of each group, ascending.
-    class_names: Names of all classes, in label order.
+    members: labels of the classes of each group, ascending.
+    class_names: names of all classes, in label order.
   """
 
   members: tuple[tuple[int, ...], ...]
@@ -97,10 +97,10 @@ def groups_by_name(
   """Returns the class groups that lists of class names define.
 
   Args:
-    groups: Names of the classes of each group. If classes are named by WordNet identifiers,
+    groups: names of the classes of each group. If classes are named by WordNet identifiers,
       `'wordnet:n02084071'` stands for all classes below a synset.
-    class_names: Names of all classes, in label order.
-    hierarchy: For synsets, a text file with lines `parent child` of WordNet identifiers, such as
+    class_names: names of all classes, in label order.
+    hierarchy: for synsets, a text file with lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
   """
   # `composed_unicode` writes accented letters in one Unicode form, so that names compare equal.

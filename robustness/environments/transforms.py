@@ -49,9 +49,9 @@ class Transform:
     """Returns the transformed image [H, W, C] in [0, 1].
 
     Args:
-      key: Random key of the transform.
+      key: random key of the transform.
       image: [H, W, C] in [0, 1].
-      level: Severity, or degrees of a rotation.
+      level: severity, or degrees of a rotation.
     """
     # `apply` selects a corruption by its index in `names`, of which there is one
     return apply(key, image, index=0, severity=jnp.asarray(level, jnp.int32), names=(self.name,))
@@ -167,12 +167,12 @@ def transform(
   """Returns an image transformed for one of the environments 0, ..., M.
 
   Args:
-    key: Random key of the transform.
+    key: random key of the transform.
     image: [H, W, C] in [0, 1].
-    environment: Number of the environment: 0 returns the image as it is, and k applies the k-th
+    environment: number of the environment: 0 returns the image as it is, and k applies the k-th
       transform. It may be traced.
-    level: Severity, or degrees of a rotation.
-    names: Names of the M transforms.
+    level: severity, or degrees of a rotation.
+    names: names of the M transforms.
   """
   branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(get, names)]
   return jax.lax.switch(environment, branches, key, image, jnp.asarray(level, jnp.float32))

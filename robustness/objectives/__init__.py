@@ -26,7 +26,7 @@ class Objective(Part):
   The fields are the keys of the section `config.classifier.objective.<name>`.
 
   Attributes:
-    needs_features: Whether `outputs` also has `features`, the input of the network's last linear
+    needs_features: whether `outputs` also has `features`, the input of the network's last linear
       map, [B, F] or [B, V, F].
   """
 
@@ -43,10 +43,10 @@ class Objective(Part):
     Args:
       outputs: `logits` float32 [B, classes], or [B, V, classes] if an augmentation returns V images
         per training image. Also `features` if `needs_features` is True.
-      batch: The augmented batch with `target` [B, classes], `example_id` [B] and the columns of the
+      batch: the augmented batch with `target` [B, classes], `example_id` [B] and the columns of the
         property `columns`.
-      state: The state after the previous micro-batch, `initial_state` at first.
-      total: Function that sums arrays over devices, for example for the means of groups.
+      state: the state after the previous micro-batch, `initial_state` at first.
+      total: function that sums arrays over devices, for example for the means of groups.
 
     Returns:
       Losses [B], weights [B], the new state, and {name: scalar} of metrics.

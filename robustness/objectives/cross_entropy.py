@@ -48,7 +48,7 @@ class JSD(Objective):
   and mixed images, as in the released code. Metrics are `clean_loss` and `divergence`.
 
   Attributes:
-    weight: Weight λ ≥ 0 of the divergence.
+    weight: weight λ ≥ 0 of the divergence.
     label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
 
   Reference:

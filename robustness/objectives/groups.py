@@ -28,9 +28,9 @@ class GroupObjective(Objective):
   number.
 
   Attributes:
-    count_key: Name of the field with the number of groups, such as 'environments'. If this field is
+    count_key: name of the field with the number of groups, such as 'environments'. If this field is
       0, each class is a group.
-    column: Column of the data with the number of each image's group, from 0: 'environment', which
+    column: column of the data with the number of each image's group, from 0: 'environment', which
       the augmentation `environment` adds, 'label', or another column.
     label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
   """
@@ -77,8 +77,8 @@ class Coral(GroupObjective):
   DomainBed passes each separately, which removes part of the distance.
 
   Attributes:
-    environments: Number of environments, at least 2.
-    penalty: Weight γ ≥ 0 of the mean distance.
+    environments: number of environments, at least 2.
+    penalty: weight γ ≥ 0 of the mean distance.
     pairs: 'every' compares every two environments. 'same_classes' compares each environment k ≥ 1
       only with the images of environment 0 that have 'class_group' k, so that both have the same
       classes. It needs the column 'class_group'.
@@ -169,8 +169,8 @@ class GroupDRO(GroupObjective):
   Metrics are `worst_group_loss` and `largest_share`.
 
   Attributes:
-    groups: Number of groups; 0 for the number of classes.
-    step_size: Step size η > 0 of the exponentiated gradient.
+    groups: number of groups; 0 for the number of classes.
+    step_size: step size η > 0 of the exponentiated gradient.
 
   Reference:
     Sagawa et al. (2020), Distributionally Robust Neural Networks for Group Shifts, algorithm 1.
@@ -218,14 +218,14 @@ class IRM(GroupObjective):
   Metrics are `penalty` (the mean over environments) and `penalty_weight` (λ).
 
   Attributes:
-    environments: Number of environments.
+    environments: number of environments.
     penalty: λ ≥ 0.
-    anneal_steps: Number of steps (micro-batches) at the beginning with λ = 1. The optimizer's
+    anneal_steps: number of steps (micro-batches) at the beginning with λ = 1. The optimizer's
       moments are kept when λ changes; DomainBed resets them.
     estimate: 'squared' for the square of an environment's mean derivative, as in the original code.
       'unbiased' for the product of the mean derivatives of two random halves of its images, which
       may be negative. DomainBed and WILDS use even and odd images of a batch as halves.
-    rescale: Whether the entire loss is divided by λ if λ > 1, as in the original code.
+    rescale: whether the entire loss is divided by λ if λ > 1, as in the original code.
 
   Reference:
     Arjovsky et al. (2019), Invariant Risk Minimization, equation IRMv1 and appendix D.

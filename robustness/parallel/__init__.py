@@ -19,9 +19,9 @@ def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Paralle
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    num_rows: Number of images in a step. The largest number of devices that divides it is used,
+    num_rows: number of images in a step. The largest number of devices that divides it is used,
       with equally many of each process. 0 sets no condition.
-    all_processes: Whether to use the devices of all processes, each with its share of the batch.
+    all_processes: whether to use the devices of all processes, each with its share of the batch.
       All processes must then call `create`. Otherwise only devices of this process are used.
 
   Raises:

@@ -47,11 +47,11 @@ class MeshParallel:
   """Compiles step functions for several devices by jit over a mesh, and moves arrays to them.
 
   Attributes:
-    axis_name: Name of the axis for sums over devices. None here, because a step under jit sees the
+    axis_name: name of the axis for sums over devices. None here, because a step under jit sees the
       full batch.
-    devices: The devices that share a batch, ordered by process.
-    num_devices: The number of devices of all processes.
-    num_processes: The number n of processes that share a batch.
+    devices: the devices that share a batch, ordered by process.
+    num_devices: the number of devices of all processes.
+    num_processes: the number n of processes that share a batch.
     share: (k, n) if this process provides the k-th of n parts of a batch, with k from 0.
   """
 
@@ -90,7 +90,7 @@ class MeshParallel:
       step: A pure function of pytrees. Arrays of a batch have the images as leading axis.
       inputs: 'batch' or 'replicated' for each argument.
       outputs: 'batch' or 'replicated' for each output (a pytree prefix of the outputs).
-      donate: Indices of arguments. The outputs may reuse their memory.
+      donate: indices of arguments. The outputs may reuse their memory.
 
     Returns:
       The compiled function, for arguments from `put_batch` and `replicate`. On several CPU devices,

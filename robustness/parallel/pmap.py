@@ -40,7 +40,7 @@ class PmapParallel(MeshParallel):
       step: A pure function of pytrees.
       inputs: ignored, because pmap splits every array.
       outputs: ignored.
-      donate: Indices of arguments. The outputs may reuse their memory.
+      donate: indices of arguments. The outputs may reuse their memory.
     """
     del inputs, outputs
     pure_step = without_global_draws(step)

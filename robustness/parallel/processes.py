@@ -51,11 +51,11 @@ class Processes:
 
   Attributes:
     coordinator: HOST:PORT of process 0.
-    count: Number of processes.
-    index: Number of this process, in [0, count).
-    detect: Whether `jax.distributed.initialize` asks the cluster for coordinator, count and index
+    count: number of processes.
+    index: number of this process, in [0, count).
+    detect: whether `jax.distributed.initialize` asks the cluster for coordinator, count and index
       (SLURM, TPU pods, Kubernetes or Open MPI).
-    timeout: Seconds to wait for the coordinator and for all processes.
+    timeout: seconds to wait for the coordinator and for all processes.
   """
 
   coordinator: str = ''

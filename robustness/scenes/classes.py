@@ -48,9 +48,9 @@ def imagenet_index(name: str, kind: str = 'class') -> int:
   """Returns the ImageNet class index, 0 to 999, for a class name or a WordNet identifier.
 
   Args:
-    name: One of SI-Score's class names, for instance 'Bell pepper', or a WordNet identifier of
+    name: one of SI-Score's class names, for instance 'Bell pepper', or a WordNet identifier of
       ImageNet, for instance 'n07720875'. Case is ignored, and underscores may replace spaces.
-    kind: What error messages call `name`, for example 'folder'.
+    kind: what error messages call `name`, for example 'folder'.
 
   Raises:
     InputError: `name` is unknown. The message names the closest class.

@@ -52,10 +52,10 @@ def compose(
   Args:
     cutout: [h, w, 4], colours and alpha, not premultiplied. uint8 or floats in [0, 1].
     background: [S, S, 3], uint8 or floats in [0, 1].
-    area: Area of the resized cutout's rectangle as a fraction of the scene, in (0, 1].
-    angle: Angle of the rotation in degrees.
-    x: Horizontal centre of the cutout, from 0 (left edge) to 1 (right edge).
-    y: Vertical centre of the cutout, from 0 (top edge) to 1 (bottom edge).
+    area: area of the resized cutout's rectangle as a fraction of the scene, in (0, 1].
+    angle: angle of the rotation in degrees.
+    x: horizontal centre of the cutout, from 0 (left edge) to 1 (right edge).
+    y: vertical centre of the cutout, from 0 (top edge) to 1 (bottom edge).
 
   Raises:
     InputError: A shape or a value is not as described above, the alpha is 0 everywhere, or the
@@ -94,8 +94,8 @@ def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
   """Converts pixels (uint8, or floats in [0, 1]) to float32 in [0, 1].
 
   Args:
-    name: What error messages call the image, such as 'cutout'.
-    pixels: An image of any shape.
+    name: what error messages call the image, such as 'cutout'.
+    pixels: an image of any shape.
   """
   if pixels.dtype == jnp.uint8:
     return pixels / jnp.float32(255)
@@ -107,9 +107,9 @@ def _paste(colours: jax.Array, canvas: jax.Array, factors: Sequence[ArrayLike]) 
   """Returns the cutout `colours` pasted on `canvas`, float32 [S, S, 3].
 
   Args:
-    colours: Cutout [h, w, 4], floats in [0, 1], not premultiplied.
-    canvas: Background [S, S, 3], floats in [0, 1].
-    factors: Area, angle, x and y of the cutout, as in `compose`.
+    colours: cutout [h, w, 4], floats in [0, 1], not premultiplied.
+    canvas: background [S, S, 3], floats in [0, 1].
+    factors: area, angle, x and y of the cutout, as in `compose`.
   """
   # The only cutout, with index 0, in 8 bits.
   cutouts = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
@@ -136,16 +136,16 @@ def paste_cutout(
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8. Smaller cutouts fill the top
       left of [h, w].
-    index: Index of the cutout to paste, in [0, N).
+    index: index of the cutout to paste, in [0, N).
     size: int32 [2], height and width of this cutout.
-    pixels: Number of pixels that are counted as the cutout's area, such as the pixels of its mask.
+    pixels: number of pixels that are counted as the cutout's area, such as the pixels of its mask.
       None counts its whole rectangle.
-    background: The canvas, float32 [S, S, 3] in [0, 1].
-    factors: Four values. The area of the resized cutout is a fraction (> 0) of the canvas. The
+    background: the canvas, float32 [S, S, 3] in [0, 1].
+    factors: four values. The area of the resized cutout is a fraction (> 0) of the canvas. The
       angle is in degrees counter-clockwise. The centre's x and y are fractions of S, from the left
       and from the top.
     rotate: False ignores the angle, which is faster.
-    max_reduction: Static upper bound of size / resized size. A finite bound is faster on a CPU;
+    max_reduction: static upper bound of size / resized size. A finite bound is faster on a CPU;
       infinity is valid for all areas.
 
   Returns:
@@ -205,11 +205,11 @@ def visible_window(
 
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
-    index: Index of the cutout, in [0, N).
+    index: index of the cutout, in [0, N).
     size: int32 [2], height and width of this cutout.
-    placement: Size of the resized cutout and its position on the canvas.
-    side: Side of the square canvas in pixels.
-    max_reduction: Static upper bound of size / resized size, as in `paste_cutout`.
+    placement: size of the resized cutout and its position on the canvas.
+    side: side of the square canvas in pixels.
+    max_reduction: static upper bound of size / resized size, as in `paste_cutout`.
 
   Returns:
     The window, [D, D, 4] with D = `window_side(side)`, and its offset, int32 [2]. The offset is the
@@ -239,7 +239,7 @@ def window_side(side: int) -> int:
   The crop is a little larger than the diagonal of the canvas.
 
   Args:
-    side: Side of the square canvas in pixels.
+    side: side of the square canvas in pixels.
   """
   return math.ceil(math.sqrt(2) * side) + MARGIN
 
@@ -257,11 +257,11 @@ def paste_rotated(
   Args:
     packed: uint32 [A, D, E], A crops ("windows") of resized cutouts, D pixels high and E wide. Each
       word has the 4 channels of a pixel, 8 bits each; see `pack`.
-    index: Index of the window to paste, in [0, A).
+    index: index of the window to paste, in [0, A).
     offset: int32 [2], row and column of the window's first pixel in the resized cutout.
     background: float32 [S, S, 3] in [0, 1].
-    placement: Position of the cutout on the canvas.
-    lines: How many lines of pixels are computed at once. If this is less than S, a loop computes
+    placement: position of the cutout on the canvas.
+    lines: how many lines of pixels are computed at once. If this is less than S, a loop computes
       only the lines that the cutout touches.
   """
   side = background.shape[0]
@@ -271,7 +271,7 @@ def paste_rotated(
     """Pastes the cutout on one band of the scene: `lines` successive lines of pixels.
 
     Args:
-      number: Index of the band, which begins at line number · `lines`. The last band ends with the
+      number: index of the band, which begins at line number · `lines`. The last band ends with the
         scene and may overlap the one before.
       scene: float32 [S, S, 3]; lines outside the band are returned unchanged.
     """
@@ -331,10 +331,10 @@ def _interpolate(
 
   Args:
     packed: uint32 [A, D, E], crops ("windows") of cutouts, 8 bits per channel; see `pack`.
-    index: Index of the window to read, in [0, A). It must hold the neighbours of all positions.
+    index: index of the window to read, in [0, A). It must hold the neighbours of all positions.
     offset: int32 [2], row and column of the window's first pixel in the cutout.
     size: int32 [2], height and width of the cutout.
-    v, h: Vertical and horizontal positions in the cutout, in pixels, of any shape [...]. The centre
+    v, h: vertical and horizontal positions in the cutout, in pixels, of any shape [...]. The centre
       of the first pixel is at 0.5.
 
   Returns:
@@ -376,7 +376,7 @@ def _cubic_weights(distance: jax.Array) -> jax.Array:
   """Returns the cubic convolution weights (Keys, a = −1) of 4 neighbouring pixels, [4, ...].
 
   Args:
-    distance: How far the position is beyond the second of the 4 neighbours, in pixels, in [0, 1).
+    distance: how far the position is beyond the second of the 4 neighbours, in pixels, in [0, 1).
       Any shape [...].
   """
   square, cube = distance * distance, distance * distance * distance

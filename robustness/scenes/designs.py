@@ -51,9 +51,9 @@ class Design:
   every level.
 
   Attributes:
-    name: Name of the design, such as 'size', 'location' or 'rotation'.
-    side: Side of the square canvas in pixels.
-    min_inside: Scenes with a smaller fraction of the object's rectangle on the canvas are left out.
+    name: name of the design, such as 'size', 'location' or 'rotation'.
+    side: side of the square canvas in pixels.
+    min_inside: scenes with a smaller fraction of the object's rectangle on the canvas are left out.
     area: float64 [L], fraction of the canvas that the object's rectangle covers, in (0, 1].
     angle: float64 [L], degrees counter-clockwise.
     x, y: float64 [L], the object's centre as fractions of the side, from the left and the top.
@@ -98,7 +98,7 @@ class Design:
     num_pairs + p.
 
     Args:
-      num_pairs: Number of pairs.
+      num_pairs: number of pairs.
     """
     return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
 
@@ -107,7 +107,7 @@ def num_mask_pixels(alpha: Alpha) -> Alpha:
   """Counts the pixels of a cutout's mask, where alpha is at least half of its maximum.
 
   Args:
-    alpha: The last channel of the cutout, [h, w], in NumPy or JAX.
+    alpha: the last channel of the cutout, [h, w], in NumPy or JAX.
   """
   count: Alpha = (alpha >= alpha.max() / 2).sum()
   return count
@@ -139,10 +139,10 @@ def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | Non
   The grid divides the canvas into cells × cells squares.
 
   Args:
-    cells: Number of squares along a side.
-    area: Area of the object as a fraction of the canvas.
-    side: Side of the canvas in pixels.
-    min_inside: Scenes with a smaller fraction of the object's rectangle on the canvas are left out.
+    cells: number of squares along a side.
+    area: area of the object as a fraction of the canvas.
+    side: side of the canvas in pixels.
+    min_inside: scenes with a smaller fraction of the object's rectangle on the canvas are left out.
       None takes .5, or .95 if `cells` is 1.
   """
   require(cells >= 1, 'cells', cells, 'at least 1')
@@ -164,13 +164,13 @@ def cross(
   The combinations are in the order of the released generator: x, y, area, angle (fastest).
 
   Args:
-    name: Name of the design.
-    areas: Areas of the object as fractions of the canvas.
-    angles: Angles in degrees counter-clockwise.
-    xs: Horizontal positions of the object's centre, from 0 (left edge) to 1 (right edge).
-    ys: Vertical positions of the object's centre, from 0 (top edge) to 1 (bottom edge).
-    side: Side of the square canvas in pixels.
-    min_inside: Scenes with a smaller fraction of the object's rectangle on the canvas are left out.
+    name: name of the design.
+    areas: areas of the object as fractions of the canvas.
+    angles: angles in degrees counter-clockwise.
+    xs: horizontal positions of the object's centre, from 0 (left edge) to 1 (right edge).
+    ys: vertical positions of the object's centre, from 0 (top edge) to 1 (bottom edge).
+    side: side of the square canvas in pixels.
+    min_inside: scenes with a smaller fraction of the object's rectangle on the canvas are left out.
       None takes the published values: .95 if the object is always at the centre, else .5.
   """
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
@@ -223,7 +223,7 @@ def varying_factors(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
   """Returns {factor: its columns} for the factors that vary, such as {'size': ('area',)}.
 
   Args:
-    levels: Table with the columns `area`, `angle`, `x` and `y` and a row for each combination.
+    levels: table with the columns `area`, `angle`, `x` and `y` and a row for each combination.
   """
   return {
     factor: keys for factor, keys in FACTOR_COLUMNS.items() if (levels[[*keys]].nunique() > 1).any()
@@ -237,8 +237,8 @@ def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
   the angles 20, 0, 20 the result is [1, 0, 1]. Without keys all rows are in group 0.
 
   Args:
-    levels: Table with L rows, one for each combination of area, angle, x and y.
-    keys: Names of columns.
+    levels: table with L rows, one for each combination of area, angle, x and y.
+    keys: names of columns.
   """
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
@@ -291,7 +291,7 @@ class SceneTable:
   angle at which objects are shown.
 
   Attributes:
-    design: The L levels, sorted by x, y, area and angle.
+    design: the L levels, sorted by x, y, area and angle.
     objects: int [P], the number of each pair's object.
     pair: int [N], the table row of each scene.
     level: int [N], the table column of each scene.
@@ -310,7 +310,7 @@ class SceneTable:
 
     Args:
       values: [N], in the order of the stored scenes.
-      absent: Value of the cells without a stored scene.
+      absent: value of the cells without a stored scene.
     """
     table = np.full((len(self.objects), len(self.design)), absent, values.dtype)
     table[self.pair, self.level] = values
@@ -323,11 +323,11 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   A pair is an object and a background. A level is a combination of x, y, area and angle.
 
   Args:
-    columns: Arrays [N] by name. `area` is a fraction of the canvas, `angle` is in degrees, and `x`
+    columns: arrays [N] by name. `area` is a fraction of the canvas, `angle` is in degrees, and `x`
       and `y` are fractions of the canvas's side. `object` and `background` are numbers.
       `fraction_inside` is the fraction of the object's rectangle that is on the canvas.
-    name: Name for the design of the result.
-    side: Side of the canvas in pixels.
+    name: name for the design of the result.
+    side: side of the canvas in pixels.
 
   Raises:
     InputError: A scene is stored twice, or a number is invalid.

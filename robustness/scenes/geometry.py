@@ -53,11 +53,11 @@ def place(
 
   Args:
     size: int [2], height and width of the cutout.
-    area: Fraction of the canvas that the cutout covers after resizing.
-    angle: Degrees counter-clockwise.
-    x, y: Centre of the cutout as fractions of the side, from the left and from the top.
-    side: Side of the canvas in pixels.
-    pixels: Number of pixels that are counted as the cutout's area, such as the pixels of its mask.
+    area: fraction of the canvas that the cutout covers after resizing.
+    angle: degrees counter-clockwise.
+    x, y: centre of the cutout as fractions of the side, from the left and from the top.
+    side: side of the canvas in pixels.
+    pixels: number of pixels that are counted as the cutout's area, such as the pixels of its mask.
       None counts its whole rectangle.
   """
   with jax.enable_x64(True):
@@ -102,8 +102,8 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
   divisions. Both round differently.
 
   Args:
-    value: Numerator, float64, not NaN.
-    divisor: Denominator.
+    value: numerator, float64, not NaN.
+    divisor: denominator.
   """
   # XLA keeps this division, since it cannot know that the two conditions are never true.
   quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
@@ -119,9 +119,9 @@ def _rotation(
   shift of the cutout. The centre of the rectangle shows the centre of the cutout.
 
   Args:
-    size: Height and width of the cutout in pixels, float64 [2].
-    cosine: Cosine of the counter-clockwise angle.
-    sine: Sine of the angle.
+    size: height and width of the cutout in pixels, float64 [2].
+    cosine: cosine of the counter-clockwise angle.
+    sine: sine of the angle.
 
   Returns:
     Height and width of the rectangle [2], `linear` [2, 2] and `shift` [2], all float64.

@@ -37,8 +37,8 @@ def triangle_weights(
   Args:
     positions: int [P], indices of output pixels. Those outside [0, new_size) get zero weights.
     pixels: int [Q], indices of input pixels, which must include all that the outputs need.
-    size: Number of input pixels along the axis.
-    new_size: Number of output pixels.
+    size: number of input pixels along the axis.
+    new_size: number of output pixels.
   """
   scale = jnp.asarray(size, jnp.float32) / jnp.maximum(new_size, 1)
   centre = (positions + 0.5) * scale  # in the input
@@ -55,9 +55,9 @@ def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
   areas.
 
   Args:
-    shape: Height and width in pixels of the array that holds the cutouts, so the largest size.
-    area: Smallest area of the resized cutouts, as a fraction of the canvas.
-    side: Side of the canvas in pixels.
+    shape: height and width in pixels of the array that holds the cutouts, so the largest size.
+    area: smallest area of the resized cutouts, as a fraction of the canvas.
+    side: side of the canvas in pixels.
   """
   # For a cutout of h × w pixels, size / resized size is √(h w / area) / side, if the resized size
   # is not truncated to whole pixels. This is largest for the largest cutout. Truncation makes a
@@ -84,12 +84,12 @@ def resize_pixels(
 
   Args:
     images: [N, H, W, C], float32 or uint8.
-    index: Index of the image to resize, in [0, N).
+    index: index of the image to resize, in [0, N).
     size: int32 [2], height and width of this image, which fills the top left of [H, W].
     new_size: int32 [2], height and width after resizing.
-    positions: The rows, int32 [R], and columns, int32 [K], of the resized image to return,
+    positions: the rows, int32 [R], and columns, int32 [K], of the resized image to return,
       ascending. Positions outside the resized image return 0.
-    max_reduction: Static upper bound of size / new_size in both directions, which limits how many
+    max_reduction: static upper bound of size / new_size in both directions, which limits how many
       pixels are read. With infinity all pixels are read.
   """
   rows, columns = positions
@@ -120,13 +120,13 @@ def _resize_and_transpose(
 
   Args:
     images: [N, H, W, C].
-    index: Index of the image, in [0, N).
-    size: Height of the image, which begins at the first row of [H, W].
-    new_size: Height after resizing.
-    positions: Rows of the resized image to return, int32 [R], ascending.
-    needed: First and end of the range of image columns to compute. The others, which are rows of
+    index: index of the image, in [0, N).
+    size: height of the image, which begins at the first row of [H, W].
+    new_size: height after resizing.
+    positions: rows of the resized image to return, int32 [R], ascending.
+    needed: first and end of the range of image columns to compute. The others, which are rows of
       the result, may be 0.
-    max_reduction: Static upper bound of size / new_size.
+    max_reduction: static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
   first_needed, end_needed = needed
@@ -146,7 +146,7 @@ def _resize_and_transpose(
     """Computes `TILE` rows of the resized image and writes them to columns of `output`.
 
     Args:
-      number: Index of the tile, with the rows `positions[number · TILE : (number + 1) · TILE]`.
+      number: index of the tile, with the rows `positions[number · TILE : (number + 1) · TILE]`.
       output: [W, L, C], the transposed result so far.
     """
     resized_rows = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))

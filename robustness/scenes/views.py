@@ -54,9 +54,9 @@ def scene_functions(design: Design, side: int, measure: str) -> Shown:
   `show` resizes it for each scene.
 
   Args:
-    design: Areas, angles and positions of the scenes.
-    side: Side of the canvas in pixels.
-    measure: What counts as the cutout's area: 'rectangle', or 'mask' for the pixels of its mask.
+    design: areas, angles and positions of the scenes.
+    side: side of the canvas in pixels.
+    measure: what counts as the cutout's area: 'rectangle', or 'mask' for the pixels of its mask.
   """
   rotates = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
@@ -75,10 +75,10 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
   The object's extent is the bounding rectangle of the rotated cutout.
 
   Args:
-    design: The L combinations of area, angle and position.
-    size: Heights and widths of the cutouts, int [P, 2].
-    pixels: Number of pixels of each object that count as its area, int [P].
-    side: Side of the canvas in pixels.
+    design: the L combinations of area, angle and position.
+    size: heights and widths of the cutouts, int [P, 2].
+    pixels: number of pixels of each object that count as its area, int [P].
+    side: side of the canvas in pixels.
   """
   levels = [level_parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
 
@@ -100,10 +100,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
   view)` is called for each scene.
 
   Args:
-    areas: Distinct areas of the design, fractions of the canvas.
-    side: Side of the canvas in pixels.
-    rotates: Whether any scene rotates the cutout.
-    measure: What counts as the cutout's area: 'rectangle', or 'mask' for the pixels of its mask.
+    areas: distinct areas of the design, fractions of the canvas.
+    side: side of the canvas in pixels.
+    rotates: whether any scene rotates the cutout.
+    measure: what counts as the cutout's area: 'rectangle', or 'mask' for the pixels of its mask.
   """
   is_sequential = jax.default_backend() == 'cpu'
   # A CPU resizes faster if the compiler knows how much the cutout is reduced at most, which depends
@@ -129,9 +129,9 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     """Makes one scene from a prepared cutout and background, [S, S, 3].
 
     Args:
-      key: Not used.
-      row: What `prepare` returned for this object and background.
-      view: Scalars `area`, `angle`, `x` and `y` of the scene.
+      key: not used.
+      row: what `prepare` returned for this object and background.
+      view: scalars `area`, `angle`, `x` and `y` of the scene.
     """
     factors = (view['area'], view['angle'] if rotates else 0.0, view['x'], view['y'])
     cutouts, index = column_and_position(row, 'cutout')
@@ -165,9 +165,9 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
   called for each scene and reads its pixels from a sheet.
 
   Args:
-    areas: Distinct areas of the design, fractions of the canvas.
-    side: Side of the canvas in pixels.
-    rotates: Whether any scene rotates the cutout.
+    areas: distinct areas of the design, fractions of the canvas.
+    side: side of the canvas in pixels.
+    rotates: whether any scene rotates the cutout.
   """
   is_sequential = jax.default_backend() == 'cpu'
   sheet_side = _sheet_side(max(areas), side, rotates)
@@ -178,7 +178,7 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     Args:
       cutout: [h, w, 4], premultiplied, uint8.
       size: int32 [2], height and width of the cutout, which fills the top left of [h, w].
-      area: Area of the resized cutout as a fraction of the canvas.
+      area: area of the resized cutout as a fraction of the canvas.
 
     Returns:
       The sheet, uint32 [D, D] with 8 bits per channel, and its offset, int32 [2]: the row and
@@ -205,9 +205,9 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     """Makes one scene by reading the resized cutout from its sheet, [S, S, 3].
 
     Args:
-      key: Not used.
-      row: What `prepare` returned for this object and background.
-      view: Scalars `area`, `angle`, `x` and `y` of the scene, and `sheet`, the index of its area.
+      key: not used.
+      row: what `prepare` returned for this object and background.
+      view: scalars `area`, `angle`, `x` and `y` of the scene, and `sheet`, the index of its area.
     """
     angle, background = view['angle'] if rotates else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
@@ -237,9 +237,9 @@ def _sheet_side(area: float, side: int, rotates: bool) -> int:
   it.
 
   Args:
-    area: Largest area of a resized cutout, as a fraction of the canvas.
-    side: Side of the canvas in pixels.
-    rotates: Whether any scene rotates the cutout.
+    area: largest area of a resized cutout, as a fraction of the canvas.
+    side: side of the canvas in pixels.
+    rotates: whether any scene rotates the cutout.
   """
   if rotates:
     return composition.window_side(side)

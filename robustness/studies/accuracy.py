@@ -25,7 +25,7 @@ class Accuracy(Study):
   """A study of top-1 and top-k accuracy on unchanged images.
 
   Attributes:
-    top_k: The k of top-k accuracy, which is left out if there are no more than k classes.
+    top_k: the k of top-k accuracy, which is left out if there are no more than k classes.
   """
 
   title = 'Accuracy'

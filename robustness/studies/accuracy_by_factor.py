@@ -68,16 +68,16 @@ class AccuracyByFactor(Study):
   """A study of accuracy by properties of images, called factors, such as class or brightness.
 
   Attributes:
-    factors: Names of columns of the data. 'class', 'brightness' and 'contrast' are computed and
+    factors: names of columns of the data. 'class', 'brightness' and 'contrast' are computed and
       need no column.
-    pairs: Whether accuracy is also estimated for each pair of factors.
+    pairs: whether accuracy is also estimated for each pair of factors.
     bins: A numeric factor with more distinct values than this is divided into this number of bins,
       with about equally many images each. 0 never bins.
-    clusters: Column that says which images belong together, such as 'object'. Confidence intervals
+    clusters: column that says which images belong together, such as 'object'. Confidence intervals
       then resample clusters, not images. Images without a value are clusters of one, and '' treats
       all images as independent.
-    fewest: Groups with fewer images are left out.
-    strength: One of `factors`, the strength of a distribution shift, NaN for images without one.
+    fewest: groups with fewer images are left out.
+    strength: one of `factors`, the strength of a distribution shift, NaN for images without one.
       Images with the same `base_id` must be versions of a picture at several strengths. The study
       then also reports the drop of accuracy from the least strength, and the failure point: the
       least strength at which a picture is misclassified. '' reports neither.
@@ -150,7 +150,7 @@ class AccuracyByFactor(Study):
     The class is computed from the label; 'brightness' and 'contrast' are computed from pixels.
 
     Args:
-      columns: Names of the columns with one value per image.
+      columns: names of the columns with one value per image.
       values: {column: its value for each image, [N]}.
       levels: {factor: its value or bin for each image, [N]}, without factors of pixels.
     """
@@ -198,8 +198,8 @@ class AccuracyByFactor(Study):
     factor 'class' needs images with a single label.
 
     Args:
-      columns: Names of the columns with one value per image.
-      has_several_labels: Whether images have several labels each.
+      columns: names of the columns with one value per image.
+      has_several_labels: whether images have several labels each.
     """
     for name in self.factors:
       if name in RESERVED:
@@ -277,9 +277,9 @@ class AccuracyByFactor(Study):
     as words. The factor 'class' has the names of classes.
 
     Args:
-      name: Name of the factor.
+      name: name of the factor.
       values: [N], the column of the factor, or the labels for 'class'.
-      classes: Names of the classes by label. If empty, labels are written as numbers.
+      classes: names of the classes by label. If empty, labels are written as numbers.
     """
     if name == CLASS:
       return np.asarray(classes)[values] if classes else values.astype(str)
@@ -304,7 +304,7 @@ class AccuracyByFactor(Study):
 
     Args:
       levels: {factor: its value or bin for each image, [N]}; see `_levels`.
-      names: One or two factors; each combination of their values is a group.
+      names: one or two factors; each combination of their values is a group.
 
     Raises:
       InputError: Fewer than two groups have `fewest` images.
@@ -325,8 +325,8 @@ class AccuracyByFactor(Study):
     It also yields error ratios: the error on a group of images divided by the error on all images.
 
     Args:
-      right: Whether each classifier is right on each image, [N, 1].
-      wrong: Whether each classifier is wrong on each image, [N, 1].
+      right: whether each classifier is right on each image, [N, 1].
+      wrong: whether each classifier is wrong on each image, [N, 1].
       levels: {factor: its value or bin for each image, [N]}.
     """
     yield self.means(OVERALL, right, test=True)
@@ -348,7 +348,7 @@ class AccuracyByFactor(Study):
     largest strength.
 
     Args:
-      right: Whether each classifier is right on each image, [N, 1].
+      right: whether each classifier is right on each image, [N, 1].
       levels: {factor: its value or bin for each image, [N]}; strengths are not binned.
       bases: [N], identifies the picture that each image is a version of.
     """
@@ -393,10 +393,10 @@ class AccuracyByFactor(Study):
     """Yields rows of the results: the drop of accuracy from the least strength to each other.
 
     Args:
-      label: Name of the classifier.
+      label: name of the classifier.
       accuracy: [pictures, groups, strengths], 1 if right, 0 if wrong, NaN without an image.
         Strengths ascend.
-      views: Table that names the group and strength, for each pair of a group and a strength above
+      views: table that names the group and strength, for each pair of a group and a strength above
         the least.
       clusters: [pictures], the cluster of each picture for resampling; None for no clusters.
     """
@@ -431,9 +431,9 @@ class AccuracyByFactor(Study):
     The table also has the differences between classifiers.
 
     Args:
-      wrong: Whether each classifier is wrong on each image, [N, 1].
+      wrong: whether each classifier is wrong on each image, [N, 1].
       levels: {factor: its value or bin for each image, [N]}.
-      name: Name of the factor; images with equal values are a group.
+      name: name of the factor; images with equal values are a group.
     """
     grouped = self._grouped(wrong, levels, (name,))
     assert grouped.counted is not None

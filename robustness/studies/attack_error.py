@@ -94,7 +94,7 @@ class AttackStudy(Study):
   """Base class of studies that run attacks.
 
   Attributes:
-    attacks: Names of attacks, such as 'pgd'. LABEL=NAME adds an attack under another label, so that
+    attacks: names of attacks, such as 'pgd'. LABEL=NAME adds an attack under another label, so that
       it can run twice with different settings.
     attack: {label of an attack: its settings}, for instance {'pgd': {'steps': 10}}. It is the
       section `config.study.attack`.
@@ -138,7 +138,7 @@ class AttackStudy(Study):
     """Returns {'attack': {label: class of the attack}} for the attacks that a config selects.
 
     Args:
-      study: The values of `config.study`, such as `attacks`.
+      study: the values of `config.study`, such as `attacks`.
     """
     return {'attack': dict(map(_label_and_class, study['attacks']))}
 
@@ -186,18 +186,18 @@ class AttackError(AttackStudy):
   """A study of classification error under adversarial attacks.
 
   Attributes:
-    attacks: Names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square',
+    attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square',
       'auto_attack' or `FILE.py:NAME`. LABEL=NAME adds an attack under another label, so that it can
       run twice with different settings.
     attack: {label of an attack: its settings}, for instance {'pgd': {'steps': 10}}. It is the
       section `config.study.attack`.
     norm: 'linf', 'l2' or 'l1'. PGD and FGSM have no 'l1', and DDN has only 'l2'.
-    epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
-    epsilons: Further radii. Step sizes of attacks are scaled in proportion to the radius.
-    restarts: Number of random starts. An image counts as misclassified if any of them succeeds.
-    bandwidth: Frequencies in a square of this side around the Nyquist frequency count as high in
+    epsilon: radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
+    epsilons: further radii. Step sizes of attacks are scaled in proportion to the radius.
+    restarts: number of random starts. An image counts as misclassified if any of them succeeds.
+    bandwidth: frequencies in a square of this side around the Nyquist frequency count as high in
       spectra. 0 takes the published fraction of the image's side, 27/32.
-    half_width: Precision. An attack is run on images until the confidence interval of its error is
+    half_width: precision. An attack is run on images until the confidence interval of its error is
       at most ± this wide; 0 runs it on all images. See `Study`.
   """
 
@@ -237,7 +237,7 @@ class AttackError(AttackStudy):
     The mean change per pixel at the smallest radius is compared with this step.
 
     Args:
-      image_shape: Shape of the images, which matters for all norms but ℓ∞. If it is not yet known
+      image_shape: shape of the images, which matters for all norms but ℓ∞. If it is not yet known
         (None), these norms are not checked.
     """
     if self.norm != 'linf' and image_shape is None:
@@ -265,7 +265,7 @@ class AttackError(AttackStudy):
     the old list `losses` becomes an entry of `attacks`, such as `pgd_dlr=pgd`.
 
     Args:
-      study: The values of `config.study` as the earlier version wrote them.
+      study: the values of `config.study` as the earlier version wrote them.
     """
     # {today's name: value} of the keys in `study` that have moved
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
@@ -349,9 +349,9 @@ class AttackError(AttackStudy):
       """Returns the Fourier amplitudes of an adversarial change, [H, W // 2 + 1, C].
 
       Args:
-        row: The clean image, `row['image']` [H, W, C].
-        image: The attacked image, [H, W, C].
-        view: The radius, `view['epsilon']`. If it is 0, the amplitudes are of `image` itself.
+        row: the clean image, `row['image']` [H, W, C].
+        image: the attacked image, [H, W, C].
+        view: the radius, `view['epsilon']`. If it is 0, the amplitudes are of `image` itself.
       """
       is_clean_view = view['epsilon'] == 0
       return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
@@ -360,9 +360,9 @@ class AttackError(AttackStudy):
       """Summarises the Fourier spectrum F of an adversarial change, as recorded for each image.
 
       Args:
-        row: The clean image, `row['image']` [H, W, C].
-        image: The attacked image, [H, W, C].
-        view: The radius, `view['epsilon']`. If it is 0, the spectrum is of `image` itself.
+        row: the clean image, `row['image']` [H, W, C].
+        image: the attacked image, [H, W, C].
+        view: the radius, `view['epsilon']`. If it is 0, the spectrum is of `image` itself.
 
       Returns:
         A dictionary. 'energy' is Σ |F|² over all frequencies, 'high_energy' is Σ |F|² over high
@@ -379,10 +379,10 @@ class AttackError(AttackStudy):
       spectra are of the images themselves, and all images count.
 
       Args:
-        row: The clean image, `row['image']` [H, W, C], and its `label`.
-        image: The attacked image, [H, W, C].
-        view: The radius, `view['epsilon']`, which is 0 in the clean view.
-        logits: Function from images [B, H, W, C] to logits.
+        row: the clean image, `row['image']` [H, W, C], and its `label`.
+        image: the attacked image, [H, W, C].
+        view: the radius, `view['epsilon']`, which is 0 in the clean view.
+        logits: function from images [B, H, W, C] to logits.
 
       Returns:
         'spectrum', the mean amplitude over channels, [H, W // 2 + 1], or 0; and 'counted', 1 or 0.
@@ -404,10 +404,10 @@ class AttackError(AttackStudy):
     other attacks and clean images. A study without ensembles has no observations.
 
     Args:
-      keys: Random keys, [B].
-      rows: The clean images, `rows['image']`, and labels.
-      view: Index of the attack (−1 for clean images), and the radius `epsilon`.
-      logits: Function from images to logits.
+      keys: random keys, [B].
+      rows: the clean images, `rows['image']`, and labels.
+      view: index of the attack (−1 for clean images), and the radius `epsilon`.
+      logits: function from images to logits.
     """
     # Observations of the clean view and of attacks that are no ensembles. All branches of the
     # switch below must return arrays of the same names and shapes.
@@ -423,8 +423,8 @@ class AttackError(AttackStudy):
       before, in steps (see `_stages`); `rows` then holds its result.
 
       Args:
-        attack: The attack.
-        scale: Radius of the ball, as a multiple of the setting `epsilon`.
+        attack: the attack.
+        scale: radius of the ball, as a multiple of the setting `epsilon`.
       """
       images = rows['image']
       if not attack.stages:  # a single attack
@@ -454,8 +454,8 @@ class AttackError(AttackStudy):
       """Lists the steps of AutoAttack for a view (an attack at one radius).
 
       Args:
-        view: Index of the attack and its radius. Other attacks and the clean view have no steps.
-        classes: Number of classes, which limits the number of target classes.
+        view: index of the attack and its radius. Other attacks and the clean view have no steps.
+        classes: number of classes, which limits the number of target classes.
 
       Returns:
         Tuples of a description for progress, (index of the attack, index of the stage), and the
@@ -490,12 +490,12 @@ class AttackError(AttackStudy):
 
       Args:
         program: (index of the attack, index of the stage). A stage is an attack of the ensemble.
-        keys: Random keys, [B].
-        rows: The batch, with `image` [B, H, W, C] and labels.
-        view: The view (an attack at one radius), with the radius `epsilon`.
-        logits: Function from images to logits.
-        state: State before the step, {name: [B, ...]}.
-        run: Index of the random start or target class.
+        keys: random keys, [B].
+        rows: the batch, with `image` [B, H, W, C] and labels.
+        view: the view (an attack at one radius), with the radius `epsilon`.
+        logits: function from images to logits.
+        state: state before the step, {name: [B, ...]}.
+        run: index of the random start or target class.
 
       Returns:
         The state after the step.
@@ -731,8 +731,8 @@ def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndar
   their value.
 
   Args:
-    recorded: Records of N images in V views (attacks at a radius, or clean).
-    name: Name of the recorded value, such as 'measure/energy'.
+    recorded: records of N images in V views (attacks at a radius, or clean).
+    name: name of the recorded value, such as 'measure/energy'.
   """
   values = {}
   for evaluation in recorded.evaluations:
@@ -750,8 +750,8 @@ def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
   """Returns whether images are wrong after the first attacks of AutoAttack, bool [n, v].
 
   Args:
-    number: How many of AutoAttack's attacks count.
-    shard: Records of n images in v views. The recorded stage is the number (from 1) of the attack
+    number: how many of AutoAttack's attacks count.
+    shard: records of n images in v views. The recorded stage is the number (from 1) of the attack
       that succeeded. It is 0 if the clean image is wrong, and larger than the number of attacks if
       none succeeded.
   """
@@ -762,8 +762,8 @@ def _raises_flag(flag: Flag, shard: Shard) -> np.ndarray:
   """Returns whether images have a given warning of AutoAttack, bool [n, v].
 
   Args:
-    flag: The warning, for instance of a zero gradient.
-    shard: Records of n images in v views.
+    flag: the warning, for instance of a zero gradient.
+    shard: records of n images in v views.
   """
   return shard[f'measure/{flag.observed}'] == flag.value
 

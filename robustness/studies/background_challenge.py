@@ -47,8 +47,8 @@ class BackgroundChallenge(Study):
   """A study of foregrounds that are recognised on every background (Xiao et al. 2021).
 
   Attributes:
-    backgrounds: Folder of background images of the same size as the data, such as `only_bg_t`.
-    num_backgrounds: Number of backgrounds to use, evenly spaced in the sorted folder; 0 takes all.
+    backgrounds: folder of background images of the same size as the data, such as `only_bg_t`.
+    num_backgrounds: number of backgrounds to use, evenly spaced in the sorted folder; 0 takes all.
   """
 
   title = 'Foregrounds on all backgrounds'
@@ -144,7 +144,7 @@ def _on_background(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
   """Pastes the foreground of an image on a background, [H, W, 3] in [0, 1].
 
   Args:
-    key: Not used.
+    key: not used.
     row: `image` [H, W, 3] in [0, 1], and `foreground`, its bool mask [H, W].
     view: `picture`, the background, uint8 [H, W, 3].
   """

@@ -30,7 +30,7 @@ class BandNoise(BandStudy):
 
   Attributes:
     norm: ℓ2 norm of the noise in each channel, above 0. The paper has 8 for CIFAR-10.
-    clip: Whether noisy images are clipped to [0, 1], which the paper does not do.
+    clip: whether noisy images are clipped to [0, 1], which the paper does not do.
   """
 
   title = 'Error under noise by band of frequencies'
@@ -46,8 +46,8 @@ class BandNoise(BandStudy):
     The noise has the ℓ2 norm `norm` in each channel.
 
     Args:
-      key: Random key.
-      row: The image, `row['image']`, in [0, 1].
+      key: random key.
+      row: the image, `row['image']`, in [0, 1].
       view: `kept`, the frequencies of the noise, and `bandwidth`. If this is 0, the image is
         unchanged.
     """

@@ -38,9 +38,9 @@ def _error(name: str, words: str, headline: bool = False) -> Quantity:
   """Declares a calibration error in [0, 1] as a reported quantity.
 
   Args:
-    name: Name in results, such as 'ece'.
-    words: Name in reports, such as 'debiased expected calibration error'.
-    headline: Whether the error is among the main numbers of a report.
+    name: name in results, such as 'ece'.
+    words: name in reports, such as 'debiased expected calibration error'.
+    headline: whether the error is among the main numbers of a report.
   """
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
@@ -86,8 +86,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
   """A study of calibration, on clean and corrupted images or from another run's predictions.
 
   Attributes:
-    bins: Number of confidence bins of calibration errors.
-    resamples: Number of bootstrap samples for confidence intervals.
+    bins: number of confidence bins of calibration errors.
+    resamples: number of bootstrap samples for confidence intervals.
   """
 
   title = 'Confidence against accuracy'
@@ -106,8 +106,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
     have no effect and are left out of the results.
 
     Args:
-      settings: Names the folder of the earlier run.
-      folder: Not used.
+      settings: names the folder of the earlier run.
+      folder: not used.
     """
     keys = 'name', 'bins', 'resamples', 'confidence'
     return settings.scored(self.estimate_views, {key: getattr(self, key) for key in keys})
@@ -132,9 +132,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
     from the first classifier.
 
     Args:
-      evaluations: Recorded predictions of classifiers on the same images.
-      table: Names of the views and groups.
-      seed: Seed of the bootstrap.
+      evaluations: recorded predictions of classifiers on the same images.
+      table: names of the views and groups.
+      seed: seed of the bootstrap.
 
     Raises:
       InputError: Some views leave out images, or images are not independent, such as versions of
@@ -180,9 +180,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
     errors before debiasing.
 
     Args:
-      label: Name of the classifier.
+      label: name of the classifier.
       scores: {name of a view or group: values of the quantities}.
-      table: Names of the views (such as fog at severity 3) and groups (such as fog).
+      table: names of the views (such as fog at severity 3) and groups (such as fog).
     """
     for name, measured in scores.items():
       not_debiased = BIASED_ERRORS if name in table.names else ()
@@ -204,9 +204,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
     Reliability is the accuracy and mean confidence in bins of equal width, for each view.
 
     Args:
-      label: Name of the classifier.
-      views: Predictions of the classifier in each view.
-      table: Names of the views and groups.
+      label: name of the classifier.
+      views: predictions of the classifier in each view.
+      table: names of the views and groups.
     """
     views_by_name = _views_by_name(table)
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in views_by_name])

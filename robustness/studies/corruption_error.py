@@ -53,16 +53,16 @@ class CorruptionError(StoredOrMade):
   Attributes:
     source: 'generated' corrupts the images in this run; 'stored' reads corrupted images. A stored
       set without clean images has no clean error and no relative mCE.
-    baseline: The errors that mCE (mean corruption error) divides by. 'first' takes the first
+    baseline: the errors that mCE (mean corruption error) divides by. 'first' takes the first
       classifier of the config. 'alexnet' (ImageNet-C), 'cifar10_standard' (CIFAR-10-C) and
       'alexnet_3dcc' (ImageNet-3DCC) take published errors, which need all severities and
       corruptions of the published set.
-    top_k: The k of top-k error, which is left out if there are no more than k classes.
-    between: Fractional severities, such as 1.5, with interpolated constants of the corruptions.
+    top_k: the k of top-k error, which is left out if there are no more than k classes.
+    between: fractional severities, such as 1.5, with interpolated constants of the corruptions.
       Their errors are reported, but means and mCE are over `severities` only.
     failure_share: A classifier fails at a severity if its accuracy is below this fraction of the
       clean accuracy. 0 reports no severity of failure.
-    half_width: Precision. A corruption is shown to images until the confidence interval of its
+    half_width: precision. A corruption is shown to images until the confidence interval of its
       error is at most ± this wide; 0 shows it to all images. See `Study`.
   """
 
@@ -231,7 +231,7 @@ class CorruptionError(StoredOrMade):
     """Describes the errors that mCE (mean corruption error) divides by, for reports.
 
     Args:
-      first: Name of the first classifier.
+      first: name of the first classifier.
     """
     if self.published:
       return f'{self.published.title} (published)'

@@ -86,9 +86,9 @@ class CorruptionSpectrum(StoredOrMade):
   Attributes:
     channels: 'each' averages the amplitudes |F| over the colour channels. 'grey' takes |F| of the
       grey image .299 R + .587 G + .114 B.
-    normalisation: Scale of the discrete Fourier transform, 'orthonormal' or 'sum' (NumPy's default,
+    normalisation: scale of the discrete Fourier transform, 'orthonormal' or 'sum' (NumPy's default,
       √(HW) times as large). Fractions of energy do not depend on it.
-    severity: Severity in the figure of spectra.
+    severity: severity in the figure of spectra.
   """
 
   title = 'Spectra of common corruptions'
@@ -123,9 +123,9 @@ class CorruptionSpectrum(StoredOrMade):
       C is 1 if `channels` is 'grey'.
 
       Args:
-        row: The clean image, [H, W, C], and for stored images the severity.
-        image: The corrupted image, [H, W, C].
-        view: The severity of generated images. If it is 0, the amplitudes are of `image` itself.
+        row: the clean image, [H, W, C], and for stored images the severity.
+        image: the corrupted image, [H, W, C].
+        view: the severity of generated images. If it is 0, the amplitudes are of `image` itself.
       """
       if self.is_stored:
         clean, severity = row[CLEAN_IMAGE], row['severity']
@@ -197,9 +197,9 @@ class CorruptionSpectrum(StoredOrMade):
     averaged first.
 
     Args:
-      records: What was measured for each image and each view (corruption and severity).
-      image_shape: Height, width and channels of the images.
-      scale: Factor for the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
+      records: what was measured for each image and each view (corruption and severity).
+      image_shape: height, width and channels of the images.
+      scale: factor for the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
       radii: |f| of each ring of the spectrum, in cycles per image.
     """
     views = self.facets(image_shape)
@@ -261,10 +261,10 @@ class CorruptionSpectrum(StoredOrMade):
     """Returns a figure of the mean spectra of corruptions at one severity, and its caption.
 
     Args:
-      results: The results of the study.
-      names: The corruptions, in the order of the array `spectrum`.
-      levels: The severities, in the order of the array `spectrum`.
-      num_images: Number of images, for the caption.
+      results: the results of the study.
+      names: the corruptions, in the order of the array `spectrum`.
+      levels: the severities, in the order of the array `spectrum`.
+      num_images: number of images, for the caption.
     """
     severity = self.severity if self.severity in levels else levels[len(levels) // 2]
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
@@ -288,9 +288,9 @@ def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataF
   All axes get the same logarithmic scale and a legend.
 
   Args:
-    figure: The figure with the amplitudes of corruptions.
-    clean: Results with the amplitudes of clean images, one row per `radius` |f|.
-    changes: Results with the amplitudes of corruptions.
+    figure: the figure with the amplitudes of corruptions.
+    clean: results with the amplitudes of clean images, one row per `radius` |f|.
+    changes: results with the amplitudes of corruptions.
   """
   radius = clean.radius.astype(float)
   largest = max(changes.value.max(), clean.value.max())
@@ -346,8 +346,8 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   images of part p; see `_with_slots`.
 
   Args:
-    records: Stored results, with the sums of each block.
-    parts: The P pairs of corruption and severity.
+    records: stored results, with the sums of each block.
+    parts: the P pairs of corruption and severity.
 
   Raises:
     InputError: A block has images of more than S parts.

@@ -47,9 +47,9 @@ class FeatureSpectrum(Study):
   """A study of how the Fourier spectra of feature maps change from layer to layer.
 
   Attributes:
-    of_layers: Names of layers with a feature map or a sequence of tokens as output. ('stages',)
+    of_layers: names of layers with a feature map or a sequence of tokens as output. ('stages',)
       means the network's stem and stages.
-    first_tokens: Number of tokens to drop at the start, such as a class token, so that the rest is
+    first_tokens: number of tokens to drop at the start, such as a class token, so that the rest is
       a square map. −1 drops as few as possible.
   """
 
@@ -75,7 +75,7 @@ class FeatureSpectrum(Study):
     map. J is half the shorter side of the map, rounded up. J is 0 if the outputs are vectors.
 
     Args:
-      layer: Name of the layer.
+      layer: name of the layer.
       output: A map [B, h, w, channels], tokens [B, tokens, channels], or vectors [B, channels].
     """
     x = output.astype(jnp.float32)
@@ -95,8 +95,8 @@ class FeatureSpectrum(Study):
     The first `first_tokens` tokens are dropped. With −1 as few as possible are dropped.
 
     Args:
-      layer: Name of the layer, for messages.
-      tokens: The output of the layer.
+      layer: name of the layer, for messages.
+      tokens: the output of the layer.
 
     Raises:
       InputError: The number of remaining tokens is not a square.

@@ -42,8 +42,8 @@ class FilteredAccuracy(BandStudy):
     """Filters an image [H, W, C] and returns it; the clean view leaves it unchanged.
 
     Args:
-      key: Not used.
-      row: The image, `row['image']`.
+      key: not used.
+      row: the image, `row['image']`.
       view: `kept`, the mask of frequencies to keep, and `bandwidth`, which is 0 in the clean view.
     """
     image = row['image']

@@ -50,13 +50,13 @@ class FlipRate(Study):
   consecutive frames are compared.
 
   Attributes:
-    corruptions: Names of corruptions such as 'fog', of sets such as 'official', or `FILE.py:NAME`.
-    frames: Number of frames of a sequence.
-    lowest: Severity of the first frame.
-    highest: Severity of the last frame.
-    constants: Image size (32, 64, 224 or 299 pixels) with the published constants to use. 0 takes
+    corruptions: names of corruptions such as 'fog', of sets such as 'official', or `FILE.py:NAME`.
+    frames: number of frames of a sequence.
+    lowest: severity of the first frame.
+    highest: severity of the last frame.
+    constants: image size (32, 64, 224 or 299 pixels) with the published constants to use. 0 takes
       the nearest to the size of the data.
-    confidence: Confidence level of intervals, in (0, 1).
+    confidence: confidence level of intervals, in (0, 1).
   """
 
   title = 'How often predictions flip as a corruption grows'
@@ -117,9 +117,9 @@ class FlipRate(Study):
       """Corrupts an image at the severity of a frame and returns it, [H, W, C].
 
       Args:
-        key: Random key, the same for all frames of a corruption.
-        row: The image, `row['image']`.
-        view: Index of the `corruption`, and number of the `severity`.
+        key: random key, the same for all frames of a corruption.
+        row: the image, `row['image']`.
+        view: index of the `corruption`, and number of the `severity`.
       """
       catalog.refuse_stored(row)
       return corrupt(key, row['image'], view['corruption'], view['severity'])

@@ -46,15 +46,15 @@ class FourierAttack(BeginsWithMap):
   Images are perturbed by the Fourier basis images to which the classifier is most sensitive.
 
   Attributes:
-    heat_map: Folder (workdir) of a finished Fourier heatmap, which says where each classifier has
+    heat_map: folder (workdir) of a finished Fourier heatmap, which says where each classifier has
       the largest errors. Classifiers are matched by label, unless the heatmap has a single one. ''
       needs no heatmap: all frequencies are tried, a random half of the images selects the worst,
       and the other half is measured.
     norm: ℓ2 norm of the perturbation in each channel, above 0. The paper has 24 for ImageNet.
-    queries: How many of the worst frequencies are tried on an image.
-    phase: Phase of the waves: 'reference' is π/4, as in the authors' code, and 'cosine' is 0.
-    clip: Whether perturbed images are clipped to [0, 1], which the paper does not do.
-    window: Without a heatmap, side of the centred square of frequencies to select from; 0 takes
+    queries: how many of the worst frequencies are tried on an image.
+    phase: phase of the waves: 'reference' is π/4, as in the authors' code, and 'cosine' is 0.
+    clip: whether perturbed images are clipped to [0, 1], which the paper does not do.
+    window: without a heatmap, side of the centred square of frequencies to select from; 0 takes
       all.
   """
 
@@ -170,7 +170,7 @@ class FourierAttack(BeginsWithMap):
     Frequencies are selected on the images of the heatmap, or else on a random half of the data.
 
     Args:
-      records: Recorded predictions for N images.
+      records: recorded predictions for N images.
     """
     count = records.layout.num_rows
     if self._map is None:
@@ -262,7 +262,7 @@ def _worst_waves(table: pd.DataFrame) -> np.ndarray:
   They are (fy, fx) in cycles per image, the worst first.
 
   Args:
-    table: The results, with the errors under single waves, `wave_error`.
+    table: the results, with the errors under single waves, `wave_error`.
   """
   # `queries` is the rank of a wave, 1 for the worst. `...` selects any value of a facet.
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)

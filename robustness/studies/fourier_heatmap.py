@@ -65,15 +65,15 @@ class FourierHeatmap(Study):
   Attributes:
     norm: ℓ2 norm of the perturbation in each channel, above 0. The paper has 4 for CIFAR-10 and
       15.7 for ImageNet.
-    phase: Phase of the waves: 'reference' is π/4, as in the authors' code, and 'cosine' is 0.
-    clip: Whether perturbed images are clipped to [0, 1], which the paper does not do.
-    window: Side of the centred square of frequencies; 0 takes all. The paper has 63 for ImageNet.
-    layers: Layers in which the change of the output is measured. ('stages',) means stem, stages and
+    phase: phase of the waves: 'reference' is π/4, as in the authors' code, and 'cosine' is 0.
+    clip: whether perturbed images are clipped to [0, 1], which the paper does not do.
+    window: side of the centred square of frequencies; 0 takes all. The paper has 63 for ImageNet.
+    layers: layers in which the change of the output is measured. ('stages',) means stem, stages and
       logits, as in figure 8.
-    top_k: The k of a second heatmap, of top-k error, which is left out if there are no more than k
+    top_k: the k of a second heatmap, of top-k error, which is left out if there are no more than k
       classes.
-    classes: Names of classes with a heatmap each, or ('all',).
-    half_width: Precision. A frequency is shown to images until the confidence interval of its error
+    classes: names of classes with a heatmap each, or ('all',).
+    half_width: precision. A frequency is shown to images until the confidence interval of its error
       is at most ± this wide; 0 shows it to all images. See `Study`.
   """
 
@@ -275,7 +275,7 @@ class FourierHeatmap(Study):
 
     Args:
       k: A prediction is right if the true class is among the k best.
-      wrong: Whether each of N images is wrong in each of V views (clean, then frequencies), [N, V].
+      wrong: whether each of N images is wrong in each of V views (clean, then frequencies), [N, V].
       cells: {band, or 'all': (number of frequencies in the window, in the whole heatmap)}.
     """
     error, clean_error = self._errors(k)
@@ -305,7 +305,7 @@ class FourierHeatmap(Study):
     false-discovery rate is over the frequencies of all classifiers.
 
     Args:
-      by_frequency: Results with the differences of top-1 error at each frequency.
+      by_frequency: results with the differences of top-1 error at each frequency.
     """
     differences = by_frequency[by_frequency.versus != '']  # from the first classifier
     error, _ = self._errors(1)
@@ -326,7 +326,7 @@ class FourierHeatmap(Study):
     The classes are in the setting `classes`; 'all' means every class with an image.
 
     Args:
-      recorded: Recorded predictions.
+      recorded: recorded predictions.
       weight: [V], weight of each view in means over a band: the number of its cells in the heatmap.
         It is 2 for a frequency f with a mirror −f, else 1.
     """
@@ -432,7 +432,7 @@ def _class_numbers(names: Sequence[str]) -> dict[str, int]:
   """Returns {name: index of the class}, with both spellings, such as 'sea_lion' and 'sea lion'.
 
   Args:
-    names: One name for each class, in the order of the indices.
+    names: one name for each class, in the order of the indices.
   """
   pairs = enumerate(zip(names, in_words(names), strict=True))
   return {name: label for label, both_names in pairs for name in both_names}

@@ -39,8 +39,8 @@ def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
   NaN for an image without energy.
 
   Args:
-    energy: Energy of each image in each band, [N, bands].
-    cells: Number of frequencies in each band.
+    energy: energy of each image in each band, [N, bands].
+    cells: number of frequencies in each band.
   """
   total = energy.sum(1, keepdims=True)
   share = energy / np.where(total > 0, total, np.nan)
@@ -75,7 +75,7 @@ class FourierPreview(BeginsWithMap):
   """A study that predicts a Fourier heatmap from the gradient of the loss.
 
   Attributes:
-    heat_map: Folder (workdir) of a finished Fourier heatmap to compare the prediction with.
+    heat_map: folder (workdir) of a finished Fourier heatmap to compare the prediction with.
       Classifiers are matched by label, unless the heatmap has a single one. '' compares nothing.
   """
 
@@ -160,10 +160,10 @@ class FourierPreview(BeginsWithMap):
     sensitivity.
 
     Args:
-      label: Name of the classifier.
-      sensitivity: Mean sensitivity of the loss to a wave of each frequency, [H, W], with zero
+      label: name of the classifier.
+      sensitivity: mean sensitivity of the loss to a wave of each frequency, [H, W], with zero
         frequency in the centre.
-      n: Number of images.
+      n: number of images.
     """
     height, width = sensitivity.shape
     f = distinct_frequencies(height, width)
@@ -198,10 +198,10 @@ def _squared_sensitivity(row: Arrays, image: jax.Array, view: Arrays, logits: Lo
   It is S(f)² = Σ_channels |F(∂loss/∂x)|², with F the Fourier transform.
 
   Args:
-    row: The label, `row['label']`.
-    image: The image x, [H, W, C].
-    view: Not used.
-    logits: Function from images [1, H, W, C] to logits.
+    row: the label, `row['label']`.
+    image: the image x, [H, W, C].
+    view: not used.
+    logits: function from images [1, H, W, C] to logits.
   """
   gradient = jax.grad(lambda x: cross_entropy(logits(x[None]), row['label'][None])[0])(image)
   return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

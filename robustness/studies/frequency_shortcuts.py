@@ -62,9 +62,9 @@ class FrequencyShortcuts(Study):
   instead refines sets from coarse grids to fine ones.
 
   Attributes:
-    sets: Number of random sets.
-    grids: Numbers of patches along a side; 4, 8 and 16 suit images of 32 pixels.
-    kept: Probability with which a grid keeps a patch.
+    sets: number of random sets.
+    grids: numbers of patches along a side; 4, 8 and 16 suit images of 32 pixels.
+    kept: probability with which a grid keeps a patch.
 
   Reference:
     Wang et al. (2023), What Do Neural Networks Learn in Image Classification? A Frequency Shortcut
@@ -178,8 +178,8 @@ class FrequencyShortcuts(Study):
     `_chooses_set`.
 
     Args:
-      evaluation: Recorded predictions of a classifier.
-      labels: Class of each image, [N].
+      evaluation: recorded predictions of a classifier.
+      labels: class of each image, [N].
     """
     probabilities = evaluation.records.table('probability')[:, 1:]  # view 0 shows whole images
     losses = -np.log(np.maximum(probabilities, MIN_PROBABILITY))
@@ -200,7 +200,7 @@ class FrequencyShortcuts(Study):
     selected the frequencies are left out.
 
     Args:
-      recorded: Recorded predictions of all classifiers.
+      recorded: recorded predictions of all classifiers.
       best_sets: {classifier: {class index: index of the set of frequencies of the class}}.
     """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
@@ -267,8 +267,8 @@ def _chooses_set(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
   They are every second image of a class, with all corrupted versions. The others are measured.
 
   Args:
-    labels: Class of each image, [N].
-    records: Recorded predictions, which say which images are versions of each other.
+    labels: class of each image, [N].
+    records: recorded predictions, which say which images are versions of each other.
   """
   image = image_numbers(records)
   chooses_set = np.zeros(len(labels), bool)
@@ -283,8 +283,8 @@ def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
   """Filters an image to a set of frequencies and returns it, [H, W, C].
 
   Args:
-    key: Not used.
-    row: The image, `row['image']`.
+    key: not used.
+    row: the image, `row['image']`.
     view: `kept`, the mask of the frequencies, bool [H, W // 2 + 1], and `set`, their number. Set 0
       leaves the image unchanged.
   """

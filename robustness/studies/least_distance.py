@@ -61,7 +61,7 @@ def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
 
   Args:
     areas: [..., n + 2], the areas of n attacks, then A* and U; see `_areas`.
-    _: Not used.
+    _: not used.
   """
   best, unchanged = areas[..., -2:-1], areas[..., -1:]  # A* and U
   with np.errstate(invalid='ignore', divide='ignore'):
@@ -92,13 +92,13 @@ class LeastDistance(AttackStudy):
   """A study of the distance from each image to the nearest misclassified image.
 
   Attributes:
-    attacks: Names of attacks: 'fmn', 'ddn' (ℓ2) or `FILE.py:NAME`, a subclass of `NearestAttack`.
+    attacks: names of attacks: 'fmn', 'ddn' (ℓ2) or `FILE.py:NAME`, a subclass of `NearestAttack`.
       LABEL=NAME adds an attack under another label, so that it can run twice with different
       settings.
     attack: {label of an attack: its settings}, for instance {'fmn': {'steps': 100}}. It is the
       section `config.study.attack`.
-    norm: Norm of distances: 'linf', 'l2' or 'l1'.
-    epsilons: Radii ε at which accuracy is reported. They can be changed later without running the
+    norm: norm of distances: 'linf', 'l2' or 'l1'.
+    epsilons: radii ε at which accuracy is reported. They can be changed later without running the
       attacks again.
   """
 
@@ -129,7 +129,7 @@ class LeastDistance(AttackStudy):
     """Returns an error message for bfloat16, which is too coarse for small distances.
 
     Args:
-      image_shape: Not used.
+      image_shape: not used.
     """
     return 'least distances may be below 2**-8 a value'
 
@@ -165,10 +165,10 @@ class LeastDistance(AttackStudy):
       """Attacks a batch and returns the nearest misclassified images, and their distances.
 
       Args:
-        keys: Random keys, [B].
-        rows: The clean images, `rows['image']` [B, H, W, C], and labels.
-        view: Index of the attack, `view['attack']`.
-        logits: Function from images to logits.
+        keys: random keys, [B].
+        rows: the clean images, `rows['image']` [B, H, W, C], and labels.
+        view: index of the attack, `view['attack']`.
+        logits: function from images to logits.
 
       Returns:
         Images [B, H, W, C], and {'distance': [B]}.
@@ -204,8 +204,8 @@ class LeastDistance(AttackStudy):
     """Yields median distances, and accuracy at each radius of the setting `epsilons`.
 
     Args:
-      distances: Distance of each image to the nearest misclassified one, [N, A], by A attacks.
-      by: Columns that the results are split by: ('attack',), or () for a single one.
+      distances: distance of each image to the nearest misclassified one, [N, A], by A attacks.
+      by: columns that the results are split by: ('attack',), or () for a single one.
     """
     yield medians(MEDIAN, distances, by, confidence=self.confidence)
     radii = np.array(self.epsilons)

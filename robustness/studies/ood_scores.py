@@ -67,17 +67,17 @@ class Workdirs(WorkdirPredictions):
   Each run has recorded the logits and features of one set of images.
 
   Attributes:
-    predictions: The run on in-distribution test images. `task` selects a study if the runs have
+    predictions: the run on in-distribution test images. `task` selects a study if the runs have
       several.
-    out_of_distribution: Runs on out-of-distribution images.
-    near: Further runs on out-of-distribution images that resemble the known classes, as in OpenOOD
+    out_of_distribution: runs on out-of-distribution images.
+    near: further runs on out-of-distribution images that resemble the known classes, as in OpenOOD
       1.5. Several sets also get a mean.
-    far: Further runs on out-of-distribution images that do not resemble the known classes. Several
+    far: further runs on out-of-distribution images that do not resemble the known classes. Several
       sets also get a mean.
-    shifted: Runs on shifted, for instance corrupted, images of the known classes. Results are then
+    shifted: runs on shifted, for instance corrupted, images of the known classes. Results are then
       for test images alone, and for test and shifted images together (full-spectrum).
-    bank: The run on training images, which scores are fitted to.
-    held_out: The run on other images of the known classes, which 'react' and 'klm' are fitted to,
+    bank: the run on training images, which scores are fitted to.
+    held_out: the run on other images of the known classes, which 'react' and 'klm' are fitted to,
       as in OpenOOD 1.5; '' uses the bank.
   """
 
@@ -99,10 +99,10 @@ class OodScores(ScoresPredictions):
   """A study of scores that detect out-of-distribution images, of no known class.
 
   Attributes:
-    scores: Names of scores: 'msp', 'max_logit', 'energy', 'gen', 'knn', 'mds', 'rmds', 'vim',
+    scores: names of scores: 'msp', 'max_logit', 'energy', 'gen', 'knn', 'mds', 'rmds', 'vim',
       'react', 'ash', 'klm' (see `robustness.estimates.out_of_distribution`), or `FILE.py:NAME` for
       an `OodScore` of `robustness.estimates.fitted_scores`.
-    positives: Which images are positives in AUPR and FPR95: 'ood' (out-of-distribution images, as
+    positives: which images are positives in AUPR and FPR95: 'ood' (out-of-distribution images, as
       in OpenOOD 1.5) or 'id' (in-distribution images).
     neighbours: K of 'knn', which scores by the distance to the K-th nearest training feature.
     directions: D of 'vim', the number of principal directions of the features. It must be below the
@@ -179,8 +179,8 @@ class OodScores(ScoresPredictions):
     images instead, if there are any.
 
     Args:
-      workdirs: Folders of the finished runs.
-      folder: Not used.
+      workdirs: folders of the finished runs.
+      folder: not used.
 
     Raises:
       InputError: Out-of-distribution images are missing, a bank is missing or unused, or runs
@@ -227,8 +227,8 @@ class OodScores(ScoresPredictions):
     """Yields AUROC, AUPR and FPR95 of each score of a classifier.
 
     Args:
-      label: Name of the classifier.
-      workdirs: Folders of the finished runs.
+      label: name of the classifier.
+      workdirs: folders of the finished runs.
       known_runs: {path: run} on in-distribution images: test images first, then shifted ones.
       unknown: {path: run} on out-of-distribution images, in the order of `workdirs.unknown`.
       banks: {path: run} on images that scores are fitted to: training images, then held-out images.
@@ -273,12 +273,12 @@ class OodScores(ScoresPredictions):
     """Yields AUROC, AUPR and FPR95 of each score against each out-of-distribution set.
 
     Args:
-      label: Name of the classifier.
-      workdirs: Folders of the finished runs. Several sets in `near`, or in `far`, get a mean.
-      by_run: Scores of in-distribution images, for one or several runs.
+      label: name of the classifier.
+      workdirs: folders of the finished runs. Several sets in `near`, or in `far`, get a mean.
+      by_run: scores of in-distribution images, for one or several runs.
       by_set: {name of an out-of-distribution set: scores of its images}.
-      facets: Further columns of the results, such as {'id_set': 'test images'}.
-      note: Note on all results; '' for none.
+      facets: further columns of the results, such as {'id_set': 'test images'}.
+      note: note on all results; '' for none.
     """
     names = dict(zip(workdirs.unknown, by_set, strict=True))  # {path: name of the set}
     means = {}  # {name of a mean: the sets that it is over}
@@ -306,8 +306,8 @@ def _recording(task: FinishedStudy, label: str) -> Recording:
   Columns of classes that the classifier cannot predict are left out of the logits.
 
   Args:
-    task: The finished run.
-    label: Name of the classifier.
+    task: the finished run.
+    label: name of the classifier.
   """
   column = _evaluation(task, label).records.column
   logits = column('output/logits')
@@ -321,8 +321,8 @@ def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> Val
   The key `ID` has an identifier of each image, [N], equal for versions of one image.
 
   Args:
-    task: The finished run.
-    label: Name of the classifier.
+    task: the finished run.
+    label: name of the classifier.
     scores: {name: function from recorded outputs to values [N]}.
   """
   records, recording = _evaluation(task, label).records, _recording(task, label)
@@ -337,8 +337,8 @@ def _with_ids_apart(tasks: Sequence[FinishedStudy], by_run: Sequence[Values]) ->
   Equal identifiers in different data sets are not the same image.
 
   Args:
-    tasks: The runs.
-    by_run: Scores of each run; the key `ID` has the identifiers.
+    tasks: the runs.
+    by_run: scores of each run; the key `ID` has the identifiers.
   """
   data_sets = list(dict.fromkeys(map(_data_set, tasks)))
   # Ids are below 2⁴⁰, so that adding multiples of it keeps the ids of data sets apart.
@@ -351,8 +351,8 @@ def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> Fini
   """Reads the results of this study from the folder of a finished run.
 
   Args:
-    path: The folder.
-    task_name: Name of the study, if the run has several; else ''.
+    path: the folder.
+    task_name: name of the study, if the run has several; else ''.
     first: A run that must have the same classifiers; None for no check.
 
   Raises:
@@ -384,7 +384,7 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
   Runs in `workdirs.unknown` must be on out-of-distribution images, all others on known classes.
 
   Args:
-    workdirs: Folders of the finished runs.
+    workdirs: folders of the finished runs.
     tasks: {path: run} for all folders.
   """
   paths = [workdirs.predictions, *workdirs.shifted, *workdirs.unknown]
@@ -410,8 +410,8 @@ def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedS
   neighbour.
 
   Args:
-    path: Folder of the bank.
-    bank: The run on the bank.
+    path: folder of the bank.
+    bank: the run on the bank.
     tasks: {path: run} for all runs to be scored.
   """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)

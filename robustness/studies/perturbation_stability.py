@@ -84,11 +84,11 @@ class PerturbationStability(Study):
   """A study of how stable predictions are along sequences of perturbed images.
 
   Attributes:
-    perturbations: Names of perturbations, or of the sets 'imagenet_p' and 'cifar10_p' with the ten
+    perturbations: names of perturbations, or of the sets 'imagenet_p' and 'cifar10_p' with the ten
       perturbations of published means.
     baseline: mFR and mT5D divide by the values of the baseline: 'first' is the first classifier of
       the config, 'alexnet' the published values of AlexNet on ImageNet-P.
-    confidence: Confidence level of intervals, in (0, 1).
+    confidence: confidence level of intervals, in (0, 1).
   """
 
   title = 'How often predictions change along sequences of perturbed images'
@@ -224,9 +224,9 @@ def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
   the first frame of the sequence. For other perturbations it is the frame before.
 
   Args:
-    records: Recorded predictions with the columns `perturbation`, `base_id` (the image) and
+    records: recorded predictions with the columns `perturbation`, `base_id` (the image) and
       `frame`.
-    name: Name of the perturbation.
+    name: name of the perturbation.
 
   Raises:
     InputError: A sequence has a frame twice, or lacks a frame that another one has.

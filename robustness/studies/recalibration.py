@@ -97,11 +97,11 @@ class Recalibration(StoredOrMade):
   """A study of recalibrated confidence and conformal prediction sets, under corruption.
 
   Attributes:
-    held_out: Random fraction of the images to fit on, which are not measured. Half of them fit the
+    held_out: random fraction of the images to fit on, which are not measured. Half of them fit the
       scalings, half the thresholds of prediction sets.
-    scalings: Names of scalings of the logits: 'temperature', 'vector' and 'matrix'.
+    scalings: names of scalings of the logits: 'temperature', 'vector' and 'matrix'.
     penalty: λ of vector and matrix scaling; 0 selects it by cross-validation.
-    scores: Scores of prediction sets, which have all classes with a score up to a threshold. 'lac'
+    scores: scores of prediction sets, which have all classes with a score up to a threshold. 'lac'
       is 1 − p of a class. 'aps' sums the probabilities of all classes that are at least as
       probable. 'raps' is 'aps' with a penalty. p is after temperature scaling, if `scalings` has
       it.
@@ -109,8 +109,8 @@ class Recalibration(StoredOrMade):
       held-out ones.
     raps_penalty: λ of 'raps', the penalty on each class beyond `raps_rank`.
     raps_rank: k of 'raps', the largest rank of a class without penalty.
-    bins: Number of confidence bins of calibration errors.
-    resamples: Number of bootstrap samples for calibration errors.
+    bins: number of confidence bins of calibration errors.
+    resamples: number of bootstrap samples for calibration errors.
   """
 
   title = 'Rescaled confidence and prediction sets'
@@ -209,9 +209,9 @@ class Recalibration(StoredOrMade):
     Results are over all corruptions, by severity, by corruption, and by both.
 
     Args:
-      name: Name of the scaling, such as 'temperature'.
+      name: name of the scaling, such as 'temperature'.
       fields: {classifier: {'nll' or 'right': values [N, V]}} for N images in V views.
-      views: Table with the corruption and severity of each view.
+      views: table with the corruption and severity of each view.
       notes: {classifier: note on its likelihoods}.
     """
     losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
@@ -234,7 +234,7 @@ class Recalibration(StoredOrMade):
       fields: {classifier: {'covered' or 'size': values [N, V]}} for N images in V views, for the
         prediction sets of one score.
       labels: {classifier: classes of the images, [N]}.
-      views: Table with the corruption and severity of each view, and the score.
+      views: table with the corruption and severity of each view, and the score.
     """
     for label, at_threshold in fields.items():
       is_covered, sizes = at_threshold['covered'] > 0, at_threshold['size']
@@ -252,10 +252,10 @@ class Recalibration(StoredOrMade):
     random choice of the held-out images that determine the threshold q.
 
     Args:
-      score: Name of the score, such as 'aps'.
+      score: name of the score, such as 'aps'.
       fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at three thresholds: q, and
         the low and the high end of its interval.
-      views: Table with the corruption and severity of each of V views.
+      views: table with the corruption and severity of each of V views.
       is_in_set: float [M, n], whether the true class is in the prediction set (1 or 0), for M
         classifiers and the n images that determine q.
     """
@@ -300,10 +300,10 @@ class Recalibration(StoredOrMade):
 
     Args:
       measured: {classifier: values [N, V, F]} in the order of `_fields`.
-      name: Name of the scaling or score.
-      fields: Names of values: 'nll', 'confidence' and 'right' of a scaling, or 'covered' and 'size'
+      name: name of the scaling or score.
+      fields: names of values: 'nll', 'confidence' and 'right' of a scaling, or 'covered' and 'size'
         of a score.
-      end: For a score, the threshold: '' is the fitted one, '_low' and '_high' are the ends of its
+      end: for a score, the threshold: '' is the fitted one, '_low' and '_high' are the ends of its
         interval.
     """
     indices = {field: self._fields.index((field + end, name)) for field in fields}
@@ -316,7 +316,7 @@ class Recalibration(StoredOrMade):
     """Splits images at random into three parts; returns the indices of each, ascending.
 
     Args:
-      num_images: Number of images.
+      num_images: number of images.
 
     Returns:
       The images that scalings are fitted to, the images that determine the thresholds of prediction
@@ -349,9 +349,9 @@ class Recalibration(StoredOrMade):
     """Fits scalings of the logits and thresholds of prediction sets to clean images.
 
     Args:
-      evaluation: Recorded logits of a classifier.
-      fitting: Indices of the images that scalings are fitted to.
-      deciding: Indices of the images that determine the thresholds.
+      evaluation: recorded logits of a classifier.
+      fitting: indices of the images that scalings are fitted to.
+      deciding: indices of the images that determine the thresholds.
 
     Raises:
       InputError: The classifier cannot predict the class of some images.
@@ -392,10 +392,10 @@ class Recalibration(StoredOrMade):
     differences from the first classifier.
 
     Args:
-      name: Name of the scaling, such as 'temperature'.
+      name: name of the scaling, such as 'temperature'.
       fields: {classifier: {'confidence' or 'right': values [N, V]}} for N images in V views.
-      views: Table with the corruption and severity of each view.
-      resamples: Bootstrap samples of the images.
+      views: table with the corruption and severity of each view.
+      resamples: bootstrap samples of the images.
     """
     rows: list[Row] = []
     right = Outcomes.from_fields(RIGHT, fields, views)
@@ -424,11 +424,11 @@ class _Fitted:
   """Scalings and thresholds of prediction sets of one classifier, fitted to held-out images.
 
   Attributes:
-    study: The study with its settings.
+    study: the study with its settings.
     scalings: {name: scaling of the logits}.
     can_predict: bool [K], whether the classifier can predict each class.
-    num_without_image: Number of these classes without an image to fit scalings to.
-    uniform: Random numbers in [0, 1) for randomised scores, one per image, [N].
+    num_without_image: number of these classes without an image to fit scalings to.
+    uniform: random numbers in [0, 1) for randomised scores, one per image, [N].
     labels: int [N], classes of all images.
     thresholds: {score: threshold q}. Prediction sets have the classes that score at most q.
     is_in_set: {score: bool [n]}, whether the prediction set has the true class, for the n images
@@ -450,7 +450,7 @@ class _Fitted:
     Only 'vector' and 'matrix' scaling have parameters of single classes.
 
     Args:
-      name: Name of the scaling.
+      name: name of the scaling.
     """
     count = self.num_without_image if name in (scaling.VECTOR, scaling.MATRIX) else 0
     return f'{count} classes have no image that is fitted on' if count else ''
@@ -459,7 +459,7 @@ class _Fitted:
     """Rescales logits [..., K]; classes that the classifier cannot predict get −∞.
 
     Args:
-      name: Name of the scaling, such as 'temperature'.
+      name: name of the scaling, such as 'temperature'.
       logits: [..., K].
     """
     scaled = np.full(logits.shape, -np.inf)
@@ -474,7 +474,7 @@ class _Fitted:
 
     Args:
       logits: [..., K].
-      uniform: Random numbers in [0, 1), [...], for the randomised scores 'aps' and 'raps'.
+      uniform: random numbers in [0, 1), [...], for the randomised scores 'aps' and 'raps'.
     """
     name = scaling.TEMPERATURE if scaling.TEMPERATURE in self.scalings else scaling.NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
@@ -492,7 +492,7 @@ class _Fitted:
     measured at the threshold and at both ends of its interval.
 
     Args:
-      shard: Recorded logits of some of the images.
+      shard: recorded logits of some of the images.
     """
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])

@@ -45,8 +45,8 @@ class SampledMCE(CorruptionViews):
   """A study that estimates mCE (mean corruption error) from one random corruption per image.
 
   Attributes:
-    baseline: The published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
-    mce_half_width: Precision. The run is refused if it has too few images for a confidence interval
+    baseline: the published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
+    mce_half_width: precision. The run is refused if it has too few images for a confidence interval
       of mCE of at most ± this wide, whatever the errors are.
   """
 
@@ -226,9 +226,9 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   The column `DRAWS` has the view's id, which determines the random numbers.
 
   Args:
-    rows: The data.
-    study: The study, with the weights of views. Views with larger weights get more images.
-    ids: The ids of all views, [V].
+    rows: the data.
+    study: the study, with the weights of views. Views with larger weights get more images.
+    ids: the ids of all views, [V].
   """
   example_ids = rows.without_images()['example_id']
   num_rows = len(example_ids)

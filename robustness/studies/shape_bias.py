@@ -39,7 +39,7 @@ def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
 
   Args:
     shares: [..., 2], the share S of answers by shape and the share T of answers by texture.
-    baseline: Not used.
+    baseline: not used.
   """
   with np.errstate(invalid='ignore'):
     return np.asarray(shares[..., 0] / shares.sum(-1))
@@ -126,7 +126,7 @@ class ShapeBias(Study):
     Args:
       answered: {classifier: whether it names the shape, and the texture, bool [N, 2]}.
       mask: bool [N], the images to use.
-      facets: Columns that describe the images in the results, such as {'class': 'cat'}.
+      facets: columns that describe the images in the results, such as {'class': 'cat'}.
     """
     # {classifier: bool [N, 1]}
     by_shape = {label: answers[:, [0]] for label, answers in answered.items()}
@@ -164,8 +164,8 @@ def _class_names_of(textures: np.ndarray, classes: np.ndarray) -> np.ndarray:
   The data may have WordNet identifiers, or accents in another Unicode form.
 
   Args:
-    textures: Class names of the textures in the data, [N].
-    classes: All class names of the classifier.
+    textures: class names of the textures in the data, [N].
+    classes: all class names of the classifier.
   """
   index_of_name = label_space.index_by_name(classes.tolist())
   index_of = {composed_unicode(name): index for name, index in index_of_name.items()}

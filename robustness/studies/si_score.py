@@ -86,19 +86,19 @@ class SiScore(Study):
   Scenes are composed from cutouts and backgrounds, or read from a stored set.
 
   Attributes:
-    factor: What varies between scenes. 'size', 'location' and 'rotation' are as published. 'grid'
+    factor: what varies between scenes. 'size', 'location' and 'rotation' are as published. 'grid'
       places the object at the centres of cells × cells squares. 'cross' has all combinations of the
       values below.
-    areas: Areas of the object as fractions of the image. For 'cross', and a single one for 'grid'.
-    angles: Angles of the object in degrees, counter-clockwise. For 'cross'.
-    xs: Horizontal centres of the object, from 0 (left edge) to 1 (right edge). For 'cross'.
-    ys: Vertical centres of the object, from 0 (top edge) to 1 (bottom edge). For 'cross'.
-    cells: Number of locations along a side. For 'grid'.
-    measure: What counts as the object's area: its 'rectangle', as published, or its 'mask'.
-    min_inside: Scenes with a smaller fraction of the object's rectangle in the image are left out.
+    areas: areas of the object as fractions of the image. For 'cross', and a single one for 'grid'.
+    angles: angles of the object in degrees, counter-clockwise. For 'cross'.
+    xs: horizontal centres of the object, from 0 (left edge) to 1 (right edge). For 'cross'.
+    ys: vertical centres of the object, from 0 (top edge) to 1 (bottom edge). For 'cross'.
+    cells: number of locations along a side. For 'grid'.
+    measure: what counts as the object's area: its 'rectangle', as published, or its 'mask'.
+    min_inside: scenes with a smaller fraction of the object's rectangle in the image are left out.
       -1 takes .95 for objects in the centre, as published, and otherwise .5, which selects the
       published number of scenes. Stored scenes in the centre all count.
-    stored: Whether the data are finished scenes (`config.data.source='si_score'`).
+    stored: whether the data are finished scenes (`config.data.source='si_score'`).
   """
 
   title = 'Accuracy by the size, place and angle of an object'
@@ -255,8 +255,8 @@ class SiScore(Study):
     which all pairs are shown.
 
     Args:
-      records: Predictions, for stored scenes with a row for each.
-      image_shape: Height, width and channels of the images.
+      records: predictions, for stored scenes with a row for each.
+      image_shape: height, width and channels of the images.
     """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
@@ -270,8 +270,8 @@ class SiScore(Study):
     Predictions on stored scenes have a row for each scene before.
 
     Args:
-      records: The recorded predictions.
-      side: Side of composed scenes in pixels.
+      records: the recorded predictions.
+      side: side of composed scenes in pixels.
     """
     by_pair: RecordsReader = records
     if self.stored:
@@ -294,7 +294,7 @@ class SiScore(Study):
     The limit is `design.min_inside`. The comparison is in float32, as fractions are stored.
 
     Args:
-      fraction: Fraction of the object's rectangle inside the image, [...].
+      fraction: fraction of the object's rectangle inside the image, [...].
     """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
@@ -425,9 +425,9 @@ class SiScore(Study):
     """Yields accuracy on the scenes of each class of objects.
 
     Args:
-      right: Whether each classifier is right, for P pairs of object and background at L
+      right: whether each classifier is right, for P pairs of object and background at L
         combinations of area, angle and position.
-      records: Recorded predictions with a row for each pair.
+      records: recorded predictions with a row for each pair.
     """
     names = {**dict(enumerate(NAMES)), **CLASS_NAMES}
     stored_names = records.identity.get('classes', ()) if self.stored else ()
@@ -446,7 +446,7 @@ class SiScore(Study):
     of the factor.
 
     Args:
-      right: Whether each classifier is right, for P pairs at L levels, and which scenes count.
+      right: whether each classifier is right, for P pairs at L levels, and which scenes count.
     """
     # {factor: its facets}, such as location: (y, x)
     factors = designs.varying_factors(right.views)
@@ -479,7 +479,7 @@ class SiScore(Study):
     sizes.
 
     Args:
-      right: Outcomes of P pairs at L levels (combinations of area, angle and position).
+      right: outcomes of P pairs at L levels (combinations of area, angle and position).
       factor: 'size', 'location' or 'rotation'. '' takes 'rotation' if angles vary, otherwise all
         factors.
     """
@@ -502,8 +502,8 @@ class SiScore(Study):
     A level is a combination of area, angle and position.
 
     Args:
-      column: Function from the name of a column to its values, [P, ...].
-      side: Side of composed scenes in pixels.
+      column: function from the name of a column to its values, [P, ...].
+      side: side of composed scenes in pixels.
     """
     size = np.asarray(column('foreground_size'))
     pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
@@ -528,9 +528,9 @@ class Pairs(NamedTuple):
   A level is a combination of area, angle and position of the object.
 
   Attributes:
-    records: Recorded predictions with a row for each pair and a view for each level.
-    design: The levels.
-    table: Names of the views, and `counted`, bool [P, L], which says which scenes count.
+    records: recorded predictions with a row for each pair and a view for each level.
+    design: the levels.
+    table: names of the views, and `counted`, bool [P, L], which says which scenes count.
     is_visible: bool [P, L], whether any part of the object is inside the image.
   """
 
@@ -557,8 +557,8 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   accuracy by chance.
 
   Args:
-    outcomes: Outcomes of P pairs of object and background at L levels.
-    keys: Names of factors.
+    outcomes: outcomes of P pairs of object and background at L levels.
+    keys: names of factors.
   """
   group = designs.group_levels(outcomes.views, keys)  # of each level
   counted = _counted_scenes(outcomes)
@@ -575,11 +575,11 @@ def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float)
   a bootstrap over objects.
 
   Args:
-    right: Whether classifiers are right, with all scenes that count.
-    balanced: Whether classifiers are right, with only the pairs of object and background that count
+    right: whether classifiers are right, with all scenes that count.
+    balanced: whether classifiers are right, with only the pairs of object and background that count
       at every level; see `_balanced_outcomes`.
-    label: Name of the classifier.
-    confidence: Confidence level of the interval, in (0, 1).
+    label: name of the classifier.
+    confidence: confidence level of the interval, in (0, 1).
   """
   levels = list(right.groups(designs.LEVEL))  # each level is a group of one view
   units = units_of_classifier(right, label, levels)

@@ -85,18 +85,18 @@ class Systematic(Study):
   Attributes:
     source: 'generated' makes the environments from clean images. 'stored' reads images of several
       environments, such as paintings; `environments` is then not used.
-    environments: Names of corruptions, `FILE.py:NAME` or 'rotation', one per class group.
-    severities: Severities of corruptions, over which accuracy is averaged.
-    angles: Angles of a rotation (90, 180, 270), over which accuracy is averaged.
-    baseline: Name of the classifier with the accuracy b that ρ subtracts; '' subtracts nothing.
-    baseline_by_cell: Whether b is computed separately for the seen and for the unseen classes.
-    formula: With gain d on seen and g ≥ 0 on unseen pairs, 'clipped' is ρ = min(1, g/d); for d ≤ 0
+    environments: names of corruptions, `FILE.py:NAME` or 'rotation', one per class group.
+    severities: severities of corruptions, over which accuracy is averaged.
+    angles: angles of a rotation (90, 180, 270), over which accuracy is averaged.
+    baseline: name of the classifier with the accuracy b that ρ subtracts; '' subtracts nothing.
+    baseline_by_cell: whether b is computed separately for the seen and for the unseen classes.
+    formula: with gain d on seen and g ≥ 0 on unseen pairs, 'clipped' is ρ = min(1, g/d); for d ≤ 0
       it is 1 if g > 0, else NaN. 'printed' is g / min(1, d), at most 1, and negative for d < 0.
-    degenerate: Whether means of ρ leave out terms that are 1 by definition ('left_out'), or count
+    degenerate: whether means of ρ leave out terms that are 1 by definition ('left_out'), or count
       them as the paper does ('one').
     balance: 'class' weights all classes equally, 'image' all images.
-    samples: Number of random draws for an interval of ρ, at least 100.
-    near_duplicates: Test images are compared with training images by 64-bit perceptual hashes.
+    samples: number of random draws for an interval of ρ, at least 100.
+    near_duplicates: test images are compared with training images by 64-bit perceptual hashes.
       Those that differ in at most this number of bits count as near-duplicates; -1 compares none.
   """
 
@@ -174,9 +174,9 @@ class Systematic(Study):
     Classifiers that were not trained on the environments are not checked.
 
     Args:
-      label: Name of the classifier.
-      classifier: Facts about the classifier's training.
-      data: Description of the evaluated data.
+      label: name of the classifier.
+      classifier: facts about the classifier's training.
+      data: description of the evaluated data.
     """
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
       return
@@ -218,7 +218,7 @@ class Systematic(Study):
     """Returns the names of the M environments without the clean one, for example 'snow'.
 
     Args:
-      data: Description of the data, which names stored environments.
+      data: description of the data, which names stored environments.
 
     Raises:
       InputError: The data have no stored environments.
@@ -239,7 +239,7 @@ class Systematic(Study):
     For stored images the clean one has its stored name too, as in 'clean (photo)'.
 
     Args:
-      data: Description of the data, which names stored environments.
+      data: description of the data, which names stored environments.
     """
     if self.source == GENERATED:
       return [transforms.CLEAN, *self._names(data)]
@@ -275,9 +275,9 @@ class Systematic(Study):
       """Shows an image in an environment, at one severity or angle; returns [H, W, C].
 
       Args:
-        key: Random key.
-        row: The clean image, `row['image']`.
-        view: Index of the environment (0 is clean) and `level`, its severity or angle.
+        key: random key.
+        row: the clean image, `row['image']`.
+        view: index of the environment (0 is clean) and `level`, its severity or angle.
       """
       refuse_stored(row)
       environment, level = view[ENVIRONMENT], view['level']
@@ -417,7 +417,7 @@ class Systematic(Study):
     `_shares`.
 
     Args:
-      names: Names of the M environments without the clean one.
+      names: names of the M environments without the clean one.
     """
     return [
       ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
@@ -430,9 +430,9 @@ class Systematic(Study):
     """Yields clean accuracy, and accuracies by environment, class group and class.
 
     Args:
-      shares: Whether a classifier is right, by image and environment.
-      facts: Facts about the data, classes and classifier.
-      is_trained: Whether the classifier was trained on the environments. Notes then say which pairs
+      shares: whether a classifier is right, by image and environment.
+      facts: facts about the data, classes and classifier.
+      is_trained: whether the classifier was trained on the environments. Notes then say which pairs
         of environment and class group were seen in training.
     """
     environments = self._environments(facts['data'])
@@ -467,11 +467,11 @@ class Systematic(Study):
     that ρ means little if accuracy on seen classes is not significantly above chance.
 
     Args:
-      shares: Whether the classifier is right, by image and environment, or severity.
-      baseline: Whether the baseline classifier is right; None subtracts nothing.
-      averages: Pairs of columns that describe an estimate and the indices in `shares` to average.
+      shares: whether the classifier is right, by image and environment, or severity.
+      baseline: whether the baseline classifier is right; None subtracts nothing.
+      averages: pairs of columns that describe an estimate and the indices in `shares` to average.
       notes: {environment: note on its ρ}; the key '' is for the mean over environments.
-      num_classes: Number of classes, for chance accuracy.
+      num_classes: number of classes, for chance accuracy.
     """
     for facets, columns in averages:
       rho = self._rho(shares, columns, baseline)
@@ -494,9 +494,9 @@ class Systematic(Study):
     """Yields means of ρ over the severities or angles of one or several environments.
 
     Args:
-      shares: Whether the classifier is right, by image and severity or angle.
-      baseline: Whether the baseline classifier is right; None subtracts nothing.
-      averages: Pairs of columns that describe a mean and the numbers k of its environments.
+      shares: whether the classifier is right, by image and severity or angle.
+      baseline: whether the baseline classifier is right; None subtracts nothing.
+      averages: pairs of columns that describe a mean and the numbers k of its environments.
     """
     for facets, environments in averages:
       columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
@@ -508,9 +508,9 @@ class Systematic(Study):
     """Computes ρ, the systematic robustness to environments, with its interval.
 
     Args:
-      shares: Whether the classifier is right, by image and environment, or severity.
-      columns: Indices of the environments, or severities, to average over.
-      baseline: Whether the baseline classifier is right; None subtracts nothing.
+      shares: whether the classifier is right, by image and environment, or severity.
+      columns: indices of the environments, or severities, to average over.
+      baseline: whether the baseline classifier is right; None subtracts nothing.
     """
     return shares.rho(
       columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
@@ -574,8 +574,8 @@ class Systematic(Study):
     The share is a mean over severities or angles.
 
     Args:
-      evaluation: Recorded predictions of a classifier.
-      by_level: Whether each severity or angle has a column, without clean images.
+      evaluation: recorded predictions of a classifier.
+      by_level: whether each severity or angle has a column, without clean images.
     """
     records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
@@ -613,7 +613,7 @@ class Systematic(Study):
     """Returns the share of test images with a near-duplicate in training, and their table.
 
     Args:
-      rows: The test data.
+      rows: the test data.
       training: {classifier: its training data}.
     """
     # Classifiers that are trained on the same rows share their hashes.
@@ -661,7 +661,7 @@ class Systematic(Study):
     """Returns which class groups are trained in which environments.
 
     Args:
-      data: Description of the data, with its class groups.
+      data: description of the data, with its class groups.
 
     Returns:
       The names of E environments, the titles of G class groups, and an array bool [G, E]. A title
@@ -697,9 +697,9 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
   """Returns whether a classifier was trained in exactly the environments of the study.
 
   Args:
-    classifier: Facts about the classifier's training.
-    study: The study.
-    names: Names of stored environments in order, without the clean one.
+    classifier: facts about the classifier's training.
+    study: the study.
+    names: names of stored environments in order, without the clean one.
   """
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one
@@ -719,8 +719,8 @@ def _draw_cells(environments: Sequence[str], groups: Sequence[str], seen: np.nda
   """Draws a grid of class groups × environments; cells seen in training are filled.
 
   Args:
-    environments: Names of the E columns.
-    groups: Titles of the G lines.
+    environments: names of the E columns.
+    groups: titles of the G lines.
     seen: bool [G, E], whether training shows a cell.
   """
   titles_width, cell_width, axis_height, cell_height = 1.6, 0.75, 0.9, 0.28  # inches

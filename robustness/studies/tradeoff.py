@@ -101,10 +101,10 @@ def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) ->
   residual of a fitted line.
 
   Args:
-    table: The results.
-    label: Name of the classifier.
-    first: Name of the first classifier, from which changes are measured.
-    shares: The high-frequency share of each corruption.
+    table: the results.
+    label: name of the classifier.
+    first: name of the first classifier, from which changes are measured.
+    shares: the high-frequency share of each corruption.
   """
   of_label = table[table.classifier == label]
   changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')

@@ -58,9 +58,9 @@ def all_right_within(
   An anchor is a labelled video frame.
 
   Args:
-    right: Whether the classifier is right on the frames near A anchors.
+    right: whether the classifier is right on the frames near A anchors.
     distances: D distances from the anchor in frames.
-    include_anchor: Whether the anchor must be right too.
+    include_anchor: whether the anchor must be right too.
   """
   within = right_within(right, max(distances), include_anchor)  # at 0, 1, ..., max(distances)
   return within[..., np.asarray(distances)]
@@ -76,9 +76,9 @@ def drop_within(
   worst neighbor: −1, 0 or 1.
 
   Args:
-    right: Whether a classifier is right on the frames near A anchors.
+    right: whether a classifier is right on the frames near A anchors.
     distances: D distances from the anchor in frames.
-    include_anchor: Whether the anchor is one of the frames.
+    include_anchor: whether the anchor is one of the frames.
   """
   all_right = all_right_within(right, distances, include_anchor)
   anchor = right.is_anchor_right[..., None]
@@ -153,9 +153,9 @@ def _share_within(name: str, measure: str, column: int) -> Quantity:
   from the ℓ∞ and root mean square distances of P pairs, [P, 2].
 
   Args:
-    name: Name of the quantity in results.
-    measure: Description of the distance, for reports.
-    column: Which distance to use: 0 for ℓ∞, 1 for root mean square.
+    name: name of the quantity in results.
+    measure: description of the distance, for reports.
+    column: which distance to use: 0 for ℓ∞, 1 for root mean square.
   """
 
   def is_within(distances: np.ndarray) -> np.ndarray:
@@ -182,10 +182,10 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
   before the review, and both after it.
 
   Args:
-    name: Name of the quantity in results.
-    words: Description of the quantity for reports.
-    signs: The sign (1, −1 or 0) of each of the four accuracies.
-    size: Largest possible absolute value.
+    name: name of the quantity in results.
+    words: description of the quantity for reports.
+    signs: the sign (1, −1 or 0) of each of the four accuracies.
+    size: largest possible absolute value.
   """
 
   def change(accuracies: np.ndarray, baseline: np.ndarray) -> np.ndarray:
@@ -193,7 +193,7 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
 
     Args:
       accuracies: [..., 4].
-      baseline: Not used.
+      baseline: not used.
     """
     return accuracies @ np.array(signs)
 
@@ -241,22 +241,22 @@ class VideoPmK(study.ScoresPredictions):
   are a neighbor set.
 
   Attributes:
-    k: Largest distance from the anchor in frames, at least 1. It is lowered if no neighbor is so
+    k: largest distance from the anchor in frames, at least 1. It is lowered if no neighbor is so
       far away.
-    include_anchor: Whether the anchor must be right too, as in the released scorer.
-    label_rule: Which labels count as right for a neighbor: 'frame' (its own) or 'anchor'.
-    merge: How probabilities of fine classes are merged to coarse ones: 'max', 'sum' or 'mean'. ''
+    include_anchor: whether the anchor must be right too, as in the released scorer.
+    label_rule: which labels count as right for a neighbor: 'frame' (its own) or 'anchor'.
+    merge: how probabilities of fine classes are merged to coarse ones: 'max', 'sum' or 'mean'. ''
       keeps what the run recorded.
-    testbed: Published models to show in figures: 'imagenet_vid_robust' or 'ytbb_robust'. 'auto'
+    testbed: published models to show in figures: 'imagenet_vid_robust' or 'ytbb_robust'. 'auto'
       selects by the number of anchors, and '' shows none. Published accuracy is pm-10, so they are
       left out with another k.
-    failures: Largest number of failures to show for each classifier: neighbor sets with a right
+    failures: largest number of failures to show for each classifier: neighbor sets with a right
       anchor and wrong neighbors.
-    distances: Whether to compute pixel distances of anchors and neighbors, which reads all frames
+    distances: whether to compute pixel distances of anchors and neighbors, which reads all frames
       again.
-    frames: Root folder of the frames, to compute distances of stored frames. '' takes the resized
+    frames: root folder of the frames, to compute distances of stored frames. '' takes the resized
       and cropped frames that the classifier gets.
-    reviewed: Folder of the neighbor sets that passed a human review, if the data are the sets
+    reviewed: folder of the neighbor sets that passed a human review, if the data are the sets
       before it. Distances are then also computed for reviewed pairs. '' for none.
   """
 
@@ -348,8 +348,8 @@ class VideoPmK(study.ScoresPredictions):
     With `distances` they include pixel distances of the frames in the folder `frames`.
 
     Args:
-      settings: Names the files of predictions.
-      folder: Folder of this run.
+      settings: names the files of predictions.
+      folder: folder of this run.
     """
     scored = settings.scored(self, self.review, folder)
     if self.distances:
@@ -411,8 +411,8 @@ class VideoPmK(study.ScoresPredictions):
     median drop is over classes.
 
     Args:
-      right: Whether each classifier is right on each frame of the neighbor sets.
-      sets: The neighbor sets, which are labelled frames with nearby frames.
+      right: whether each classifier is right on each frame of the neighbor sets.
+      sets: the neighbor sets, which are labelled frames with nearby frames.
     """
     yield from self._accuracies(right)
     # The same pm-k without the facet k, which reports state first.
@@ -439,8 +439,8 @@ class VideoPmK(study.ScoresPredictions):
     """Yields accuracies by class of the labelled frame, which may have several classes.
 
     Args:
-      right: Whether each classifier is right on each frame of the neighbor sets.
-      sets: The neighbor sets, which are labelled frames with nearby frames.
+      right: whether each classifier is right on each frame of the neighbor sets.
+      sets: the neighbor sets, which are labelled frames with nearby frames.
     """
     labels = sets.labels[sets.anchors]  # [A, labels], padded with −1
     for class_id in np.unique(labels[labels >= 0]).tolist():
@@ -456,8 +456,8 @@ class VideoPmK(study.ScoresPredictions):
     Accuracy pm-k is on the worst frame within k frames of the anchor.
 
     Args:
-      right: Whether each classifier is right on each frame.
-      facets: Columns that describe the data in the results, such as {'class': 'dog'}.
+      right: whether each classifier is right on each frame.
+      facets: columns that describe the data in the results, such as {'class': 'dog'}.
     """
     facets_with_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
@@ -491,12 +491,12 @@ class VideoPmK(study.ScoresPredictions):
     values for each of A sets from the outcomes of one classifier.
 
     Args:
-      quantity: The quantity.
-      right: Whether each classifier is right on each frame.
-      arguments: Further arguments of the statistic.
-      views: Table with a row for each of the V values, which describes it.
+      quantity: the quantity.
+      right: whether each classifier is right on each frame.
+      arguments: further arguments of the statistic.
+      views: table with a row for each of the V values, which describes it.
       counted: bool [A, V], which values to average; None averages all.
-      **options: Options of `estimates.means.means`, such as `facets`.
+      **options: options of `estimates.means.means`, such as `facets`.
     """
     fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
     counted_by_model = None if counted is None else dict.fromkeys(right.models, counted)
@@ -543,8 +543,8 @@ class VideoPmK(study.ScoresPredictions):
     The paper does not define the "% adversarial" of its figure 5; its values fit `turned_wrong`.
 
     Args:
-      right: Whether each classifier is right on each frame.
-      facets: Columns that describe the data in the results.
+      right: whether each classifier is right on each frame.
+      facets: columns that describe the data in the results.
     """
     views = pd.DataFrame({'offset': right.offsets})
     yield self._means(OFFSET_ERROR, right, (), views, right.has_frame, facets=facets)
@@ -581,8 +581,8 @@ class VideoPmK(study.ScoresPredictions):
     They are table 4 of the paper. Intervals resample videos.
 
     Args:
-      unreviewed: Predictions of each classifier on all frames, as before the review.
-      reviewed: Predictions of the same classifiers on the frames that passed the review.
+      unreviewed: predictions of each classifier on all frames, as before the review.
+      reviewed: predictions of the same classifiers on the frames that passed the review.
 
     Raises:
       InputError: A reviewed anchor (labelled frame) is not among the unreviewed ones.
@@ -634,8 +634,8 @@ class VideoPmK(study.ScoresPredictions):
     with a wrong neighbor. Shares and their intervals never decrease with distance.
 
     Args:
-      evaluations: Recorded predictions of the classifiers.
-      rows: Data to read frames from, unless the setting `frames` names a folder; None for no data.
+      evaluations: recorded predictions of the classifiers.
+      rows: data to read frames from, unless the setting `frames` names a folder; None for no data.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
@@ -690,7 +690,7 @@ def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
   The share within distance 1 gets the interval [1, 1], since pixels are in [0, 1].
 
   Args:
-    shares: Table of shares by ascending distance; it is changed in place and returned.
+    shares: table of shares by ascending distance; it is changed in place and returned.
   """
   shares['low'] = shares.low.cummax()
   shares['high'] = shares.high[::-1].cummin()
@@ -703,7 +703,7 @@ def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
   """Sets the interval at offset 0 to [0, 0], since the share there is 0 by definition.
 
   Args:
-    shares: Table of shares by offset from the anchor; it is changed in place and returned.
+    shares: table of shares by offset from the anchor; it is changed in place and returned.
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares

@@ -56,8 +56,8 @@ class Checkpoints:
     All processes of a run must call all methods.
 
     Args:
-      directory: The directory.
-      facts: Values that determine the trained weights, such as settings and seed. They are written
+      directory: the directory.
+      facts: values that determine the trained weights, such as settings and seed. They are written
         to `classifier.json`.
 
     Raises:
@@ -133,7 +133,7 @@ class Checkpoints:
     Without checkpoints, the facts are written to `classifier.json`.
 
     Args:
-      facts: Values that determine the trained weights, such as settings and seed.
+      facts: values that determine the trained weights, such as settings and seed.
     """
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
@@ -177,7 +177,7 @@ def progress(facts: Facts) -> dict[str, int]:
   """Selects `step`, `total_steps` and, if present, `kept_step` from facts about a training.
 
   Args:
-    facts: The facts that `load_variables` returned.
+    facts: the facts that `load_variables` returned.
   """
   # `classifier.json` has the number of all steps in its section `training`
   steps = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
@@ -188,7 +188,7 @@ def unfinished(facts: Facts) -> str:
   """Describes how far an unfinished training came, as 'step 100 of 188'; '' if finished.
 
   Args:
-    facts: The facts that `load_variables` returned.
+    facts: the facts that `load_variables` returned.
   """
   steps = progress(facts)
   step, total = steps['step'], steps.get('total_steps', 0)
@@ -233,9 +233,9 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
   """Returns the SHA-256 of a checkpoint's arrays, its position, and the training's facts.
 
   Args:
-    state: The arrays, which may be distributed over devices and processes.
-    position: Where the training was, such as {'step': 100}.
-    directory: The directory of `classifier.json`, which has the facts.
+    state: the arrays, which may be distributed over devices and processes.
+    position: where the training was, such as {'step': 100}.
+    directory: the directory of `classifier.json`, which has the facts.
   """
   leaves = {name: value for name, value in _flatten(state).items() if value is not None}
   arrays = {name: np.asarray(value) for name, value in own_copy(leaves).items()}

@@ -79,10 +79,10 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
   MLP, with independent draws.
 
   Args:
-    params: Parameters of the network.
-    rate: Probability of dropping in the last block, in [0, 1).
-    keys: Random keys of the samples, of any shape [...], such as [B].
-    rises: Whether p rises linearly over blocks; if False, p = rate in all blocks.
+    params: parameters of the network.
+    rate: probability of dropping in the last block, in [0, 1).
+    keys: random keys of the samples, of any shape [...], such as [B].
+    rises: whether p rises linearly over blocks; if False, p = rate in all blocks.
 
   Returns:
     {DROP_PATH: tree}, with an array `factors` [..., 2] at the path of each block.

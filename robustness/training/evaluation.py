@@ -32,11 +32,11 @@ class AccuracyOnRows:
     """Prepares the evaluation; the data are read by the first call.
 
     Args:
-      classifier: The classifier, with weights or only their shapes.
-      rows: The data, images and labels.
-      seed: Seed of the evaluation's random numbers.
-      parallel: Layout of the devices.
-      resident_bytes: Data up to this size stay on the devices after the first call.
+      classifier: the classifier, with weights or only their shapes.
+      rows: the data, images and labels.
+      seed: seed of the evaluation's random numbers.
+      parallel: layout of the devices.
+      resident_bytes: data up to this size stay on the devices after the first call.
     """
     self.classifier, self.rows = classifier, rows
     key = random_keys.stream(seed, 'accuracy')
@@ -75,8 +75,8 @@ class CachedBlocks:
     """Prepares an empty cache.
 
     Args:
-      read: Function that reads all batches and copies them to the devices.
-      max_bytes: Total size up to which the batches stay on the devices.
+      read: function that reads all batches and copies them to the devices.
+      max_bytes: total size up to which the batches stay on the devices.
     """
     self._read, self._max_bytes = read, max_bytes
     self._cache: list[BlockOnDevices] = []
@@ -106,8 +106,8 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   example corrupted ones), and rows with the same `group_id`.
 
   Args:
-    rows: The data.
-    share: Fraction of rows for validation, in [0, 1).
+    rows: the data.
+    share: fraction of rows for validation, in [0, 1).
 
   Raises:
     InputError: The data have versions of images, and are too many to read all columns.

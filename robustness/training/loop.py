@@ -62,17 +62,17 @@ def train(
   contain a step twice; the later line is valid. A finished training returns at once.
 
   Args:
-    training: The specification of the training.
-    directory: Folder for `classifier.json` and `checkpoints/`, used by no other training.
-    parallel: Layout of the devices.
-    writer: Writer of metrics: `train/...` (loss, accuracy, gradient_norm, learning_rate,
+    training: the specification of the training.
+    directory: folder for `classifier.json` and `checkpoints/`, used by no other training.
+    parallel: layout of the devices.
+    writer: writer of metrics: `train/...` (loss, accuracy, gradient_norm, learning_rate,
       images_per_second, epoch) and `evaluation/...`.
-    evaluate: Function from variables to {name: number} with the key `accuracy`. It must not change
+    evaluate: function from variables to {name: number} with the key `accuracy`. It must not change
       or store the variables. With `keep='best'` it selects the weights to keep.
-    measure: Function of step and variables, called at the steps of the setting `measure_at`; None
+    measure: function of step and variables, called at the steps of the setting `measure_at`; None
       for none.
-    facts: Further JSON values for `classifier.json`, such as the class names.
-    label: Title of the progress line.
+    facts: further JSON values for `classifier.json`, such as the class names.
+    label: title of the progress line.
 
   Returns:
     {'params': ..., 'batch_stats': ...} as NumPy arrays: the best if `keep` is 'best', else the
@@ -115,9 +115,9 @@ def resident_rows(training: Training, parallel: Parallel, begin: int) -> ArrayRo
   copy, a CPU for one per device.
 
   Args:
-    training: The training.
-    parallel: Layout of the devices.
-    begin: First step to take.
+    training: the training.
+    parallel: layout of the devices.
+    begin: first step to take.
   """
   images_left = (training.total_steps - begin) * training.settings.batch_size
   if parallel.num_processes > 1 or images_left < training.rows.num_examples:
@@ -187,12 +187,12 @@ class _Run:
   """The training loop over steps, with logs, evaluations and checkpoints.
 
   Attributes:
-    training: The specification of the training.
-    parallel: Layout of the devices.
-    writer: Writer of metrics.
-    evaluate: Function from variables to {name: number}, or None.
-    measure: Function of step and variables, or None.
-    checkpoints: The checkpoints of the training.
+    training: the specification of the training.
+    parallel: layout of the devices.
+    writer: writer of metrics.
+    evaluate: function from variables to {name: number}, or None.
+    measure: function of step and variables, or None.
+    checkpoints: the checkpoints of the training.
     newest: {name: number}, the newest loss and evaluation, shown in the progress line.
   """
 
@@ -215,8 +215,8 @@ class _Run:
     """Takes the remaining steps of the training and shows a progress line.
 
     Args:
-      state: The state to start from.
-      label: Title of the progress line.
+      state: the state to start from.
+      label: title of the progress line.
 
     Returns:
       The last state, with one copy of each replicated array.
@@ -264,9 +264,9 @@ class _Run:
     """Evaluates the weights every `evaluate_every_epochs` epochs and after the last step.
 
     Args:
-      step: Number of steps taken.
-      state: The state after them.
-      progress: The progress line, which shows that an evaluation runs.
+      step: number of steps taken.
+      state: the state after them.
+      progress: the progress line, which shows that an evaluation runs.
 
     Returns:
       The state. With `keep='best'` its `best` is replaced if the accuracy is the highest so far.
@@ -298,9 +298,9 @@ class _Run:
     """Calls `measure` after the steps that `measure_at` selects and after the last step.
 
     Args:
-      step: Number of steps taken.
-      state: The state after them.
-      progress: The progress line, which shows that studies are measured.
+      step: number of steps taken.
+      state: the state after them.
+      progress: the progress line, which shows that studies are measured.
     """
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
@@ -314,9 +314,9 @@ class _Run:
     """Saves a checkpoint every `checkpoint_every_steps` steps, after the last, and on SIGTERM.
 
     Args:
-      step: Number of steps taken.
-      state: The state after them.
-      is_stopped: Whether the run received SIGTERM.
+      step: number of steps taken.
+      state: the state after them.
+      is_stopped: whether the run received SIGTERM.
 
     Raises:
       Preempted: `is_stopped` is True, and the state is saved.
@@ -352,8 +352,8 @@ class Meter:
     """Starts without metrics.
 
     Args:
-      batch_size: Number of images per step.
-      fetch: Function that copies the metrics of several steps to the host.
+      batch_size: number of images per step.
+      fetch: function that copies the metrics of several steps to the host.
     """
     self._batch_size, self._fetch = batch_size, fetch
     self._running: collections.deque[Metrics] = collections.deque()  # of steps that may still run
@@ -370,7 +370,7 @@ class Meter:
     images per second.
 
     Args:
-      step: Number of steps taken.
+      step: number of steps taken.
       metrics: {name: scalar} on the devices.
     """
     self._collected.append((step, metrics))

@@ -23,7 +23,7 @@ def has_decay(params: PyTree, decay: str) -> PyTree:
   """Returns a tree of bools like `params`, True for parameters with weight decay.
 
   Args:
-    params: Parameters of the network.
+    params: parameters of the network.
     decay: 'kernels' for all arrays with the name `kernel`, 'all' or 'none'.
   """
   return path_aware_map(
@@ -90,10 +90,10 @@ def create(
   % below the least so far. The factor is stored in the optimizer's state.
 
   Args:
-    settings: Name and constants of the optimizer.
+    settings: name and constants of the optimizer.
     learning_rate: η of this step.
-    epoch_steps: Number of steps in an epoch.
-    stem_rate: Factor on updates of the layer `stem`, if `stem_epochs` is set.
+    epoch_steps: number of steps in an epoch.
+    stem_rate: factor on updates of the layer `stem`, if `stem_epochs` is set.
 
   Returns:
     An Optax transformation; its updates are to be added to the parameters, and its `update` needs
@@ -154,7 +154,7 @@ def rate_factor(opt_state: optax.OptState) -> jax.Array:
   It is 1 for other schedules.
 
   Args:
-    opt_state: State of the optimizer that `create` returned.
+    opt_state: state of the optimizer that `create` returned.
   """
   states = jax.tree.leaves(opt_state, is_leaf=_is_plateau)
   factors = [state.scale for state in states if _is_plateau(state)]

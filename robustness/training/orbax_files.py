@@ -33,9 +33,9 @@ class Manager(ocp.CheckpointManager):
     """Saves the arrays of a training and its position in a thread.
 
     Args:
-      step: Number of steps taken, which names the checkpoint.
-      state: Tree of arrays.
-      position: Where the training is, such as {'step': 100}, stored as JSON.
+      step: number of steps taken, which names the checkpoint.
+      state: tree of arrays.
+      position: where the training is, such as {'step': 100}, stored as JSON.
     """
     arrays, json = ocp.args.StandardSave(state), ocp.args.JsonSave(position)
     self.save(step, force=True, args=ocp.args.Composite(state=arrays, position=json))

@@ -43,14 +43,14 @@ class StopRequest:
   same step. Signals can only be handled in the main thread; elsewhere the context has no effect.
 
   Attributes:
-    received: Whether the signal came. It stays False if JAX handles the signal.
+    received: whether the signal came. It stays False if JAX handles the signal.
   """
 
   def __init__(self, processes: int = 1) -> None:
     """Prepares the context.
 
     Args:
-      processes: Number of processes that train the network together.
+      processes: number of processes that train the network together.
     """
     self.received = False
     self._has_peers = processes > 1  # so that JAX handles the signal
@@ -67,9 +67,9 @@ class StopRequest:
     """Restores the handler of SIGTERM, and raises a received signal again if it was ignored.
 
     Args:
-      kind: Type of the error that ends the context, or None. With an error, such as `Preempted`,
+      kind: type of the error that ends the context, or None. With an error, such as `Preempted`,
         the signal counts as handled.
-      *unused: The error and its traceback.
+      *unused: the error and its traceback.
     """
     if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)

@@ -25,7 +25,7 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
   This is `steps` if set, else round(epochs · N / batch_size).
 
   Args:
-    settings: Length and batch size of the training.
+    settings: length and batch size of the training.
     num_examples: N, the number of training images.
 
   Raises:
@@ -56,8 +56,8 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     ⌊p·T⌋, and from there to η·f_1 at T.
 
   Args:
-    settings: The schedule and its constants.
-    num_examples: Number of training images.
+    settings: the schedule and its constants.
+    num_examples: number of training images.
 
   Raises:
     InputError: The warm-up or `lookahead` is too long, or the rate falls after the end.
@@ -107,8 +107,8 @@ def stem_steps(settings: TrainingSettings, num_examples: int) -> int:
   It is at most the number of all steps.
 
   Args:
-    settings: Length and batch size of the training.
-    num_examples: Number of training images.
+    settings: length and batch size of the training.
+    num_examples: number of training images.
   """
   if not settings.stem_epochs:
     return 0
@@ -128,9 +128,9 @@ def is_evaluated(step: int, settings: TrainingSettings, num_examples: int) -> bo
   3, 5, 8, 10 and so on.
 
   Args:
-    step: Number of steps taken.
-    settings: Settings of the training.
-    num_examples: Number of training images, an epoch.
+    step: number of steps taken.
+    settings: settings of the training.
+    num_examples: number of training images, an epoch.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   if period <= 0:
@@ -150,9 +150,9 @@ def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> boo
   The setting `measure_at` selects the steps with an evaluation or with a checkpoint.
 
   Args:
-    step: Number of steps taken.
-    settings: Settings of the training.
-    num_examples: Number of training images, an epoch.
+    step: number of steps taken.
+    settings: settings of the training.
+    num_examples: number of training images, an epoch.
   """
   if settings.measure_at == CHECKPOINTS:
     return is_saved(step, settings)
@@ -165,8 +165,8 @@ def measured_steps(settings: TrainingSettings, num_examples: int) -> list[int]:
   The last step is always among them.
 
   Args:
-    settings: Settings of the training.
-    num_examples: Number of training images, an epoch.
+    settings: settings of the training.
+    num_examples: number of training images, an epoch.
   """
   last = total_steps(settings, num_examples)
   return [step for step in range(1, last) if is_measured(step, settings, num_examples)] + [last]

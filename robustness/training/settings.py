@@ -23,71 +23,71 @@ class TrainingSettings:
   """Settings of a training: length, optimizer, regularisation, evaluation and storage.
 
   Attributes:
-    epochs: Passes over the training images; fractions are allowed.
-    steps: Optimizer steps; a number above 0 replaces `epochs`.
-    batch_size: Images per step, over all devices and micro-batches.
-    learning_rate: The largest learning rate, reached after the warm-up.
-    schedule: Schedule of the learning rate: 'cosine', 'step' (falls at `step_epochs`), 'plateau'
+    epochs: passes over the training images; fractions are allowed.
+    steps: optimizer steps; a number above 0 replaces `epochs`.
+    batch_size: images per step, over all devices and micro-batches.
+    learning_rate: the largest learning rate, reached after the warm-up.
+    schedule: schedule of the learning rate: 'cosine', 'step' (falls at `step_epochs`), 'plateau'
       (falls when the training loss stops falling), 'constant', or 'triangular' (see `triangle`).
-    triangle: For 'triangular', (f_0, p, f_1): the rate is f_0 · `learning_rate` at the first step,
+    triangle: for 'triangular', (f_0, p, f_1): the rate is f_0 · `learning_rate` at the first step,
       `learning_rate` after the fraction p of the steps, and f_1 · `learning_rate` after the last
       step.
-    step_epochs: Ascending epochs after which 'step' lowers the rate.
-    step_factor: Factor on the rate at each of `step_epochs`.
+    step_epochs: ascending epochs after which 'step' lowers the rate.
+    step_factor: factor on the rate at each of `step_epochs`.
     optimizer: 'sgd', 'adamw', 'lamb' or 'rmsprop'; see `robustness.training.optimizer`.
-    momentum: For 'sgd' and 'rmsprop', μ in v ← μ·v + g with gradient g; 0 is without momentum.
-    nesterov: For 'sgd', whether to step along g + μ·v instead of v.
+    momentum: for 'sgd' and 'rmsprop', μ in v ← μ·v + g with gradient g; 0 is without momentum.
+    nesterov: for 'sgd', whether to step along g + μ·v instead of v.
     epsilon: ε in the denominator of the update, added to the root mean squared gradient for 'adamw'
       and 'lamb', and to the mean squared gradient for 'rmsprop'.
     weight_decay: λ. 'sgd' and 'rmsprop' add λ·θ to the gradient; other optimizers decouple the
       decay.
-    decay: Parameters with weight decay: 'kernels' (weights of convolutions and dense layers), 'all'
+    decay: parameters with weight decay: 'kernels' (weights of convolutions and dense layers), 'all'
       (biases and the scales of normalisations too) or 'none'.
-    clip_norm: Largest global norm of the gradient, to which larger ones are scaled down; 0 does not
+    clip_norm: largest global norm of the gradient, to which larger ones are scaled down; 0 does not
       clip.
-    backbone_rate_multiplier: Factor on the learning rate in all layers except the last, for
+    backbone_rate_multiplier: factor on the learning rate in all layers except the last, for
       fine-tuning.
-    layer_decay: Factor on the learning rate from each layer to the one before; the last layer has
+    layer_decay: factor on the learning rate from each layer to the one before; the last layer has
       1. See `robustness.training.depth` for the layers.
-    drop_path: Probability of stochastic depth in the last residual block, with which a sample's
+    drop_path: probability of stochastic depth in the last residual block, with which a sample's
       branch is dropped; 0 drops none.
-    head_scale: Factor on the random initial weights of the last layer.
-    ema_decay: Decay of the exponential moving average of the weights, which replaces the raw
+    head_scale: factor on the random initial weights of the last layer.
+    ema_decay: decay of the exponential moving average of the weights, which replaces the raw
       weights in evaluations and at the end; 0 computes no average.
-    lookahead: Period k in steps of the Lookahead optimizer, which keeps a slow copy s of weights
+    lookahead: period k in steps of the Lookahead optimizer, which keeps a slow copy s of weights
       and statistics w. Every k steps both become d·s + (1 − d)·w, with d = .95^k · (step / number
       of steps)³. The slow copy is evaluated and is the result of the training. 0 keeps none.
-    bias_rate: For 'sgd', factor on the learning rate of biases of normalisation layers; their
+    bias_rate: for 'sgd', factor on the learning rate of biases of normalisation layers; their
       weight decay per step is unchanged.
-    stem_epochs: Epochs after which the layer `stem` is frozen; 0 trains it to the end.
-    warmup_epochs: Epochs in which the learning rate rises linearly from 0.
+    stem_epochs: epochs after which the layer `stem` is frozen; 0 trains it to the end.
+    warmup_epochs: epochs in which the learning rate rises linearly from 0.
     balanced: A column of the data, such as 'label' or 'environment', with values that should be
       equally frequent in every batch. '' draws all images equally often. The length of an epoch is
       the same.
-    freeze_statistics: Whether batch normalisation uses its running averages without updating them,
+    freeze_statistics: whether batch normalisation uses its running averages without updating them,
       as in fine-tuning on few or similar images.
-    auxiliary_norms: Number of augmented versions of each image, counted from the last, that pass
+    auxiliary_norms: number of augmented versions of each image, counted from the last, that pass
       through a second set of normalisation layers (see `robustness.training.auxiliary_norms`). It
       needs an augmentation with several versions. 0 has one set for all.
-    accumulate: Micro-batches per step; the gradient is their exact mean. Batch normalisation sees
+    accumulate: micro-batches per step; the gradient is their exact mean. Batch normalisation sees
       one micro-batch at a time, and updates its running averages for each.
-    checkpoint_every_steps: Steps between checkpoints; 0 saves only at the end.
-    evaluate_every_epochs: Epochs between evaluations; 0 evaluates only at the end.
-    measure: Names of studies or tasks of the run that are also measured during training, with the
+    checkpoint_every_steps: steps between checkpoints; 0 saves only at the end.
+    evaluate_every_epochs: epochs between evaluations; 0 evaluates only at the end.
+    measure: names of studies or tasks of the run that are also measured during training, with the
       weights of the step. Results are in the workdir's folder `along_training`.
-    measure_at: When `measure` measures, besides the end: 'evaluations' (`evaluate_every_epochs`) or
+    measure_at: when `measure` measures, besides the end: 'evaluations' (`evaluate_every_epochs`) or
       'checkpoints' (`checkpoint_every_steps`).
-    validation: Fraction of the training images, in [0, 1), that is held out and evaluated instead
+    validation: fraction of the training images, in [0, 1), that is held out and evaluated instead
       of the study's images. The selection does not depend on the seed, and a video clip's frames
       stay together. 0 holds none out.
     keep: 'last' keeps the last weights, 'best' the weights with the best validation accuracy.
     precision: 'float32' or 'bfloat16' for the network's arithmetic in training; '' takes
       `config.precision`, which is used for measurements.
-    log_every_steps: Steps between log lines, which have means since the previous line.
-    resident_bytes: Training images of at most this size are copied to the devices once, and so are
+    log_every_steps: steps between log lines, which have means since the previous line.
+    resident_bytes: training images of at most this size are copied to the devices once, and so are
       evaluated images. Each device of a CPU has a copy, and all copies count. 0 reads every batch
       from the host.
-    split: Split of the data to train on.
+    split: split of the data to train on.
   """
 
   epochs: float = setting(10.0, f'in [0, {MAX_EPOCHS}]', lambda x: 0 <= x <= MAX_EPOCHS)
@@ -150,9 +150,9 @@ class TrainingSettings:
       """Raises InputError for a setting of the training unless a condition holds.
 
       Args:
-        name: Name of the setting.
-        holds: The condition.
-        valid: Valid values in words, for the message.
+        name: name of the setting.
+        holds: the condition.
+        valid: valid values in words, for the message.
       """
       require(holds, f'{SECTION}.{name}', vars(self)[name], valid)
 

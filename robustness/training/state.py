@@ -24,11 +24,11 @@ class TrainState(struct.PyTreeNode):
   Attributes:
     step: int32 scalar, number of steps taken.
     params: float32 parameters.
-    batch_stats: Running averages of batch normalisation; empty without it. For trainings with
+    batch_stats: running averages of batch normalisation; empty without it. For trainings with
       auxiliary normalisation layers, `params` and `batch_stats` have these too.
-    opt_state: State of the optimizer.
-    objective: State of the objective (the loss); empty for most objectives.
-    ema: Averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
+    opt_state: state of the optimizer.
+    objective: state of the objective (the loss); empty for most objectives.
+    ema: averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
     best: `params` and `batch_stats` of the best evaluation so far, its `score` (float32) and `step`
       (int32); empty unless the best weights are kept.
   """
@@ -79,8 +79,8 @@ class TrainState(struct.PyTreeNode):
     batch statistics, and d = .95^every · (step / total_steps)³.
 
     Args:
-      every: Number of steps between two updates; 0 leaves the state unchanged.
-      total_steps: Number of steps of the training.
+      every: number of steps between two updates; 0 leaves the state unchanged.
+      total_steps: number of steps of the training.
 
     Reference:
       Zhang et al. (2019), Lookahead Optimizer: k steps forward, 1 step back; the rising d is
@@ -140,8 +140,8 @@ def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variabl
   """Replaces arrays of `params` and `batch_stats` by the arrays in `initial`.
 
   Args:
-    variables: Variables of the network.
-    initial: Some or all of these variables, for instance pretrained weights.
+    variables: variables of the network.
+    initial: some or all of these variables, for instance pretrained weights.
 
   Raises:
     InputError: `initial` has arrays that the network does not have, or of another shape.

@@ -38,8 +38,8 @@ class TrainStep:
   """A training step, called as `(state, batch[, scalars]) -> (state, metrics)`.
 
   Attributes:
-    training: The specification of the training.
-    parallel: The devices that share the batch; None for one device.
+    training: the specification of the training.
+    parallel: the devices that share the batch; None for one device.
   """
 
   training: Training
@@ -51,12 +51,12 @@ class TrainStep:
     """Takes one training step and returns the new state and metrics.
 
     Args:
-      state: The state before the step.
+      state: the state before the step.
       batch: `image` [B, H, W, C], uint8 or float32 in [0, 1]; `label` int32 [B], or [B, L] padded
         with −1; `example_id` int32 [B]; and the columns that the augmentations and the objective
         need. An image with several labels has the same probability for each as target. Parts that
         need one label take the first.
-      scalars: Seed, learning rate and other numbers of this step. None compiles them into the
+      scalars: seed, learning rate and other numbers of this step. None compiles them into the
         program.
 
     Returns:
@@ -113,9 +113,9 @@ class TrainStep:
     micro-batches, which are processed in turn.
 
     Args:
-      state: The state before the step.
-      batch: The augmented batch.
-      seed: Seed of the random numbers of the attack and of stochastic depth.
+      state: the state before the step.
+      batch: the augmented batch.
+      seed: seed of the random numbers of the attack and of stochastic depth.
 
     Returns:
       The gradient, the new batch statistics, the new state of the objective, and the metrics.
@@ -157,11 +157,11 @@ class TrainStep:
     weight over all micro-batches and devices. The result is Σ weights · losses / Σ weights.
 
     Args:
-      state: The state before the step.
-      batch_stats: Batch statistics after the previous micro-batch.
-      memory: State of the objective after the previous micro-batch.
-      batch: The columns of the micro-batch.
-      seed: Seed of the random numbers of the attack and of stochastic depth.
+      state: the state before the step.
+      batch_stats: batch statistics after the previous micro-batch.
+      memory: state of the objective after the previous micro-batch.
+      batch: the columns of the micro-batch.
+      seed: seed of the random numbers of the attack and of stochastic depth.
 
     Returns:
       (gradient, mean weight, metrics), which are means over the images; the new batch statistics;
@@ -199,8 +199,8 @@ class TrainStep:
     """Raises InputError unless an objective returned one float loss and weight per image.
 
     Args:
-      returned: What the objective returned.
-      num_rows: Number of images in the batch.
+      returned: what the objective returned.
+      num_rows: number of images in the batch.
     """
     name = self.training.pipeline.objective.name
     expected = f'(losses, weights, state, metrics), with floats [{num_rows}] as losses and weights'
@@ -220,7 +220,7 @@ class TrainStep:
     At least one augmented version of each image must use the main normalisation layers.
 
     Args:
-      shape: Shape of the augmented images, [B, H, W, C], or [B, V, H, W, C] with V versions each.
+      shape: shape of the augmented images, [B, H, W, C], or [B, V, H, W, C] with V versions each.
     """
     count, num_images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
     if count and count >= num_images:
@@ -240,9 +240,9 @@ class TrainStep:
     Without stochastic depth the result is {}.
 
     Args:
-      state: The state before the step.
-      batch: The augmented batch.
-      seed: Seed of the random factors.
+      state: the state before the step.
+      batch: the augmented batch.
+      seed: seed of the random factors.
     """
     rate = self.training.settings.drop_path
     if not rate:
@@ -262,11 +262,11 @@ class TrainStep:
     the statistics of one set.
 
     Args:
-      params: Weights, with both sets.
-      batch_stats: Statistics of batch normalisation, with both sets.
+      params: weights, with both sets.
+      batch_stats: statistics of batch normalisation, with both sets.
       images: [B, V, H, W, C]; without `auxiliary_norms` also [B, H, W, C].
-      train: Whether the network uses and updates batch statistics.
-      factors: Factors of stochastic depth, with the images' leading axes; {} for none.
+      train: whether the network uses and updates batch statistics.
+      factors: factors of stochastic depth, with the images' leading axes; {} for none.
 
     Returns:
       The outputs and the new batch statistics, as `_forward` does.
@@ -292,11 +292,11 @@ class TrainStep:
     """Applies the network to images.
 
     Args:
-      params: Weights.
-      batch_stats: Statistics of batch normalisation.
+      params: weights.
+      batch_stats: statistics of batch normalisation.
       images: [B, H, W, C], or [B, V, H, W, C] with V versions of each image.
-      train: Whether the network uses and updates batch statistics.
-      factors: Factors of stochastic depth, with the images' leading axes; {} for none.
+      train: whether the network uses and updates batch statistics.
+      factors: factors of stochastic depth, with the images' leading axes; {} for none.
 
     Returns:
       A dictionary of outputs, and the new batch statistics. The outputs are `logits`, [B, classes]
@@ -338,10 +338,10 @@ class TrainStep:
     """Replaces the images of a batch by adversarial examples, if the training has an attack.
 
     Args:
-      state: The state before the step, with the weights to attack.
-      batch_stats: Statistics of batch normalisation.
-      batch: The augmented batch.
-      seed: Seed of the attack's random numbers.
+      state: the state before the step, with the weights to attack.
+      batch_stats: statistics of batch normalisation.
+      batch: the augmented batch.
+      seed: seed of the attack's random numbers.
     """
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
@@ -368,7 +368,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   """Checks a training before it starts, by tracing one step on shapes.
 
   Args:
-    training: The training.
+    training: the training.
     row: A batch of the training data, from `Rows.batches`.
 
   Raises:
@@ -393,7 +393,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
     """Returns the shape and type that a column has in a training batch.
 
     Args:
-      column: The column for any number of images.
+      column: the column for any number of images.
     """
     dtype = jax.dtypes.canonicalize_dtype(column.dtype)
     return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
@@ -409,10 +409,10 @@ def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> ja
   They differ between seeds, steps and parts of the training.
 
   Args:
-    batch: The batch.
-    seed: Seed of the training.
-    name: Name of the part that uses the keys, such as an attack.
-    step: Number of steps taken.
+    batch: the batch.
+    seed: seed of the training.
+    name: name of the part that uses the keys, such as an attack.
+    step: number of steps taken.
   """
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:

@@ -49,9 +49,9 @@ class Pipeline:
   """The exchangeable parts of a training: augmentations, attack and objective.
 
   Attributes:
-    policy: The augmentations, in the order in which they are applied.
-    attack: Attack that turns augmented images into adversarial examples; None for no attack.
-    objective: The loss to minimise.
+    policy: the augmentations, in the order in which they are applied.
+    attack: attack that turns augmented images into adversarial examples; None for no attack.
+    objective: the loss to minimise.
   """
 
   policy: Policy = Policy()
@@ -70,19 +70,19 @@ class Training:
   """The specification of one training: network, data, settings and seed.
 
   Attributes:
-    model: The network, called as `model(images, train)`. With batch normalisation it needs the
+    model: the network, called as `model(images, train)`. With batch normalisation it needs the
       `axis_name` of the `Parallel` that trains it.
-    rows: The training data.
-    inputs: Input filter and normalisation, which the trained classifier will have too.
-    settings: The section `config.training`.
-    pipeline: Augmentations, attack and objective.
-    seed: Seed of the initial parameters, the order of the data, augmentations and attack.
-    initial: Initial parameters and running averages, such as pretrained weights. Missing arrays,
+    rows: the training data.
+    inputs: input filter and normalisation, which the trained classifier will have too.
+    settings: the section `config.training`.
+    pipeline: augmentations, attack and objective.
+    seed: seed of the initial parameters, the order of the data, augmentations and attack.
+    initial: initial parameters and running averages, such as pretrained weights. Missing arrays,
       for instance of the last layer, are drawn at random.
-    fit: Function from normalised training images to some initial variables, used if `initial` is
+    fit: function from normalised training images to some initial variables, used if `initial` is
       empty. It is for architectures that compute variables from images; None for others.
-    fit_rows: Largest number of images for `fit`.
-    sampler: The order of the data; None takes `Epochs`, which shuffles in every epoch.
+    fit_rows: largest number of images for `fit`.
+    sampler: the order of the data; None takes `Epochs`, which shuffles in every epoch.
   """
 
   model: nn.Module
@@ -131,7 +131,7 @@ class Training:
     """Returns the learning rate, the seed and other numbers that the compiled step takes.
 
     Args:
-      step: Number of steps taken so far; may be traced.
+      step: number of steps taken so far; may be traced.
     """
     settings, examples = self.settings, self.rows.num_examples
     stem_steps = schedule.stem_steps(settings, examples)
@@ -199,7 +199,7 @@ class Training:
     left out.
 
     Args:
-      further_facts: Facts to add, such as the class names.
+      further_facts: facts to add, such as the class names.
     """
     # `further_facts` has the precision that the network is built with
     left_out = {*REPORTING, 'precision'}
@@ -227,7 +227,7 @@ class Training:
     """Checks that settings and attack fit the network.
 
     Args:
-      state: Shapes of the training state.
+      state: shapes of the training state.
 
     Raises:
       InputError: A setting concerns a layer that the network lacks, or the attack does not fit
@@ -268,7 +268,7 @@ class Training:
     """Raises InputError unless the attack fits augmentations and normalisation layers.
 
     Args:
-      state: Shapes of the training state.
+      state: shapes of the training state.
     """
     settings, attack = self.settings, self.pipeline.attack
     if attack is None:
@@ -295,7 +295,7 @@ class Training:
     """Raises InputError unless the data have the columns that the objective needs.
 
     Args:
-      columns: Columns of the training data. Columns that augmentations add may be missing.
+      columns: columns of the training data. Columns that augmentations add may be missing.
     """
     objective = self.pipeline.objective
     for name in objective.columns:
@@ -319,7 +319,7 @@ class Training:
     it is taken from the data, and not checked without the column.
 
     Args:
-      columns: Columns of the training data.
+      columns: columns of the training data.
     """
     objective = self.pipeline.objective
     if not isinstance(objective, GroupObjective):
@@ -353,7 +353,7 @@ class Training:
     """Checks that batch size and model fit the layout of the devices.
 
     Args:
-      parallel: Layout of the devices.
+      parallel: layout of the devices.
 
     Raises:
       InputError: A micro-batch cannot be split evenly over the devices, or the model has batch
@@ -386,9 +386,9 @@ def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: in
   """Checks a batch and returns its numeric columns, the input of the training step.
 
   Args:
-    batch: The batch, with `image` and `label`.
-    image_shape: Height, width and channels that images must have.
-    num_classes: Number of classes.
+    batch: the batch, with `image` and `label`.
+    image_shape: height, width and channels that images must have.
+    num_classes: number of classes.
 
   Raises:
     InputError: An image has another shape or type (neither uint8 nor float32), or no valid label in

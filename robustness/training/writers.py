@@ -36,8 +36,8 @@ class JsonLinesWriter:
     """Prepares a file for appending; a new file is created with the first line.
 
     Args:
-      path: The file.
-      facts: Values to add to every line, such as {'label': 'resnet20'}.
+      path: the file.
+      facts: values to add to every line, such as {'label': 'resnet20'}.
     """
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
@@ -51,7 +51,7 @@ class JsonLinesWriter:
     """Appends a line with the metrics of a step; NaN and infinity become null.
 
     Args:
-      step: Number of steps taken.
+      step: number of steps taken.
       scalars: {name: number}.
     """
     values = {name: _as_json(value) for name, value in scalars.items()}
@@ -69,8 +69,8 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
   Events need `clu` and TensorFlow. Without these only `log.jsonl` is written.
 
   Args:
-    workdir: Folder of the run. Events are in `tensorboard/<label>`.
-    label: Name of the classifier.
+    workdir: folder of the run. Events are in `tensorboard/<label>`.
+    label: name of the classifier.
   """
   lines = JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
   try:

@@ -60,9 +60,9 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   on anchors, in descending order.
 
   Args:
-    results: The results of the study.
-    label: Name of the classifier.
-    k: Largest distance from the anchor in frames.
+    results: the results of the study.
+    label: name of the classifier.
+    k: largest distance from the anchor in frames.
 
   Returns:
     (figure, caption), or None for fewer than two classes.

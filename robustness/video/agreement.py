@@ -130,10 +130,10 @@ def _bootstrapped(
   There is no interval if all resamples are equal.
 
   Args:
-    sums: Additive statistics of each cluster, [G, ...].
-    kappa: Function from the sums of each resample, [resamples, ...], to κ, [resamples].
-    sizes: Number of items of each cluster, [G].
-    n: Number of all items.
+    sums: additive statistics of each cluster, [G, ...].
+    kappa: function from the sums of each resample, [resamples, ...], to κ, [resamples].
+    sizes: number of items of each cluster, [G].
+    n: number of all items.
   """
   if not len(sums):
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)

@@ -54,9 +54,9 @@ class ReviewPlan:
   different labels.
 
   Attributes:
-    annotators_per_pair: Number of annotators who judge each pair independently.
-    joint_votes: Number of annotators who vote on a contested item; 0 takes `annotators_per_pair`.
-    densify: Whether anchors are first shown alone, so that annotators can add missing classes.
+    annotators_per_pair: number of annotators who judge each pair independently.
+    joint_votes: number of annotators who vote on a contested item; 0 takes `annotators_per_pair`.
+    densify: whether anchors are first shown alone, so that annotators can add missing classes.
   """
 
   annotators_per_pair: int = 2
@@ -83,19 +83,19 @@ class Answer:
   An anchor is a labelled frame; a pair is an anchor and a neighboring frame.
 
   Attributes:
-    annotator: Name of the annotator.
+    annotator: name of the annotator.
     round: 'individual' (annotators answer alone) or 'joint'.
-    anchor: Path of the anchor.
-    neighbor: Path of the neighboring frame; None for an answer about an anchor.
-    label: Whether the labels are right: 'correct', 'incorrect' (which marks an anchor as bad) or
+    anchor: path of the anchor.
+    neighbor: path of the neighboring frame; None for an answer about an anchor.
+    label: whether the labels are right: 'correct', 'incorrect' (which marks an anchor as bad) or
       'unsure'.
-    similar: Whether the frames of a pair are 'similar', 'dissimilar' or 'unsure'; None for an
+    similar: whether the frames of a pair are 'similar', 'dissimilar' or 'unsure'; None for an
       anchor.
-    reasons: Changes that make a pair dissimilar, from `REASONS`, such as 'blur'.
-    feature: Whether a distinctive feature is visible in only one frame of a dissimilar pair.
-    added: Ids of visible classes that the labels of an anchor lack.
-    shown: Ids of the classes that the page showed as labels.
-    time: Time of the answer in seconds since 1970.
+    reasons: changes that make a pair dissimilar, from `REASONS`, such as 'blur'.
+    feature: whether a distinctive feature is visible in only one frame of a dissimilar pair.
+    added: ids of visible classes that the labels of an anchor lack.
+    shown: ids of the classes that the page showed as labels.
+    time: time of the answer in seconds since 1970.
   """
 
   annotator: str
@@ -194,8 +194,8 @@ class AnswerLog:
     """Opens or creates the file of answers, and removes an incomplete last line.
 
     Args:
-      path: The file; its folder is created too.
-      digest: Hash of the frames under review (`Candidates.digest`).
+      path: the file; its folder is created too.
+      digest: hash of the frames under review (`Candidates.digest`).
       settings: {field of `ReviewPlan`: value}. A new file stores them. An existing file must have
         the same values.
 
@@ -221,8 +221,8 @@ class AnswerLog:
     """Locks the file, writes the header if new, and reads the stored plan and answers.
 
     Args:
-      header: First line of a new file.
-      digest: Hash of the frames under review, which the file must state.
+      header: first line of a new file.
+      digest: hash of the frames under review, which the file must state.
       settings: {field of `ReviewPlan`: value} that the user wants.
 
     Raises:
@@ -285,8 +285,8 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
   An incomplete last line is skipped; its annotator never got a confirmation.
 
   Args:
-    file: The file of answers.
-    digest: Hash of the frames under review, which the file must state.
+    file: the file of answers.
+    digest: hash of the frames under review, which the file must state.
 
   Raises:
     InputError: The file is missing or of another format, is about other frames, or has an invalid
@@ -312,10 +312,10 @@ def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
   """Parses the plan of a review from the first line of a file of answers.
 
   Args:
-    file: The file of answers, for messages.
+    file: the file of answers, for messages.
     line: JSON {'format', 'version', 'metadata', 'plan'}, where 'metadata' is the hash of the frames
       under review.
-    digest: Hash that the line must state.
+    digest: hash that the line must state.
 
   Raises:
     InputError: The line is not from a file of answers, or states another hash.

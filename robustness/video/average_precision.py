@@ -82,10 +82,10 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   this is at least `threshold`, and is then a true positive.
 
   Args:
-    truth: Ground-truth boxes.
-    detections: Detected boxes, with scores.
-    num_images: Number F of images.
-    threshold: Least IoU of a true positive, in (0, 1].
+    truth: ground-truth boxes.
+    detections: detected boxes, with scores.
+    num_images: number F of images.
+    threshold: least IoU of a true positive, in (0, 1].
   """
   assert detections.score is not None
   categories, column = np.unique(truth.category, return_inverse=True)
@@ -116,7 +116,7 @@ def _by_image_and_class(
   """Groups N boxes by image and class: {(image, class): indices of its boxes}.
 
   Args:
-    boxes: The boxes.
+    boxes: the boxes.
     order: A permutation of 0, ..., N − 1, which sorts the indices within groups.
   """
   keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
@@ -131,9 +131,9 @@ def _claims_truth(detections: np.ndarray, truth: np.ndarray, threshold: float) -
   over union (IoU), if this is at least `threshold`.
 
   Args:
-    detections: Corners of the detections, by descending score, [N, 4].
-    truth: Corners of the ground-truth boxes, [M, 4].
-    threshold: Least IoU of a true positive.
+    detections: corners of the detections, by descending score, [N, 4].
+    truth: corners of the ground-truth boxes, [M, 4].
+    threshold: least IoU of a true positive.
   """
   ious = overlap(detections, truth)
   right = np.zeros(len(detections), bool)
@@ -151,10 +151,10 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
   The AP is NaN for a class without ground truth in the images of a resample.
 
   Args:
-    matches: Detections in F images.
+    matches: detections in F images.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds, 11 (VOC 2007) or 101 (COCO).
-    counts: How often each image occurs in each of B resamples, [B, F].
+    counts: how often each image occurs in each of B resamples, [B, F].
   """
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
@@ -177,7 +177,7 @@ def _weighted_average_precision(
   Args:
     right: bool [D], whether each detection is a true positive.
     weight: float [D], how often the image of each detection occurs in a resample.
-    total: Number of ground-truth boxes, each counted as often as its image occurs.
+    total: number of ground-truth boxes, each counted as often as its image occurs.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
@@ -212,7 +212,7 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
   It is averaged over the classes of the image's ground-truth boxes, and NaN without any.
 
   Args:
-    matches: Detections in F images.
+    matches: detections in F images.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
@@ -240,10 +240,10 @@ def worst_frames(
   the anchor, then to the earlier one. If no frame has an average precision, the anchor is returned.
 
   Args:
-    sets: The A neighbor sets.
-    precision: Average precision of each frame alone, [F]; NaN without ground truth.
-    k: Largest distance from the anchor in frames.
-    include_anchor: Whether the anchor may be the worst frame.
+    sets: the A neighbor sets.
+    precision: average precision of each frame alone, [F]; NaN without ground truth.
+    k: largest distance from the anchor in frames.
+    include_anchor: whether the anchor may be the worst frame.
   """
   worst = sets.anchors.copy()
   for group, anchor in enumerate(sets.anchors):
@@ -266,12 +266,12 @@ class Scoring:
   An anchor is a labelled video frame.
 
   Attributes:
-    k: Largest distance from the anchor in frames.
-    threshold: Least IoU (intersection over union) of a true positive, in (0, 1].
+    k: largest distance from the anchor in frames.
+    threshold: least IoU (intersection over union) of a true positive, in (0, 1].
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds, 11 (VOC 2007) or 101 (COCO).
-    include_anchor: Whether the anchor may be the worst frame.
-    confidence: Confidence level of intervals, in (0, 1).
+    include_anchor: whether the anchor may be the worst frame.
+    confidence: confidence level of intervals, in (0, 1).
   """
 
   k: int = 10
@@ -297,7 +297,7 @@ class DetectionScores(NamedTuple):
   Attributes:
     anchor: mAP on anchors, with a bootstrap interval over videos.
     worst: mAP on the worst frame of each neighbor set, with a bootstrap interval over videos.
-    drop: The difference anchor − worst, with a paired bootstrap interval.
+    drop: the difference anchor − worst, with a paired bootstrap interval.
     frames: int [A], index of the worst frame of each set in `NeighborSets.frames`.
     per_image: float [F], average precision of each frame alone; NaN without ground truth.
   """
@@ -318,9 +318,9 @@ def detection_pm_k(
   frames within ±k frames of it.
 
   Args:
-    sets: The neighbor sets: anchors with nearby frames.
-    truth: Ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
-    detections: Detected boxes; `detections.image` is an index in `sets.frames` too.
+    sets: the neighbor sets: anchors with nearby frames.
+    truth: ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
+    detections: detected boxes; `detections.image` is an index in `sets.frames` too.
     scoring: k, the threshold, and other settings.
   """
   points = scoring.recall_points

@@ -56,9 +56,9 @@ class Box(NamedTuple):
   """A labelled bounding box in a video frame.
 
   Attributes:
-    y_min, x_min, y_max, x_max: Edges as fractions of the frame's height (y) and width (x), 0 ≤ min
+    y_min, x_min, y_max, x_max: edges as fractions of the frame's height (y) and width (x), 0 ≤ min
       < max ≤ 1.
-    label: Class index.
+    label: class index.
   """
 
   y_min: float
@@ -75,7 +75,7 @@ def read(
 
   Args:
     path: A COCO file, or a folder of ILSVRC annotations.
-    frames: Paths of frames.
+    frames: paths of frames.
     classes: {name or synonym of a class: class index}.
 
   Returns:
@@ -111,11 +111,11 @@ def _read_document(
   """Reads annotations into COCO's JSON structure, from a COCO file or ILSVRC's XML files.
 
   Args:
-    path: The COCO file, or the folder of ILSVRC files.
-    frames: Paths of frames, used for a folder.
+    path: the COCO file, or the folder of ILSVRC files.
+    frames: paths of frames, used for a folder.
     classes: {class name: class index}, used for a folder.
     form: Keys and types that the COCO file must have.
-    advice: Advice for the error message of an invalid COCO file.
+    advice: advice for the error message of an invalid COCO file.
 
   Raises:
     InputError: A file is invalid or has an object of an unknown class.
@@ -133,8 +133,8 @@ def _document_of_xml_files(
   """Converts ILSVRC's XML annotations to COCO's JSON structure, with frame paths as ids.
 
   Args:
-    folder: Folder of the XML files.
-    frames: Paths of frames; a frame without a file is skipped.
+    folder: folder of the XML files.
+    frames: paths of frames; a frame without a file is skipped.
     classes: {class name: class index}.
   """
   images, annotations = [], []
@@ -165,8 +165,8 @@ def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Pa
   """Raises InputError if an image id, image path or category id occurs twice in a COCO file.
 
   Args:
-    document: The content of the file, with the lists 'images' and 'categories'.
-    path: The file, for messages.
+    document: the content of the file, with the lists 'images' and 'categories'.
+    path: the file, for messages.
   """
   for kind, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
     counts = Counter(entry[key] for entry in document.get(kind, ()))
@@ -180,8 +180,8 @@ def _text(node: ElementTree.Element, tag: str) -> str:
   """Returns the text of an XML element below a node.
 
   Args:
-    node: The node.
-    tag: Path of the element, such as 'size/width'.
+    node: the node.
+    tag: path of the element, such as 'size/width'.
 
   Raises:
     ValueError: There is no such element.
@@ -219,7 +219,7 @@ class Boxes:
     twice, its boxes are returned twice.
 
     Args:
-      images: Indices in [0, F) of the listed images, int [M].
+      images: indices in [0, F) of the listed images, int [M].
     """
     boxes_of = pd.Series(self.image).groupby(self.image).indices  # {image: positions of its boxes}
     no_boxes = np.zeros(0, int)
@@ -237,7 +237,7 @@ class Boxes:
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
-      name: Function from the index of a box to a description for messages.
+      name: function from the index of a box to a description for messages.
 
     Returns:
       The clipped boxes, and how far each extended beyond its image in pixels, float [N].
@@ -255,7 +255,7 @@ class Boxes:
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
-      name: Function from the index of a box to a description for messages.
+      name: function from the index of a box to a description for messages.
     """
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
@@ -282,8 +282,8 @@ class Clipped(NamedTuple):
   """A summary of bounding boxes that were clipped at the border of their image.
 
   Attributes:
-    number: Number of boxes that extended beyond their images by more than `TOLERANCE` pixels.
-    first: Description of the first of these boxes; '' if there is none.
+    number: number of boxes that extended beyond their images by more than `TOLERANCE` pixels.
+    first: description of the first of these boxes; '' if there is none.
   """
 
   number: int
@@ -294,11 +294,11 @@ class Truth(NamedTuple):
   """Ground-truth bounding boxes of F video frames.
 
   Attributes:
-    boxes: The boxes; `boxes.image` is the index of a frame.
-    clipped: Summary of the boxes that were clipped.
+    boxes: the boxes; `boxes.image` is the index of a frame.
+    clipped: summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
     frame_of_image: {id of an image in the file, or path of its frame: index of the frame}.
-    image_names: Ids and paths of all images of the file, also of images that are not frames.
+    image_names: ids and paths of all images of the file, also of images that are not frames.
     names: {class number: name}; empty if the file does not list its classes.
   """
 
@@ -315,8 +315,8 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
 
   Args:
     path: A COCO file, or a folder of ILSVRC annotations.
-    frames: Paths of the F frames.
-    class_names: Names of the classes, needed for ILSVRC annotations.
+    frames: paths of the F frames.
+    class_names: names of the classes, needed for ILSVRC annotations.
 
   Raises:
     InputError: A frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
@@ -344,10 +344,10 @@ def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path)
   """Extracts the ground-truth boxes of F video frames from COCO annotations.
 
   Args:
-    document: The annotations, checked to have the structure `TRUTH`. Boxes of other images are
+    document: the annotations, checked to have the structure `TRUTH`. Boxes of other images are
       skipped.
-    frames: Paths of the F frames.
-    path: The file of the annotations, for messages.
+    frames: paths of the F frames.
+    path: the file of the annotations, for messages.
   """
   index_of_frame = {frame: index for index, frame in enumerate(frames)}
   # entries of boxes name an image by its path, or by its id, which is added below
@@ -369,9 +369,9 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
   """Reads detections on F video frames from a file of COCO results.
 
   Args:
-    path: The file; detections on other images are skipped.
-    truth: Ground truth of the frames.
-    frames: Paths of the F frames.
+    path: the file; detections on other images are skipped.
+    truth: ground truth of the frames.
+    frames: paths of the F frames.
 
   Returns:
     The detected boxes, and a summary of the boxes that were clipped.
@@ -388,10 +388,10 @@ def _check_entries(
   """Raises InputError for a box with an unknown image or class, or without four numbers.
 
   Args:
-    entries: Boxes as in COCO's JSON.
-    image_names: Ids and paths of the known images.
+    entries: boxes as in COCO's JSON.
+    image_names: ids and paths of the known images.
     names: {number of a known class: its name}; {} allows any class.
-    path: The file of the boxes, for messages.
+    path: the file of the boxes, for messages.
   """
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
@@ -420,12 +420,12 @@ def _parse_boxes(
   """Converts boxes from COCO's JSON, and clips them at the borders of their images.
 
   Args:
-    entries: Boxes as in COCO's JSON.
+    entries: boxes as in COCO's JSON.
     frame_of_image: {id or path of an image: index of the frame}; boxes of other images are skipped.
     sizes: float [F, 2], width and height of the frames in pixels; inf if unknown.
-    frames: Paths of the F frames.
-    path: File of the boxes, for messages.
-    has_scores: Whether the boxes are detections with scores.
+    frames: paths of the F frames.
+    path: file of the boxes, for messages.
+    has_scores: whether the boxes are detections with scores.
 
   Returns:
     The boxes, and a summary of the clipped ones.

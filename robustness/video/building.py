@@ -36,9 +36,9 @@ class Built:
   """Neighbor sets that were built from videos: labelled frames with nearby frames.
 
   Attributes:
-    sets: One set for each labelled video.
-    frames: The folder that the paths in `sets.frames` are relative to.
-    left_out: Names of the videos without labels.
+    sets: one set for each labelled video.
+    frames: the folder that the paths in `sets.frames` are relative to.
+    left_out: names of the videos without labels.
   """
 
   sets: metadata.NeighborSets
@@ -70,14 +70,14 @@ def build(
   The choice of an anchor depends only on the seed and its video, so other videos do not change it.
 
   Args:
-    videos: Folder of video files or of folders of frames; see `robustness.video.clips.find`.
+    videos: folder of video files or of folders of frames; see `robustness.video.clips.find`.
     labels: {video: its labels}, or {video: {frame number: labels}}, where other frames are left
       out.
-    frames: Folder to write frames of video files to, as PNG. Image files are not copied.
-    class_names: Class names in label order.
-    k: Largest distance from the anchor, in frames.
-    seed: Seed of the choice of anchors.
-    facts: Whether to store frame types and frame rates, which only video files have.
+    frames: folder to write frames of video files to, as PNG. Image files are not copied.
+    class_names: class names in label order.
+    k: largest distance from the anchor, in frames.
+    seed: seed of the choice of anchors.
+    facts: whether to store frame types and frame rates, which only video files have.
 
   Raises:
     InputError: An argument is out of range, a labelled video is missing or cannot be decoded, or
@@ -124,7 +124,7 @@ def _are_folders(root: pathlib.Path, clip_of: dict[str, clips.Clip], labels: Vid
   """Returns whether the labelled videos are folders of frames (True) or video files (False).
 
   Args:
-    root: Folder of the videos, for messages.
+    root: folder of the videos, for messages.
     clip_of: {name: clip} in this folder.
     labels: {name of a labelled video: its labels}.
 
@@ -152,9 +152,9 @@ def anchor_position(name: str, num_frames: int, seed: int) -> int:
   The draw is uniform. It depends only on the arguments, not on other videos.
 
   Args:
-    name: Name of the video.
-    num_frames: Number of its labelled frames.
-    seed: Seed of the draw.
+    name: name of the video.
+    num_frames: number of its labelled frames.
+    seed: seed of the draw.
   """
   salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], 'big')
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
@@ -219,7 +219,7 @@ def _from_annotations(
   """Reads {video: {frame number: labels of its objects}} from ILSVRC annotations.
 
   Args:
-    folder: Folder of the annotations, `<video>/<frame>.xml`.
+    folder: folder of the annotations, `<video>/<frame>.xml`.
     classes: {WordNet identifier: label}. An object of another class raises InputError.
   """
   files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob('*.xml'))]
@@ -261,9 +261,9 @@ def _class_index(path: pathlib.Path, video: str, word: object, classes: Mapping[
   """Returns the label of a class that a file assigns to a video.
 
   Args:
-    path: The file, for messages.
-    video: Name of the video, for messages.
-    word: The class: a name, a synonym or a label, which may be text such as '7'.
+    path: the file, for messages.
+    video: name of the video, for messages.
+    word: the class: a name, a synonym or a label, which may be text such as '7'.
     classes: {name or synonym: label}.
 
   Raises:

@@ -29,7 +29,7 @@ class Item(NamedTuple):
 
   Attributes:
     kind: `ANCHOR` or `PAIR`.
-    number: Index of the anchor among the anchors, or of the pair among the pairs.
+    number: index of the anchor among the anchors, or of the pair among the pairs.
   """
 
   kind: str
@@ -44,9 +44,9 @@ class Pair(NamedTuple):
   """An anchor (labelled video frame) with one of its neighboring frames.
 
   Attributes:
-    anchor: Index of the anchor among the anchors.
-    frame: Index of the neighbor in `NeighborSets.frames`.
-    offset: Frame number of the neighbor minus the frame number of the anchor.
+    anchor: index of the anchor among the anchors.
+    frame: index of the neighbor in `NeighborSets.frames`.
+    offset: frame number of the neighbor minus the frame number of the anchor.
   """
 
   anchor: int
@@ -59,7 +59,7 @@ class Candidates:
   """Neighbor sets to be reviewed: anchors (labelled video frames) with nearby frames.
 
   Attributes:
-    sets: The neighbor sets.
+    sets: the neighbor sets.
     class_names: {class id: name of the class} for at least the classes of all labels.
   """
 
@@ -111,7 +111,7 @@ class Candidates:
     """Returns the index in `sets.frames` of an anchor (labelled frame).
 
     Args:
-      anchor: Index of the anchor among the anchors.
+      anchor: index of the anchor among the anchors.
     """
     return int(self.sets.anchors[anchor])
 
@@ -161,9 +161,9 @@ class FrameFile(NamedTuple):
   """The image file of a video frame, as served over HTTP.
 
   Attributes:
-    content: The bytes of the file.
+    content: the bytes of the file.
     content_type: MIME type, such as 'image/png'.
-    tag: Value of the header ETag, which changes if the file changes.
+    tag: value of the header ETag, which changes if the file changes.
   """
 
   content: bytes
@@ -178,8 +178,8 @@ class ReviewFrames:
     """Checks that all paths are image files inside the folder.
 
     Args:
-      folder: The folder that the paths are relative to.
-      paths: Paths of the frames; a frame is later read by its index in this list.
+      folder: the folder that the paths are relative to.
+      paths: paths of the frames; a frame is later read by its index in this list.
 
     Raises:
       InputError: The folder or a file is missing, a file is outside of the folder, or a name has no
@@ -223,7 +223,7 @@ class ReviewFrames:
     Browsers show truncated files without an error, so a review would not notice them.
 
     Args:
-      index: Index of the frame in `paths`.
+      index: index of the frame in `paths`.
     """
     try:
       frame = self.read(index)

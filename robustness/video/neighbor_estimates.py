@@ -210,14 +210,14 @@ def pm_k(
   correctly.
 
   Args:
-    correct: Whether the prediction for each frame is right, bool [N].
-    anchor_id: Neighbor set of each frame, integers or strings [N].
-    offset: Signed distance from the anchor in frames, int [N]; 0 for exactly one frame of each set,
+    correct: whether the prediction for each frame is right, bool [N].
+    anchor_id: neighbor set of each frame, integers or strings [N].
+    offset: signed distance from the anchor in frames, int [N]; 0 for exactly one frame of each set,
       the anchor.
-    k: Largest distance in frames of a neighbor that is used.
-    clusters: Video of each frame, integers or strings [N]. If given, the interval treats sets of
+    k: largest distance in frames of a neighbor that is used.
+    clusters: video of each frame, integers or strings [N]. If given, the interval treats sets of
       the same video as dependent.
-    confidence: Confidence level of the interval, in (0, 1).
+    confidence: confidence level of the interval, in (0, 1).
 
   Raises:
     InputError: the arrays differ in length, `correct` has values other than True and False,
