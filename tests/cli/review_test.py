@@ -102,7 +102,7 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   ({'frames': '{tmp}/sets'}, '8 of 8 frames are missing'),
   ({'metadata': '{tmp}/frames'}, 'no pmsets.json'),
   ({'answers': '{tmp}/sets'}, 'cannot be written'),
-  ({'annotators_per_pair': '0'}, 'give at least 1'),
+  ({'annotators_per_pair': '0'}, 'at least 1'),
   ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
   ({'classes': '{tmp}/none.txt'}, 'label space is'),
   ({'classes': '{tmp}/short.txt'}, 'none of the 1 classes'),
