@@ -286,7 +286,7 @@ class Progress:
     return f'{speed}; {self._values}' if self._values else speed
 
   def __enter__(self) -> Self:
-    """Starts to show the names that `part_of_step` is called with, until the block ends."""
+    """Makes this the progress that names of parts of a step are shown in, see `part_of_step`."""
     _OPEN.append(self)
     return self
 

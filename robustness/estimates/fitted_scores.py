@@ -119,8 +119,8 @@ class LastLayer(NamedTuple):
   def solved(cls, bank: Recording, scored: Iterable[Recording] = ()) -> Self:
     """Recovers the last layer from recorded features and logits, by least squares.
 
-    Only a subset of the images is used: every n-th image and, for each feature, the image with the
-    largest value. Without the latter, a feature might be 0 in all images used and get no weight.
+    Only some images of `bank` and `scored` are used: every n-th, and for each feature the one with
+    its largest value. Without the latter, a feature might be 0 in all of them and get no weight.
 
     Args:
       bank: recorded outputs for N images.

@@ -157,8 +157,9 @@ class Scheme:
   def locate(self, path: Path) -> Stored:
     """Finds the arrays of a weights file that hold a variable.
 
-    The regular expressions of `table` are tried in order. If one matches the variable's path, its
-    template is the whole name. If one matches the layer's path, a suffix of `suffixes` is added.
+    The regular expressions of `table` are tried in order. One that matches the variable's path,
+    'stage1/block0/conv1/kernel', states the whole name of the array. One that matches the layer's
+    path, 'stage1/block0/conv1', states the name of the layer, to which `suffixes` adds the end.
 
     Args:
       path: path of the variable, such as ('params', 'stage1', 'block0', 'conv1', 'kernel').

@@ -232,9 +232,9 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
 def _sheet_side(area: float, side: int, rotates: bool) -> int:
   """Returns the side in pixels of a sheet, a square image that stores a resized cutout.
 
-  If scenes rotate the cutout, the sheet holds only what fits on the canvas at any angle. Otherwise
-  it holds the whole cutout with a margin of `side` pixels on all sides, and a scene is a crop of
-  it.
+  If scenes rotate the cutout, the sheet holds the part of it that a canvas can show at any angle.
+  Otherwise it holds the whole cutout with a margin of `side` pixels on all sides, so that a scene
+  is a crop of the sheet.
 
   Args:
     area: largest area of a resized cutout, as a fraction of the canvas.

@@ -226,9 +226,9 @@ class AccuracyByFactor(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all images, by factor and by pairs of factors.
 
-    Differences between classifiers are paired. With `strength`, the results also have the drop of
-    accuracy from the least strength, and the failure point: the least strength at which a picture
-    is misclassified.
+    Differences between classifiers are paired. If the setting `strength` names a column, such as
+    the strength of a shift, the results also have the drop of accuracy from its lowest value, and
+    the failure point, which is the lowest value at which an image is misclassified.
     """
     records, recorded = evaluations[0].records, Recorded(evaluations)
     classes = records.identity.get('classes', ())

@@ -64,7 +64,7 @@ class PublishedModel(NamedTuple):
 
   @classmethod
   def of_percent(cls, name: str, *values: str) -> Self:
-    """Builds a model from its name and seven percentages, as printed in the paper's tables.
+    """Returns a published network, from its name and seven percentages in the paper's tables.
 
     Args:
       name: name of the model.

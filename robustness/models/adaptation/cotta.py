@@ -111,8 +111,8 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
     saturation in [.5, 1.5], a turn of the hue by up to 21.6°, and a gamma in [.7, 1.3]; images
     without three channels keep saturation and hue
   * a rotation by up to 15°
-  * a move by whole pixels, up to 1/8 of the sides (1/16 in the code, after margins have doubled the
-    sides)
+  * a move by whole pixels, up to 1/8 of the sides (the authors' code says 1/16, of images that
+    margins have made twice as large)
   * a scale in [.9, 1.1], with edges continued
   * a blur of 5 × 5 pixels with a standard deviation of up to .5 pixels
   * a mirror image with probability ½
