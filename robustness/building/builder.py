@@ -404,9 +404,9 @@ class ClassifierBuilder:
       label: name of the classifier.
       recipe: the classifier's section of the config.
     """
-    rows, settings = self.open_rows(recipe), recipe.training
+    rows, settings = self.open_rows(recipe), recipe.training  # the training images
     _, held_out = self._split(recipe)
-    if not (len(held_out) or self.experiment.measurements):
+    if not (len(held_out) or self.experiment.measurements):  # no study, so no other images
       return None
     classifier = self._load(label)
     if len(held_out):

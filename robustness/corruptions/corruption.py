@@ -183,7 +183,7 @@ def corruption(
   declared['constants'] = {}
   for side, default_side in SIDES.items():
     entries = by_side.get(side, by_side.get(default_side))
-    if entries is not None:  # neither side has any in a corruption of small or of large images only
+    if entries is not None:  # a corruption of small images only has none for large ones
       # for each parameter, one value per severity
       columns = zip(*entries, strict=True) if len(names) > 1 else [tuple(entries)]
       declared['constants'][side] = dict(zip(names, columns, strict=True))

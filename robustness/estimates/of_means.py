@@ -76,7 +76,7 @@ class Units(NamedTuple):
   @property
   def clusters(self) -> float:
     """The effective number of units (Kish); their plain number if each unit is one image."""
-    if self.images == 1:
+    if self.images == 1:  # per unit
       return float(len(self.weight))
     return float(effective_units(self.weight.sum(1)))
 

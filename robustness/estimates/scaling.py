@@ -202,7 +202,8 @@ def _minimise_loss(
   else:
     begin = begin or _minimise_loss(TEMPERATURE, z, y, 0.0)
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # [K, K], or its diagonal
-    is_number = np.ndim(begin.weight) == 0  # of temperature scaling, a multiple of the identity
+    # Temperature scaling has one number as weight, which stands for a multiple of the identity.
+    is_number = np.ndim(begin.weight) == 0
     weight = np.asarray(begin.weight * identity if is_number else begin.weight)
     num_weights = weight.size
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
@@ -228,7 +229,8 @@ def _minimise_loss(
     value, by_weight, by_bias = _with_penalty(value, by_weight, by_logits.sum(0), current, penalty)
     return float(value), np.concatenate([by_weight.ravel(), by_bias]) * scale
 
-  smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST  # a temperature is above 0
+  # The weight of temperature scaling is 1 / temperature, which is above 0.
+  smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST
   bounds = [(smallest, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(

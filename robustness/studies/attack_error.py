@@ -635,6 +635,7 @@ class AttackError(AttackStudy):
     for name, attack in self._ensembles.items():
       is_attack = (recorded.views.attack == name).to_numpy()
       for words, flag in attack.flags.items():
+        # The statistic is whether an image raises this flag.
         flagged = dataclasses.replace(FLAGGED, statistic=functools.partial(_raises_flag, flag))
         outcomes = recorded.outcomes(flagged)
         for group in outcomes.groups(('epsilon',), is_attack):

@@ -304,7 +304,7 @@ class _Run:
     """
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
-      self.meter.flush()  # raises before weights that are not finite are measured
+      self.meter.flush()  # raises InputError if the training has diverged, before it is measured
       variables = self.parallel.unreplicate(state).variables
       with progress.other_work('evaluation'):
         self.measure(step, jax.tree.map(np.asarray, variables))
