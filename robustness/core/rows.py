@@ -275,6 +275,12 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
   return {name: values for name, values in arrays.items() if values.dtype.kind in 'biuf'}
 
 
+def are_equal_columns(first: np.ndarray, second: np.ndarray) -> bool:
+  """Returns whether two columns have equal values, where NaN equals NaN; texts equal no number."""
+  may_have_nan = first.dtype.kind == second.dtype.kind == 'f'
+  return bool(np.array_equal(first, second, equal_nan=may_have_nan))
+
+
 def check_label_array(
   labels: np.ndarray, name: str, is_complete: bool = True, num_classes: int | None = None
 ) -> None:

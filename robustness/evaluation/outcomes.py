@@ -13,6 +13,7 @@ import pandas as pd
 from absl import logging
 
 from robustness.core.errors import KEYS, InputError
+from robustness.core.rows import are_equal_columns
 from robustness.estimates.outcomes import Outcomes, statistic_of
 from robustness.estimates.quantity import Quantity, Statistic
 from robustness.evaluation.records import RANK_FIRST, RANK_LAST, Records, RecordsReader, Shard
@@ -109,9 +110,7 @@ class Recorded:
     """
     first, *others = self.evaluations
     for name, other in itertools.product(names, others):
-      values, other_values = first.records.column(name), other.records.column(name)
-      may_have_nan = values.dtype.kind == other_values.dtype.kind == 'f'
-      if not np.array_equal(values, other_values, equal_nan=may_have_nan):
+      if not are_equal_columns(first.records.column(name), other.records.column(name)):
         raise InputError(
           f'the column {name!r} has other values for {other.label} than for {first.label}: measure '
           'both on the same rows.'

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robustness.core.errors import KEYS, WORKDIR, InputError
+from robustness.core.rows import are_equal_columns
 from robustness.core.typing import Facts
 from robustness.evaluation.records import RecordsReader
 from robustness.results import DIGEST_OF_IMAGES, Table
@@ -188,7 +189,7 @@ def require_same_images(
     folder: the folder of the records, for the message.
   """
   for name, values in read.items():
-    if not np.array_equal(recorded[name], values, equal_nan=values.dtype.kind == 'f'):
+    if not are_equal_columns(recorded[name], values):
       raise InputError(
         f'{folder} holds answers on other images ({name} differs): the images of {KEYS.data} were '
         f'changed or reordered since. Restore them, or give another {WORKDIR:--}.'

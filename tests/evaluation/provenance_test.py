@@ -1,9 +1,12 @@
 """Tests the lines that say how the images of a run were prepared."""
 
+import numpy as np
+
 import input_pipeline
 from input_pipeline import DataSettings
-from robustness.evaluation.provenance import data_lines
+from robustness.evaluation.provenance import data_lines, require_same_images
 from tests.cases import cases
+from tests.refusals import refused
 
 
 @cases(
@@ -23,3 +26,10 @@ def test_preprocessing_names_size_interpolation_and_library(settings, expected):
   assert lines['images'] == '3 of 1000, drawn with seed 0'
   grouped = {**rows.description, 'class_groups': {'C1': ['0', '1'], 'left over': []}}
   assert data_lines(grouped, '', 3, rows.image_shape)['class groups'] == 'C1 (0, 1)'
+
+
+def test_a_column_of_texts_that_became_numbers_is_refused(tmp_path):
+  numbers = np.array([0.5, np.nan], np.float32)
+  require_same_images({'level': numbers}, {'level': numbers.copy()}, tmp_path)
+  recorded = {'level': np.array(['low', 'high'])}
+  refused('level differs', require_same_images, recorded, {'level': numbers}, tmp_path)
