@@ -26,7 +26,13 @@ from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK, EPSILON, Facet
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_error
+from robustness.estimates.quantity import (
+  CLEAN_ERROR,
+  ERROR,
+  Quantity,
+  declare_amount,
+  declare_error,
+)
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded
@@ -63,13 +69,11 @@ HIGH_FREQUENCY = Quantity(
 CLEAN_HIGH_FREQUENCY = Quantity(
   'clean_high_frequency', 'share of high frequency in clean images', statistic=energy_fraction
 )
-_amount = functools.partial(Quantity, kind='amount', low=0)
-"""Returns a quantity that is a number of at least 0, given its name and words."""
-CHANGE_NORM = _amount(
+CHANGE_NORM = declare_amount(
   'change_norm', 'ℓ2 norm of changes that leave an image wrong', statistic=np.sqrt
 )
-LARGEST_CHANGE = _amount('largest_change', 'largest change of a pixel')
-_radial = functools.partial(_amount, statistic=np.positive)
+LARGEST_CHANGE = declare_amount('largest_change', 'largest change of a pixel')
+_radial = functools.partial(declare_amount, statistic=np.positive)
 """Returns a quantity that is the mean of its values without a further statistic."""
 RADIAL = _radial('radial_amplitude', 'mean |F| of changes that leave an image wrong')
 CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of clean images')
