@@ -225,7 +225,7 @@ class TorchLibrary(ClassifierKind):
 
   def fetch(self) -> None:
     """Downloads the files of the network if they are not on this machine."""
-    logging.debug('weights: %s', self.record.name)  # the first use of `record` downloads them
+    _read_source(self.name, self.weights)  # `record` and `load` then use the same cached result
 
   @property
   def needs_mean(self) -> bool:
