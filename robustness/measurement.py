@@ -478,6 +478,4 @@ def passes_table(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
       'saved': 1 - num_passes / fixed_passes,
     }
     lines.append(line)
-  if not lines:
-    return {}
-  return {PASSES: Table(tuple(lines[0]), [list(line.values()) for line in lines])}
+  return {PASSES: Table.from_lines(lines)} if lines else {}

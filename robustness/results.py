@@ -116,6 +116,17 @@ class Table:
   columns: Sequence[str]
   rows: Sequence[Sequence[Any]]
 
+  @classmethod
+  def from_lines(cls, lines: Sequence[Mapping[str, Any]], if_empty: Sequence[str] = ()) -> Table:
+    """Returns a table from its lines, {column: value} with the same columns in each.
+
+    Args:
+      lines: the lines.
+      if_empty: columns of a table without lines.
+    """
+    columns = tuple(lines[0]) if lines else if_empty
+    return cls(columns, [list(line.values()) for line in lines])
+
   def __post_init__(self) -> None:
     """Checks that each row has a cell for each column.
 

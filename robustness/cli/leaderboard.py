@@ -502,11 +502,10 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
       relabelled = {**classifier, 'label': labels[entry.name, classifier['label']]}
       classifiers.append(relabelled)
       provenance.append(_provenance_row(entry, relabelled))
-  origins = Table(tuple(provenance[0]), [list(row.values()) for row in provenance])
   return dataclasses.replace(
     first,
     classifiers=classifiers,
-    tables={PROVENANCE: origins, WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
+    tables={PROVENANCE: Table.from_lines(provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
     table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
     quantities=(RANK, *_with_accuracy(quantities), EFFECTIVE),

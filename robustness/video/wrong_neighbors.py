@@ -50,8 +50,7 @@ def table(
       group = int(pairs.group[pair])
       counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
       rows.append({'classifier': label, **_failure(predicted, pair), **counts})
-  # The columns are the keys of each row; a table without rows has only one of them.
-  return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
+  return Table.from_lines(rows, if_empty=('classifier',))
 
 
 def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
