@@ -111,7 +111,8 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
   for batch in np.array_split(unit_features, num_batches):
     products.append(np.partition(batch @ unit_bank.T, position, 1)[:, position])
   # Vectors of length 1 with the scalar product s have the distance √(2 − 2 s).
-  return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(products), 0)))
+  squared_distance = np.maximum(2 - 2 * np.concatenate(products), 0)  # rounding may go below 0
+  return np.asarray(-np.sqrt(squared_distance))
 
 
 def _with_length_1(vectors: np.ndarray) -> np.ndarray:
@@ -143,16 +144,16 @@ class Separation:
     """
     choice('positives', positives, POSITIVES)
     values = np.concatenate([of_id, of_ood])
-    is_valid = values.ndim == 1 and 0 < len(of_id) < len(values) and not np.isnan(values).any()
+    has_both = len(of_id) > 0 and len(of_ood) > 0
+    is_valid = has_both and values.ndim == 1 and not np.isnan(values).any()
     valid = '[N] and [M] for ID and OOD images, at least one of each, none NaN'
     require(is_valid, 'shape of the scores', (of_id.shape, of_ood.shape), valid)
     self.positives = positives
     share_of_positives = len(of_ood if positives == 'ood' else of_id) / len(values)
     self._negatives_per_positive = (1 - share_of_positives) / share_of_positives
     # Images in ascending order of scores, and the position where each distinct score begins.
-    _, ranks = np.unique(values, return_inverse=True)
-    self._order = np.argsort(ranks, kind='stable')
-    self._starts = np.flatnonzero(np.diff(ranks[self._order], prepend=-1))
+    self._order = np.argsort(values, kind='stable')
+    _, self._starts = np.unique(values[self._order], return_index=True)
     self._is_id = self._order < len(of_id)  # the ID images are the first of `values`
 
   def __call__(self, weights: np.ndarray) -> np.ndarray:
@@ -165,29 +166,38 @@ class Separation:
       weights: weights of the N ID images, followed by weights of the M OOD images, [B, N + M]. They
         are scaled so that the weights of ID and of OOD images have the ratio N : M in every sample.
     """
-    w = weights[:, self._order]  # in ascending order of scores
-    # Weight of the ID and of the OOD images at each of S distinct scores, and its share, [B, S].
-    id_weight = np.add.reduceat(w * self._is_id, self._starts, 1)
-    ood_weight = np.add.reduceat(w * ~self._is_id, self._starts, 1)
-    id_share = id_weight / id_weight.sum(1, keepdims=True)
-    ood_share = ood_weight / ood_weight.sum(1, keepdims=True)
-    ood_up_to = np.cumsum(ood_share, 1)  # share of the OOD images with at most each score
+    sorted_weights = weights[:, self._order]  # in ascending order of scores
+    id_share = self._shares_by_score(sorted_weights * self._is_id)
+    ood_share = self._shares_by_score(sorted_weights * ~self._is_id)
     # Each ID image scores above the OOD images below it, and above half of those that tie.
-    auroc = (id_share * (ood_up_to - ood_share / 2)).sum(1)
-    # Share of the positives, and of the negatives, that each of S thresholds flags.
-    if self.positives == 'ood':  # flagged by a score up to the threshold
-      recall, false_rate = ood_up_to, np.cumsum(id_share, 1)
-    else:  # flagged by a score from the threshold on, the highest threshold first
-      recall, false_rate = np.cumsum(id_share[:, ::-1], 1), np.cumsum(ood_share[:, ::-1], 1)
+    auroc = (id_share * (np.cumsum(ood_share, 1) - ood_share / 2)).sum(1)
+    # A threshold flags OOD images by scores up to it, but ID images by scores from it on. Either
+    # way, thresholds are in the order in which they flag more and more images.
+    if self.positives == 'ood':
+      positive_share, negative_share = ood_share, id_share
+    else:
+      positive_share, negative_share = id_share[:, ::-1], ood_share[:, ::-1]
+    # The shares of positives and of negatives that each of S thresholds flags, [B, S].
+    recall, false_rate = np.cumsum(positive_share, 1), np.cumsum(negative_share, 1)
     gain_in_recall = np.diff(recall, axis=1, prepend=0)
-    # Flagged images of both kinds, as a multiple of the number of positives. Where there are none,
-    # the precision does not count: there is no gain.
+    # Flagged images of both kinds, as a multiple of the number of positives. Where none is flagged
+    # there is no gain either, and the precision may be any number.
     flagged = recall + self._negatives_per_positive * false_rate
     precision = np.divide(recall, flagged, out=np.ones_like(recall), where=flagged > 0)
     aupr = (gain_in_recall * precision).sum(1)
-    first_threshold = (recall >= RECALL - 1e-9).argmax(1)  # index of the first True, [B]
+    reaches_recall = recall >= RECALL - 1e-9  # 1e-9 for rounding
+    first_threshold = reaches_recall.argmax(1)  # index of the first True, [B]
     fpr95 = np.take_along_axis(false_rate, first_threshold[:, None], 1)[:, 0]
     return np.asarray(np.clip((auroc, aupr, fpr95), 0, 1).T)  # rounding may exceed [0, 1]
+
+  def _shares_by_score(self, weights: np.ndarray) -> np.ndarray:
+    """Returns the share of the total weight at each of S distinct scores, ascending, [B, S].
+
+    Args:
+      weights: weights of the images in ascending order of scores, [B, N + M].
+    """
+    weight_at_score = np.add.reduceat(weights, self._starts, 1)
+    return np.asarray(weight_at_score / weight_at_score.sum(1, keepdims=True))
 
 
 def separations(
@@ -224,19 +234,21 @@ def separations(
     {name of a set or group: (AUROC, AUPR, FPR95)}.
   """
   added = [-np.inf, np.inf]  # scores of the added units
-  values, drawn = {}, {}  # the measures of each set, [3], and of its bootstrap samples, [B, 3]
+  values, samples = {}, {}  # the measures of each set, [3], and of its bootstrap samples, [B, 3]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
     equal_weights = np.ones((1, len(of_id) + len(of_ood)))
     values[name] = Separation(of_id, of_ood, positives)(equal_weights)[0]
-    separation = Separation(np.append(of_id, added), np.append(of_ood, added), positives)
+    resampled = Separation(np.append(of_id, added), np.append(of_ood, added), positives)
     # Stream 0 draws the weights of the ID images, so that they are the same for all sets.
-    samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
-    drawn[name] = np.concatenate([separation(np.hstack(weights)) for weights in samples])
+    id_weights, ood_weights = _weights(units, seed, 0), _weights(ood_units, seed, number)
+    batches = [np.hstack(batch) for batch in zip(id_weights, ood_weights, strict=True)]
+    samples[name] = np.concatenate([resampled(weights) for weights in batches])
   estimates = {}
-  sets_of_mean = {**{name: [name] for name in sets}, **(groups or {})}  # a set alone is a mean too
+  sets_of_mean: dict[str, Sequence[str]] = {name: [name] for name in sets}  # each set by itself
+  sets_of_mean.update(groups or {})
   for name, members in sets_of_mean.items():
     value = np.mean([values[member] for member in members], 0)
-    samples_of_mean = np.mean([drawn[member] for member in members], 0)
+    samples_of_mean = np.mean([samples[member] for member in members], 0)
     all_units = [units, *(sets[member][1] for member in members)]
     estimates[name] = _with_intervals(value, samples_of_mean, all_units, confidence)
   return estimates
@@ -257,14 +269,16 @@ def _with_intervals(
   sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
   effective = min(float(effective_units(size)) for size in sizes)
   num_images, num_units = sum(map(len, all_units)), sum(map(len, sizes))
-  note = too_few(effective) if num_images > num_units and effective < FEWEST else ''
-  low, high = percentile_interval(samples, effective, confidence)
-  low, high = np.minimum(low, values), np.maximum(high, values)
-  if note:
-    low = high = np.full_like(values, np.nan)
+  is_clustered = num_images > num_units
+  if is_clustered and effective < FEWEST:
+    note, low, high = too_few(effective), np.full(3, np.nan), np.full(3, np.nan)
+  else:
+    note, (low, high) = '', percentile_interval(samples, effective, confidence)
+  # A value is inside its interval. NaN stays NaN.
+  lows, highs = np.minimum(low, values).tolist(), np.maximum(high, values).tolist()
   return tuple(
-    Estimate(*value_and_ends, num_images, num_units, BAYESIAN, note=note)
-    for value_and_ends in zip(values.tolist(), low.tolist(), high.tolist(), strict=True)
+    Estimate(*value_low_high, num_images, num_units, BAYESIAN, note=note)
+    for value_low_high in zip(values.tolist(), lows, highs, strict=True)
   )
 
 
@@ -283,11 +297,12 @@ def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
   Yields:
     Batches of weights, [samples, N + 2].
   """
-  _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
-  count, generator = len(sizes), np.random.default_rng((seed, stream))
-  unit_of_image = np.append(unit, [count, count + 1])
-  shape = np.repeat([1, 0.25], [count, 2])  # of `count` units, then of the two added ones
-  scale = np.repeat([1, sizes.mean()], [count, 2])
-  for _ in range(0, _RESAMPLES, _RESAMPLES_PER_BATCH):
-    by_unit = generator.gamma(shape, scale, (_RESAMPLES_PER_BATCH, len(shape)))
-    yield by_unit[:, unit_of_image]
+  _, unit_of_image, sizes = np.unique(units, return_inverse=True, return_counts=True)
+  num_units, generator = len(sizes), np.random.default_rng((seed, stream))
+  unit_of_column = np.append(unit_of_image, [num_units, num_units + 1])
+  # Shapes and scales of the gamma distributions of the units, followed by the two added units.
+  shapes = np.repeat([1, 0.25], [num_units, 2])
+  scales = np.repeat([1, sizes.mean()], [num_units, 2])
+  for _ in range(_RESAMPLES // _RESAMPLES_PER_BATCH):
+    weight_of_unit = generator.gamma(shapes, scales, (_RESAMPLES_PER_BATCH, len(shapes)))
+    yield weight_of_unit[:, unit_of_column]

@@ -264,7 +264,7 @@ class Outcomes:
       values = {'gained': np.subtract(b, a, dtype=np.result_type(a, b, np.float32))}
     if common.counted is None:
       return dataclasses.replace(common, values=values)
-    # Without a sequential design, `common` leaves out no image and `counted` stays.
+    # There is no sequential design, and `counted` is the choice of values by the caller.
     if not np.array_equal(common.counted[first], common.counted[second]):
       raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     counted = dict.fromkeys(values, common.counted[first])
@@ -369,13 +369,12 @@ class Outcomes:
       label: label of the classifier.
       views: int [v], indices of the views.
     """
-    values = self.values[label]
-    is_counted = np.ones((len(values), len(views)), bool)
+    is_counted = ~np.isnan(self.values[label][:, views])
     if self.counted is not None:
-      is_counted = self.counted[label][:, views]
+      is_counted &= self.counted[label][:, views]
       if self.design is not None and len(views) > 1:
-        is_counted = is_counted & self._in_all_views()[:, None]
-    return is_counted & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else is_counted
+        is_counted &= self._in_all_views()[:, None]
+    return np.asarray(is_counted)
 
   def _in_all_views(self) -> np.ndarray:
     """Returns which images were shown to all classifiers in all views, bool [N]."""

@@ -116,7 +116,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   count = len(of_true_class)
   if not count or not 0 < alpha < 1:
     raise InputError(f'{count} scores and α = {alpha!r}: give at least one and α in (0, 1).')
-  rank = max(1, decimals.ceil((count + 1) * (1 - alpha)))
+  k = max(1, decimals.ceil((count + 1) * (1 - alpha)))
   ordered = np.sort(of_true_class)
 
   def score_at(rank: int) -> float:
@@ -126,19 +126,20 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
     """
     return math.inf if rank > count else float(ordered[max(rank, 1) - 1])
 
-  if rank > count:
+  if k > count:
     return Threshold(q=math.inf, low=score_at(count), high=math.inf)
   # Over draws of the held-out images, the share of new images with a score of at most q has the
   # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Times n + 1 it is a rank.
   probabilities = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-  lower, upper = (count + 1) * special.betaincinv(rank, count + 1 - rank, probabilities)
+  lower, upper = (count + 1) * special.betaincinv(k, count + 1 - k, probabilities)
   # If the share at q is d ranks above its mean, q is d ranks too high, and the right score is d
   # ranks below k. The quantiles are therefore mirrored at k.
-  low_rank, high_rank = 2 * rank - upper, 2 * rank - lower
-  if count - rank < 10:  # the distribution is skewed: the low end takes the lower of both ranks
+  low_rank, high_rank = 2 * k - upper, 2 * k - lower
+  if count - k < 10:
+    # The distribution is skewed near its upper end. Mirrored or not, the lower quantile is taken.
     low_rank = min(low_rank, lower)
   low, high = score_at(math.floor(low_rank)), score_at(math.ceil(high_rank))
-  return Threshold(q=score_at(rank), low=low, high=high)
+  return Threshold(q=score_at(k), low=low, high=high)
 
 
 def with_threshold_draw(
@@ -173,9 +174,9 @@ def with_threshold_draw(
   """
   is_value = (estimates.versus == '').to_numpy()  # not a difference
   value = estimates.value.to_numpy()
-  # How far the values move down and up if q moves to the ends of its interval, [L, G] each.
-  changes = np.abs(np.stack(ends) - value)[:, is_value]
-  down, up = changes.reshape(2, len(correlations), -1)
+  # How far the values move down and up if q moves to the ends of its interval.
+  changes = np.abs(np.stack(ends) - value)[:, is_value]  # [2, L · G]
+  down, up = changes.reshape(2, len(correlations), -1)  # [L, G] each
   squares_down = _squared_changes(down, up, correlations)
   squares_up = _squared_changes(up, down, correlations)
   low = value - np.sqrt((value - estimates.low) ** 2 + squares_down)

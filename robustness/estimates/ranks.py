@@ -58,22 +58,22 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   # [p, p], for each ordered pair (i, j): value i minus value j, and its standard error.
   difference = values[:, None] - values
   standard_error = np.hypot(errors[:, None], errors)
-  # Whether i is significantly better than j, and whether (i, j) still has to be tested. A pair
-  # (j, i) stays to be tested if i is better than j, but its difference is below 0.
-  is_better, is_untested = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
+  # Whether i is significantly better than j, and whether this is not decided yet. If i is better
+  # than j, (j, i) stays undecided, because its difference is below 0.
+  is_better, is_undecided = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
-  while is_untested.any():
+  while is_undecided.any():
     # The largest difference among equal values in each draw, in standard errors.
     largest = np.zeros(DRAWS)
     # One pair at a time: all pairs at once would need p² · `DRAWS` numbers.
-    for i, j in np.argwhere(is_untested & (standard_error > 0)):
+    for i, j in np.argwhere(is_undecided & (standard_error > 0)):
       np.maximum(largest, (draws[:, i] - draws[:, j]) / standard_error[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
-    exceeds_bound = is_untested & (difference > bound * standard_error)
+    exceeds_bound = is_undecided & (difference > bound * standard_error)
     if not exceeds_bound.any():
       break
     is_better |= exceeds_bound
-    is_untested &= ~exceeds_bound
+    is_undecided &= ~exceeds_bound
   num_better, num_worse = is_better.sum(0), is_better.sum(1)  # values than each value, [p] each
   return Ranks(low=1 + num_better, high=p - num_worse)
 

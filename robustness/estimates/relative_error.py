@@ -83,8 +83,9 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
     elif is_clustered:
       effective = float(jackknife.effective_units(images_by_side).min())
       note = jackknife.too_few(effective) if effective < jackknife.FEWEST else ''
-    low, high = np.nan, np.nan
-    if not note:
+    if note:
+      low, high = np.nan, np.nan
+    else:
       low, high = _interval_of_ratio(counts, images, is_clustered, confidence)
       low, high = min(low, value), max(high, value)
     estimates.append(Estimate(value, low, high, n, count, JACKKNIFE, note=note))
@@ -124,16 +125,17 @@ def _interval_of_ratio(
     The ends (low, high).
   """
   num_units, num_shares = counts.shape
-  n = np.maximum(images.sum(0), 1)
-  share = (counts.sum(0) + 0.5) / (n + 1)
-  # n times the variance of each share over the units; over independent images it is p (1 − p).
-  variance = ((counts - share * images) ** 2).sum(0) / n * num_units / (num_units - 1)
+  num_images = np.maximum(images.sum(0), 1)  # of each share, [2C + 1]
+  share = (counts.sum(0) + 0.5) / (num_images + 1)
+  # The variance of each share p over the units, times the number of its images. Over independent
+  # images it is p (1 − p).
+  variance = ((counts - share * images) ** 2).sum(0) / num_images * num_units / (num_units - 1)
   effect = np.maximum(variance / (share * (1 - share)), 1)  # design effects d
   added_by_share = [ADDED_TO_ANSWERS] * (num_shares - 1) + [ADDED_TO_GROUP]
   added = effect * added_by_share if is_clustered else 0.5
   # Images that each share counts, and images that it does not count, [2C + 1] each.
   counted, uncounted = counts.sum(0) + added, (images - counts).sum(0) + added
-  # Log odds of the shares without each unit, [K, 2C + 1].
+  # Log odds of the shares if one of the K units is left out, [K, 2C + 1].
   log_odds_without = np.log((counted - counts) / (uncounted - images + counts))
   deviation = jackknife.jackknife_deviations(log_odds_without)
   correlation = _reduced_correlation(deviation, counted + uncounted)
@@ -143,8 +145,8 @@ def _interval_of_ratio(
     student = jackknife.student_quantile(jackknife.jackknife_deviations(ratio_without), confidence)
     variance_of_independent = 1 / counted + 1 / uncounted
     log_odds_variance = np.maximum((deviation**2).sum(0), variance_of_independent)
-    error = np.sqrt(log_odds_variance) * student / z_value(confidence)
-    shares = special.expit(np.log(counted / uncounted) + normal * error)
+    standard_error = np.sqrt(log_odds_variance) * student / z_value(confidence)
+    shares = special.expit(np.log(counted / uncounted) + normal * standard_error)
   else:  # quantiles of Jeffreys' posteriors, beta distributions, at the draws' probabilities
     shares = special.betaincinv(counted, uncounted, special.ndtr(normal))
   drawn = _ratio(shares)
@@ -164,9 +166,10 @@ def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarra
   """
   norm = np.sqrt((deviation**2).sum(0))
   reduction = np.sqrt(1 - 2 / (images + 1))
-  # Deviations of norm 1 have correlations as products; here the norm is the factor of reduction.
+  # Correlations are products of deviations that are divided by their norm.
   scale = np.divide(reduction, norm, out=np.zeros_like(norm), where=norm > 0)
-  correlation = np.asarray((deviation * scale).T @ (deviation * scale))
+  reduced_deviation = deviation * scale
+  correlation = np.asarray(reduced_deviation.T @ reduced_deviation)
   np.fill_diagonal(correlation, 1)
   return correlation
 

@@ -133,26 +133,13 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   if kind == MATRIX and logits.shape[1] > MANY_CLASSES:
     parts = parts[:1]
   rows_outside = [np.setdiff1d(order, part) for part in parts]  # the images of all other parts
-
-  def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
-    """Returns the losses in nats of n left-out images and of one simulated error, [n + 1].
-
-    Args:
-      scalings: the scaling for each of `parts`, fitted to the images of all other parts.
-    """
-    scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
-    z, true_class = np.concatenate(scaled), labels[np.concatenate(parts)]
-    # The simulated error has the mean loss of all images if the second class were true. With one
-    # class there is no error.
-    second_class = z.argsort(1)[:, -2] if z.shape[1] > 1 else true_class
-    loss_of_error = negative_log_likelihood(z, second_class).mean()
-    return np.append(negative_log_likelihood(z, true_class), loss_of_error)
-
+  # Logits and labels of each part.
+  left_out = [(logits[part], labels[part]) for part in parts]
   fits = [_minimise_loss(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in rows_outside]
   # The losses of each candidate (kind, penalty), in order of complexity.
   candidates = {
-    (NONE, 0.0): left_out_losses([Scaling()] * len(parts)),
-    (TEMPERATURE, 0.0): left_out_losses(fits),
+    (NONE, 0.0): _left_out_losses([Scaling()] * len(parts), left_out),
+    (TEMPERATURE, 0.0): _left_out_losses(fits, left_out),
   }
   last_mean = candidates[TEMPERATURE, 0.0].mean()
   for penalty in PENALTIES:
@@ -161,7 +148,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
       _minimise_loss(kind, logits[rows], labels[rows], penalty, previous, _ROUGH)
       for rows, previous in zip(rows_outside, fits, strict=True)
     ]
-    losses = left_out_losses(fits)
+    losses = _left_out_losses(fits, left_out)
     if losses.mean() > last_mean:
       break
     candidates[kind, penalty], last_mean = losses, losses.mean()
@@ -175,12 +162,30 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   return near_best[0]
 
 
+def _left_out_losses(
+  scalings: Sequence[Scaling], left_out: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+  """Returns the losses in nats of all n left-out images and of one simulated error, [n + 1].
+
+  Args:
+    scalings: a scaling for each part of the images, fitted to all other parts.
+    left_out: logits and labels of each part.
+  """
+  scaled = [scaling(logits) for scaling, (logits, _) in zip(scalings, left_out, strict=True)]
+  z, true_class = np.concatenate(scaled), np.concatenate([labels for _, labels in left_out])
+  # The simulated error has the mean loss of all images if the class with the second largest logit
+  # were true. With one class there is no error.
+  second_class = z.argsort(1)[:, -2] if z.shape[1] > 1 else true_class
+  loss_of_error = negative_log_likelihood(z, second_class).mean()
+  return np.append(negative_log_likelihood(z, true_class), loss_of_error)
+
+
 def _minimise_loss(
   kind: str,
   z: np.ndarray,
   y: np.ndarray,
   penalty: float,
-  begin: Scaling | None = None,
+  start: Scaling | None = None,
   tolerance: float = _PRECISE,
 ) -> Scaling:
   """Returns the scaling of logits with the smallest penalised negative log-likelihood.
@@ -190,7 +195,7 @@ def _minimise_loss(
     z: logits, [N, K].
     y: labels, int [N].
     penalty: λ, the factor of a penalty on W and b (see `fit`); not used for temperature scaling.
-    begin: scaling at which the search starts; None is temperature scaling, which is near the
+    start: scaling at which the search starts; None is temperature scaling, which is near the
       minimum for a strong penalty.
     tolerance: relative change of the loss at which the search ends.
   """
@@ -198,15 +203,15 @@ def _minimise_loss(
   target = np.eye(classes)[y]  # one-hot, [N, K]
   # The parameters, weights followed by biases, at which the search starts, and their scales.
   if kind == TEMPERATURE:
-    num_weights, start, scale = 1, np.ones(1), np.ones(1)
+    num_weights, start_parameters, scale = 1, np.ones(1), np.ones(1)
   else:
-    begin = begin or _minimise_loss(TEMPERATURE, z, y, 0.0)
+    start = start or _minimise_loss(TEMPERATURE, z, y, 0.0)
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # [K, K], or its diagonal
-    # Temperature scaling has one number as weight, which stands for a multiple of the identity.
-    is_number = np.ndim(begin.weight) == 0
-    weight = np.asarray(begin.weight * identity if is_number else begin.weight)
+    weight = np.asarray(start.weight)
+    if weight.ndim == 0:  # of temperature scaling, a multiple of the identity
+      weight = weight * identity
     num_weights = weight.size
-    start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
+    start_parameters = np.concatenate([weight.ravel(), np.broadcast_to(start.bias, classes)])
     scale = _scales_of_parameters(identity > 0, z, penalty)
 
   def scaling(scaled_parameters: np.ndarray) -> Scaling:
@@ -217,38 +222,45 @@ def _minimise_loss(
     return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
 
   def loss(scaled_parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the penalised loss and its gradient by `scaled_parameters`."""
+    """Returns the penalised loss and its gradient with respect to `scaled_parameters`."""
     current = scaling(scaled_parameters)
     log_p = special.log_softmax(current(z), 1)
     value = -(log_p * target).sum() / len(z)
-    # Derivatives of the loss by the rescaled logits, and by the weights.
-    by_logits = (np.exp(log_p) - target) / len(z)
-    by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
+    logit_gradient = (np.exp(log_p) - target) / len(z)  # by the rescaled logits, [N, K]
+    # By the weights, [K, K] for matrix scaling and else [K].
+    weight_gradient = logit_gradient.T @ z if kind == MATRIX else (logit_gradient * z).sum(0)
     if kind == TEMPERATURE:  # all logits share one weight
-      return float(value), by_weight.sum(keepdims=True)
-    value, by_weight, by_bias = _with_penalty(value, by_weight, by_logits.sum(0), current, penalty)
-    return float(value), np.concatenate([by_weight.ravel(), by_bias]) * scale
+      return float(value), weight_gradient.sum(keepdims=True)
+    bias_gradient = logit_gradient.sum(0)
+    value, weight_gradient, bias_gradient = _with_penalty(
+      value, weight_gradient, bias_gradient, current, penalty
+    )
+    return float(value), np.concatenate([weight_gradient.ravel(), bias_gradient]) * scale
 
   # The weight of temperature scaling is 1 / temperature, which is above 0.
   smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST
-  bounds = [(smallest, LARGEST)] * len(start)
+  bounds = [(smallest, LARGEST)] * len(start_parameters)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(
-    loss, start / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
+    loss, start_parameters / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
   return scaling(minimum.x)
 
 
 def _with_penalty(
-  loss: float, by_weight: np.ndarray, by_bias: np.ndarray, scaling: Scaling, penalty: float
+  loss: float,
+  weight_gradient: np.ndarray,
+  bias_gradient: np.ndarray,
+  scaling: Scaling,
+  penalty: float,
 ) -> tuple[float, np.ndarray, np.ndarray]:
   """Adds the penalty of `fit` to the loss of a scaling W z + b and to the loss's derivatives.
 
   Args:
     loss: the loss without the penalty.
-    by_weight: derivatives by W, [K, K], or by the diagonal of W, [K].
-    by_bias: derivatives by b, [K].
-    scaling: W and b; W has the shape of `by_weight`.
+    weight_gradient: derivatives by W, [K, K], or by the diagonal of W, [K].
+    bias_gradient: derivatives by b, [K].
+    scaling: W and b; W has the shape of `weight_gradient`.
     penalty: λ.
 
   Returns:
@@ -260,16 +272,16 @@ def _with_penalty(
   diagonal = np.diag(weight) if is_matrix else weight
   spread = diagonal - diagonal.mean()
   loss += penalty * (np.mean(spread**2) + np.mean(bias**2))
-  by_bias = by_bias + 2 * penalty * bias / classes
-  by_diagonal = 2 * penalty * spread / classes
+  bias_gradient = bias_gradient + 2 * penalty * bias / classes
+  diagonal_gradient = 2 * penalty * spread / classes
   if not is_matrix:
-    return loss, by_weight + by_diagonal, by_bias
+    return loss, weight_gradient + diagonal_gradient, bias_gradient
   # The mean squared off-diagonal element.
   off_diagonal = weight * (1 - np.eye(classes))
   num_off_diagonal = max(classes * (classes - 1), 1)
   loss += penalty * (off_diagonal**2).sum() / num_off_diagonal
-  by_off_diagonal = 2 * penalty * off_diagonal / num_off_diagonal
-  return loss, by_weight + by_off_diagonal + np.diag(by_diagonal), by_bias
+  off_diagonal_gradient = 2 * penalty * off_diagonal / num_off_diagonal
+  return loss, weight_gradient + off_diagonal_gradient + np.diag(diagonal_gradient), bias_gradient
 
 
 def _scales_of_parameters(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:

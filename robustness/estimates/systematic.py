@@ -90,12 +90,13 @@ class StratifiedMeans:
     sum_of_shares = np.zeros_like(num_images)
     np.add.at(num_images, stratum, is_counted)
     np.add.at(sum_of_shares, stratum, np.where(is_counted, share, 0))
-    stratum_mean = (sum_of_shares / np.maximum(num_images, 1))[stratum]  # of each image, [N, Q]
-    # An image that is alone in its stratum deviates from the mean of all images.
-    expected = np.where((num_images == 1)[stratum], value, stratum_mean)
-    bessel = np.sqrt(num_images / np.maximum(num_images - 1, 1))[stratum]  # for unbiased variances
-    deviation = weight * (share - expected) * bessel
-    has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also if it is NaN
+    mean_share = sum_of_shares / np.maximum(num_images, 1)
+    # An image that is alone in its stratum deviates from the mean of all images. [strata, Q]
+    expected_in_stratum = np.where(num_images == 1, value, mean_share)
+    bessel = np.sqrt(num_images / np.maximum(num_images - 1, 1))  # for unbiased variances
+    expected = expected_in_stratum[stratum]  # of each image, [N, Q]
+    deviation = weight * (share - expected) * bessel[stratum]
+    has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also for NaN
     deviation[:, ~has_spread] = 0
     # The mean of each stratum of two or more images takes one degree of freedom.
     num_strata = np.maximum((num_images > 1).sum(0), 1)
@@ -150,10 +151,9 @@ class StratifiedMeans:
     images = 1 / (self.weight**2).sum(0).clip(_ROUNDING, 1)
     trial_variance = self.value * (1 - self.value)
     has_spread = (self.variance > 0) & (trial_variance > 0)
-    variance = np.maximum(self.variance, min_variance)
-    trials = np.divide(trial_variance, variance, out=images.copy(), where=has_spread)
+    variance = np.where(has_spread, np.maximum(self.variance, min_variance), 1)
     ratio = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
-    trials = np.where(has_spread, trials * ratio**2, images)
+    trials = np.where(has_spread, trial_variance / variance * ratio**2, images)
     return np.asarray(np.maximum(trials, images))
 
   def estimate(self, confidence: float) -> Estimate:
@@ -465,16 +465,17 @@ class EnvironmentShares:
 
     arguments_by_environment = _arguments_of_rho(accuracies.value, num_kinds, by_cell).T
     cases = [rho_case(*arguments) for arguments in arguments_by_environment]
+    # A single environment is never left out. The formula 'printed' has a value for every gain.
     can_leave_out = degenerate == 'left_out' and formula == 'clipped' and len(cases) > 1
-    notes = _notes_on_cases(cases, can_leave_out, self.noun)
     leaves_out_degenerate = can_leave_out and DEGENERATE in cases
-    # the environments in which ρ is a measurement, with the case ''
+    notes = _notes_on_cases(cases, leaves_out_degenerate, self.noun)
+    # The environments in which ρ is a measurement, with the case ''.
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
     if leaves_out_degenerate and useful:
       environments, accuracies = useful, self._accuracies_for_rho(useful, baseline)
     rhos = rho_by_environment(accuracies.value)
     value = np.nan if leaves_out_degenerate and not useful else float(known_mean(rhos))
-    # The images of the environments in the mean; of all if ρ is undefined.
+    # The number n of images in the environments of the mean; in all of them if ρ is undefined.
     is_averaged = ~np.isnan(rhos) | np.isnan(value)
     weight = accuracies.weight[:, np.repeat(is_averaged, num_kinds)]
     n, method = int(weight.any(1).sum()), JOINT[self.balance]
@@ -597,12 +598,12 @@ def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) ->
   return float(np.quantile(defined, probability)) if len(defined) else value
 
 
-def _notes_on_cases(cases: Sequence[str], can_leave_out: bool, noun: str) -> list[str]:
+def _notes_on_cases(cases: Sequence[str], leaves_out_degenerate: bool, noun: str) -> list[str]:
   """Returns notes on the environments in which ρ is degenerate or undefined.
 
   Args:
     cases: the case of each environment from `rho_case`: 'degenerate', 'undefined' or ''.
-    can_leave_out: whether the mean over environments leaves out degenerate ones.
+    leaves_out_degenerate: whether the mean over environments leaves out degenerate ones.
     noun: what the cases are called, see `EnvironmentShares.noun`.
   """
   total, num_useful = len(cases), cases.count('')
@@ -613,9 +614,9 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool, noun: str) -> lis
     for case in (DEGENERATE, UNDEFINED)
     if case in cases
   ]
-  if 2 * num_useful < total:  # there is a note, because some cases are not useful
+  if 2 * num_useful < total:  # at least one case is not useful, and has a note
     notes[0] = f'{SAYS_LITTLE}: {notes[0]}'
-  num_averaged = num_useful if can_leave_out else total - cases.count(UNDEFINED)
+  num_averaged = num_useful if leaves_out_degenerate else total - cases.count(UNDEFINED)
   if 0 < num_averaged < total:
     notes.append(f'mean over {num_averaged} of them')
   return notes

@@ -353,11 +353,12 @@ def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.D
   """
   groups = list(by_facets(table))
   contents = [_content(facets, rows) for facets, rows in groups]
-  fewest: dict[tuple[object, ...], int] = {}  # the fewest facets of a group with a content
+  # {content: smallest number of facets among the groups with this content}
+  fewest_facets: dict[tuple[object, ...], int] = {}
   for (facets, _), content in zip(groups, contents, strict=True):
-    fewest[content] = min(len(facets), fewest.get(content, len(facets)))
+    fewest_facets[content] = min(len(facets), fewest_facets.get(content, len(facets)))
   for (facets, rows), content in zip(groups, contents, strict=True):
-    if len(facets) == fewest[content]:
+    if len(facets) == fewest_facets[content]:
       yield facets, rows
 
 

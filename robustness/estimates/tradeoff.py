@@ -137,18 +137,18 @@ def trade_off(
     notes.append(f'{num_left_out} of {len(is_used)} corruptions change no image and are left out')
   shares, changes = shares[:, is_used], changes[:, is_used]
   mean_shares, n = np.nanmean(shares, 0), len(shares)
-  has_one_share = len(mean_shares) >= 3 and np.ptp(mean_shares) < _ROUNDING
-  if has_one_share:
-    notes.append('undefined: all corruptions have the same share')
-  if len(mean_shares) < 3 or has_one_share:  # no line
-    slope = intercept = residual = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP)
-    slope_over_corruptions = dataclasses.replace(slope, method=REGRESSION)
-    heights_by_share: dict[float, Estimate] = {}
-  else:
+  is_enough = len(mean_shares) >= 3
+  if is_enough and np.ptp(mean_shares) >= _ROUNDING:
     slope, intercept, residual, heights_by_share = _bootstrapped_line(shares, changes, confidence)
     residual = _with_basic_interval_of_square(residual)
     # The same slope with Student's interval.
     slope_over_corruptions = linear_fit(mean_shares, changes.mean(0), [], confidence).slope
+  else:  # there is no line
+    slope = intercept = residual = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP)
+    slope_over_corruptions = dataclasses.replace(slope, method=REGRESSION)
+    heights_by_share = {}
+    if is_enough:
+      notes.append('undefined: all corruptions have the same share')
   estimates = slope, slope_over_corruptions, intercept, residual
   rows = []
   for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):

@@ -158,7 +158,8 @@ class AdaptingEvaluator(Evaluator):
     # there are no more warm-up batches than batches in the stream, thus at most half of all batches
     num_warm_up = min(self._num_warm_up(batch_rows), len(step_batches) // 2)
     warm_up, stream = step_batches[:num_warm_up], step_batches[num_warm_up:]
-    if state is None:  # the first stream; its own images warm up if they are in random order
+    if state is None:  # the first stream
+      # Without warm-up batches the stream itself is in a random order, and is observed instead.
       initial = current = self._initial(variables, warm_up or stream, views)
     else:
       initial, current = state
@@ -376,7 +377,8 @@ class AdaptingEvaluator(Evaluator):
     reordered = _reordered(batch, order)
     block, chunk, shard = super()._collect(layout, None, reordered, chunk, fields_by_step)
     inverse = np.argsort(order)  # puts the rows back
-    arrays = {k: x if k.startswith(TOTAL) else x[inverse] for k, x in shard.arrays.items()}
+    by_row = {name: x[inverse] for name, x in shard.arrays.items() if not name.startswith(TOTAL)}
+    arrays = {**shard.arrays, **by_row}  # the others, sums over rows, stay
     return block, chunk, dataclasses.replace(shard, arrays=arrays)
 
 

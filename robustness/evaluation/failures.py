@@ -129,19 +129,18 @@ def _image_lines(
     names: names of the classes.
   """
   example_ids = records.column('example_id')
+  when_clean: list[tuple[object, object]] = [(None, None)] * len(images)  # class and confidence
   if tally.clean is not None:
     assert table.clean is not None  # the number of the clean view
-    clean_prediction = records.column('prediction', table.clean)
-    clean_confidence = records.column(CONFIDENCE, table.clean)
+    predictions = records.column('prediction', table.clean)[images].tolist()
+    confidences = records.column(CONFIDENCE, table.clean)[images].tolist()
+    predicted_names = [class_name(prediction, names) for prediction in predictions]
+    when_clean = list(zip(predicted_names, confidences, strict=True))
   lines = []
-  for row in images:
+  for row, class_and_confidence in zip(images, when_clean, strict=True):
     classes = [class_name(int(label), names) for label in tally.labels[row] if label >= 0]
     mean_probability = tally.probability[row] / tally.num_views[row]
     view_of_mistake = table.names[tally.view[row]]
-    when_clean: list[object] = [None, None]  # class and confidence, if there is a clean view
-    if tally.clean is not None:
-      class_when_clean = class_name(int(clean_prediction[row]), names)
-      when_clean = [class_when_clean, float(clean_confidence[row])]
     line = [
       int(example_ids[row]),
       ', '.join(classes),
@@ -151,7 +150,7 @@ def _image_lines(
       view_of_mistake if table.rows is None else table.rows[row],  # what the stored image shows
       class_name(int(tally.prediction[row]), names),
       float(tally.confidence[row]),
-      *when_clean,
+      *class_and_confidence,
     ]
     lines.append(line)
   return lines
@@ -208,30 +207,31 @@ def most_affected(
     names: names of the classes.
     views: names of the views.
   """
-  lines, sort_values = [], []
-  num_views_but_clean = len(views) - (tally.clean is not None)
+  lines, sort_keys = [], []  # the classes with the smallest keys come first
+  num_perturbed_views = len(views) if tally.clean is None else len(views) - 1
   for number, images in _images_by_class(tally):
     num_wrong, num_views = tally.num_wrong[images], tally.num_views[images]
     accuracy, name = float((1 - num_wrong / num_views).mean()), class_name(number, names)
     line: dict[str, object] = {'classifier': label, 'class': name, 'images': len(images)}
     if tally.clean is None:
       line['accuracy'] = accuracy
-      sort_values.append(accuracy)
+      sort_keys.append(accuracy)
     else:
       clean = float(tally.clean[images].mean())
       lost = round(clean - accuracy, 9) + 0.0  # without rounding errors; + 0.0 makes 0.0 of −0.0
       line |= {'accuracy when clean': clean, 'accuracy lost': lost}
-      sort_values.append(-lost)
+      sort_keys.append(-lost)
     line |= {'views wrong': int(num_wrong.sum()), 'of': int(num_views.sum())}
-    if num_views_but_clean > 1:
+    if num_perturbed_views > 1:
       line['least accurate in'] = _least_accurate_view(tally, number, views)
     line['most often taken for'], line['times'] = 'none', 0
     mistakes = tally.mistakes[tally.mistakes[:, 0] == number]  # label, prediction, times
     if len(mistakes):
-      _, prediction, times = mistakes[mistakes[:, 2].argmax()].tolist()
+      most_frequent = mistakes[:, 2].argmax()
+      _, prediction, times = mistakes[most_frequent].tolist()
       line['most often taken for'], line['times'] = class_name(prediction, names), times
     lines.append(line)
-  return [lines[index] for index in np.argsort(sort_values, kind='stable')[:MOST_CLASSES]]
+  return [lines[index] for index in np.argsort(sort_keys, kind='stable')[:MOST_CLASSES]]
 
 
 def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str:
