@@ -514,8 +514,7 @@ class Provenance:
     source = str(self.description.get('source', ''))
     if source in BY_SOURCE:
       return BY_SOURCE[source]
-    # images of 299 pixels, for which there are constants but no set, belong to the set of 224
-    side = min(catalog.table_for(*self.image_shape[:2]).side, max(RELEASED))
+    side = side_of_nearest_set(self.image_shape)
     return RELEASED[side] if self.settings.is_stored else matching_set(self.settings.names, side)
 
   @property
@@ -615,6 +614,12 @@ class Provenance:
     if not set(self.released.corruptions) <= set(self.settings.names):
       answer += '; with tables 2 and 3 of Yin et al. (2019), as other papers have the official 15'
     return answer
+
+
+def side_of_nearest_set(image_shape: ImageShape) -> int:
+  """Returns the side in pixels of the released set with the nearest image size: 32, 64 or 224."""
+  # images of 299 pixels, for which there are constants but no set, belong to the set of 224
+  return min(catalog.table_for(*image_shape[:2]).side, max(RELEASED))
 
 
 def check_between(key: str, severities: Sequence[float]) -> None:

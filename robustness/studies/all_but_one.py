@@ -66,7 +66,6 @@ class AllButOne(StoredOrMade):
         network's too, or the networks were trained on different corruptions.
     """
     networks: dict[tuple[str, int], str] = {}
-    first_trained_on: tuple[object, ...] = ()  # corruptions and probability of the first network
     for label, facts in classifiers.items():
       parts = facts.get('augment') or ()
       augmentations = [part for part in parts if part['name'] == RandomCorruption.name]
@@ -74,7 +73,7 @@ class AllButOne(StoredOrMade):
       left_out = tuple(augmentation.get('left_out', ()))
       severities = tuple(augmentation.get('severities', ()))
       pairs = list(itertools.product(left_out, severities))  # a single one if the training is valid
-      problem = ''  # the end of the message
+      problem = ''  # what is wrong with the training, as the end of the error message
       if len(augmentations) > 1 or len(pairs) != 1:
         problem = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
@@ -82,10 +81,10 @@ class AllButOne(StoredOrMade):
       elif pairs[0] in networks:
         problem = f'as {networks[pairs[0]]} does: take one'
       else:
-        probability = augmentation['probability']
-        trained_on = {*spelt_out(augmentation['corruptions'])}, probability
-        first_trained_on = first_trained_on or trained_on
-        if trained_on != first_trained_on or not probability:
+        training = set(spelt_out(augmentation['corruptions'])), augmentation['probability']
+        if not networks:
+          first_training = training
+        if training != first_training or augmentation['probability'] == 0:
           problem = 'of others than the first: give all equal corruptions and probability above 0'
       if problem:
         raise InputError(
@@ -103,14 +102,15 @@ class AllButOne(StoredOrMade):
     Published errors by corruption are added.
     """
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
-    networks, views = self.networks(facts), recorded.views
+    networks = self.networks(facts)  # {(corruption, severity): label of the network}
+    views = recorded.views
     outcomes = recorded.outcomes(ERROR)
     errors = outcomes.values
-    conditions = list(zip(views.corruption, views.severity, strict=True))
+    pairs = list(zip(views.corruption, views.severity, strict=True))  # one for each view
     # A column for each (corruption, severity): the errors of the network that left it out.
-    wrong = [errors[label][:, conditions.index(pair)] for pair, label in networks.items()]
+    wrong = np.stack([errors[label][:, pairs.index(pair)] for pair, label in networks.items()], 1)
     facets = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
-    composed = dataclasses.replace(outcomes, values={COMPOSED: np.stack(wrong, 1)}, views=facets)
+    composed = dataclasses.replace(outcomes, values={COMPOSED: wrong}, views=facets)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
     # The mean of a corruption needs a network for each of its severities.
     has_all = facets.groupby('corruption').severity.transform('size') == len(self.severities)

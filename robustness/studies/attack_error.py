@@ -84,8 +84,8 @@ Shown = tuple[jax.Array, dict[str, jax.Array]]
 """The images of a batch in a view, [B, H, W, C], and observations {name: [B]}."""
 CLEAN = 0
 """Index of the clean view; the attacks follow, radius by radius."""
-EARLIER_KEYS = ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
-EARLIER = {'losses': 'loss', **{key: key for key in EARLIER_KEYS}}
+SAME_NAME = ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
+EARLIER = {'losses': 'loss', **{key: key for key in SAME_NAME}}
 """Keys of `config.study` that earlier versions had for all attacks, with their names in the section
 of an attack.
 """
@@ -115,17 +115,17 @@ class AttackStudy(Study):
   def __post_init__(self) -> None:
     """Raises InputError for an invalid setting of the study or of an attack."""
     super().__post_init__()
-    classes = [_label_and_class(entry)[1] for entry in self.attacks]
+    classes = [attack_class for _, attack_class in map(_label_and_class, self.attacks)]
     valid = 'without two files that define the same NAME'
     self.require(have_distinct_names(classes), 'attacks', valid)
     # The norms in which all attacks can be run.
     norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
     radius = self.common_settings.get('epsilon', Attack.epsilon)
     balls.check(self.section, self.norm, radius, norms=norms)
+    # `runs` has equal labels once only.
     self.require(len(self.runs) == len(self.attacks), 'attacks', 'distinct')
-    # Sections of attacks that are not run: creating the attack raises InputError for wrong keys.
     for label in self.attack.keys() - self.runs.keys():
-      self._attack(label)
+      self._attack(label)  # not run, but created: this raises InputError for a wrong key
 
   @property
   @abc.abstractmethod
@@ -176,6 +176,7 @@ class AttackStudy(Study):
     key = f'{self.section}.attack.{label}'
     section = self.attack.get(label, {})
     settings.refuse_unknown(section, self.settings_of(attack), key)
+    # An error names the key in the study, not the section that attacks have elsewhere.
     with renaming_section(f'{attack.section}.{attack.name}', key):
       return label, settings.parse(attack, {**section, **self.common_settings}, key)
 
@@ -271,17 +272,18 @@ class AttackError(AttackStudy):
     Args:
       study: the values of `config.study` as the earlier version wrote them.
     """
-    # {today's name: value} of the keys in `study` that have moved
-    moved = {new: study[key] for key, new in EARLIER.items() if key in study}
-    if not moved:
+    # {today's name: value} of the settings that were common to all attacks
+    common = {new: study[old] for old, new in EARLIER.items() if old in study}
+    if not common:
       return study
-    all_losses = moved.pop('loss', (Attack.loss,))  # the former `losses`, a list
+    all_losses = common.pop('loss', (Attack.loss,))  # the former `losses`, a list
     # The new settings: `attacks`, such as ['pgd_dlr=pgd'], and `attack`, such as
     # {'pgd_dlr': {'steps': 7, 'loss': 'dlr'}}.
     entries, sections = [], {}
     for entry in study['attacks']:
       name, attack = _label_and_class(entry)
-      section = {f.name: moved[f.name] for f in dataclasses.fields(attack) if f.name in moved}
+      names = cls.settings_of(attack)
+      section = {key: value for key, value in common.items() if key in names}
       has_fixed_loss = settings.parse(attack, section, cls.section).has_fixed_loss
       losses = (Attack.loss,) if has_fixed_loss else all_losses
       for loss in losses:
@@ -290,6 +292,7 @@ class AttackError(AttackStudy):
         sections[label] = {**section, 'loss': loss}
     unchanged = {key: value for key, value in study.items() if key not in EARLIER}
     current = {**unchanged, 'attacks': entries, 'attack': sections}
+    # Settings of attacks that the earlier version did not have get their defaults.
     return {**current, **cls.sections_of_parts(current)}
 
   @property
@@ -413,14 +416,14 @@ class AttackError(AttackStudy):
       view: index of the attack (−1 for clean images), and the radius `epsilon`.
       logits: function from images to logits.
     """
-    # Observations of the clean view and of attacks that are no ensembles. All branches of the
-    # switch below must return arrays of the same names and shapes.
-    false = jnp.zeros(len(keys), bool)
-    not_observed = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
-    if not self._ensembles:
-      not_observed = {}
+    # The observations of the clean view and of single attacks. With ensembles they are not empty,
+    # because all branches of the switch below must return arrays of the same names and shapes.
+    no_observations: dict[str, jax.Array] = {}
+    if self._ensembles:
+      false = jnp.zeros(len(keys), bool)
+      no_observations = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
 
-    def attacked(attack: Attack, scale: jax.Array) -> Shown:
+    def run_attack(attack: Attack, scale: jax.Array) -> Shown:
       """Runs one attack on the batch; returns the images, and observations {name: [B]}.
 
       For a single attack the images are the worst of its restarts. An ensemble may have been run
@@ -433,16 +436,17 @@ class AttackError(AttackStudy):
       images = rows['image']
       if not attack.stages:  # a single attack
         worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
-        return worst, not_observed
+        return worst, no_observations
       arguments = Arguments(keys, logits, images, _labels(rows), scale)
-      if isinstance(attack, AutoAttack) and (state := state_after_stages(rows, view)):
+      state = state_after_stages(rows, view)  # {} if the attack was not run before
+      if isinstance(attack, AutoAttack) and state:
         return attack.finish(arguments, state)
       return attack.observed(*arguments)
 
-    # Branch 0 is the clean view, in which `attack` is −1; branch 1 + k is attack k.
-    branches: list[Callable[..., Shown]] = [lambda _: (rows['image'], not_observed)]
-    branches += (functools.partial(attacked, attack) for attack in self.runs.values())
-    return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
+    branches: list[Callable[..., Shown]] = [lambda scale: (rows['image'], no_observations)]
+    branches += (functools.partial(run_attack, attack) for attack in self.runs.values())
+    branch = view['attack'] + 1  # the clean view has attack −1, hence branch 0
+    return jax.lax.switch(branch, branches, view['epsilon'] / self.epsilon)
 
   @property
   def _stages(self) -> Stages:
@@ -469,11 +473,12 @@ class AttackError(AttackStudy):
       attack = attacks[index] if index >= 0 else None
       if not isinstance(attack, AutoAttack):
         return []
-      name = f'{value_text(ATTACK, labels[index])} {value_text(EPSILON, float(view["epsilon"]))}'
+      radius = value_text(EPSILON, float(view['epsilon']))
+      attack_and_radius = f'{value_text(ATTACK, labels[index])} {radius}'
       steps_of_view = []
       for stage, (_, num_runs) in enumerate(attack.members(classes)):
         for run in range(num_runs):
-          words = f'{name}, {attack.stages[stage]}, run {run + 1} of {num_runs}'
+          words = f'{attack_and_radius}, {attack.stages[stage]}, run {run + 1} of {num_runs}'
           steps_of_view.append((words, (index, stage), run))
       return steps_of_view
 
@@ -661,10 +666,11 @@ class AttackError(AttackStudy):
       `<label>/clean_spectrum` [H, W] is the mean |F| of clean images.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
+    rings = _values_of_wrong_changes(recorded, 'measure/rings')  # [N, V, rings]
     # the mean |f| of each ring of frequencies, which is a value of the facet `radius`
     frequencies = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
+    # Each ring of each view becomes a view, as estimates are made by view.
     views = recorded.views.merge(pd.DataFrame({'radius': frequencies}), how='cross')
-    rings = _values_of_wrong_changes(recorded, 'measure/rings')
     amplitudes = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
     is_clean = views.attack.isna().to_numpy()
     estimates = [
@@ -699,17 +705,18 @@ class AttackError(AttackStudy):
     if rows['value'].isna().all():  # no image is wrong
       return figures
     facets = ('attack', 'epsilon', 'radius')
-    radial = charts.draw_rows(rows, RADIAL, facets, results)['']  # '' for values
-    for axes in radial[0].axes:
+    # '' is the figure of the values, besides figures of differences between classifiers.
+    radial_figure, radial_caption = charts.draw_rows(rows, RADIAL, facets, results)['']
+    for axes in radial_figure.axes:
       style.log_scale(axes)
     norms = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
-    num_images = norms.set_index(['classifier', 'attack'])['n']  # how many are wrong
+    num_wrong = norms.set_index(['classifier', 'attack'])['n']  # of the attack
     titles, maps = [], []
     for label in results.labels:
       # [attacks, H, W] at the radius `epsilon`.
       spectra = results.arrays[f'{label}/spectrum'][self.radii.index(self.epsilon)]
       for attack, spectrum_of_attack in zip(self.runs, spectra, strict=True):
-        titles.append(f'{label}, {value_text(ATTACK, attack)} ({num_images[label, attack]})')
+        titles.append(f'{label}, {value_text(ATTACK, attack)} ({num_wrong[label, attack]})')
         maps.append(spectrum_of_attack)
     figure = spectrum_panels(titles, maps, decades=0, quantity='mean |F(δ)|')
     radius = value_text(EPSILON, self.epsilon)
@@ -717,7 +724,7 @@ class AttackError(AttackStudy):
       f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {radius} in {self.ball}, '
       'zero frequency in the centre, one logarithmic scale; in brackets, of how many.'
     )
-    return {**figures, 'radial': radial, 'spectra': (figure, caption)}
+    return {**figures, 'radial': (radial_figure, radial_caption), 'spectra': (figure, caption)}
 
 
 def _label_and_class(entry: str) -> tuple[str, type[Attack]]:

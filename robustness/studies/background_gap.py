@@ -80,9 +80,11 @@ class BackgroundGap(Study):
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []
-    for name, values in BACKGROUNDS.items():  # a name is the gap's or a variant
-      quantity = GAP if name == GAP.name else ACCURACY
-      facets = {} if name == GAP.name else {VARIANT: name}
+    for name, values in BACKGROUNDS.items():  # the name of a variant, or 'bg_gap'
       for label, value in values.items():
-        rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES, **facets))
+        network = label.replace('_', ' ')
+        if name == GAP.name:
+          rows.append(published_row(network, GAP, value, PICTURES))
+        else:
+          rows.append(published_row(network, ACCURACY, value, PICTURES, variant=name))
     yield table_of_rows(rows)

@@ -17,11 +17,10 @@ import pandas as pd
 from robustness.core.errors import KEYS
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
-from robustness.corruptions.catalog import table_for
 from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.released import RELEASED
 from robustness.corruptions.stored import StoredOrMade
-from robustness.corruptions.views import check_between, gallery_figure
+from robustness.corruptions.views import check_between, gallery_figure, side_of_nearest_set
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, failure_points
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, Right, errors_at
@@ -98,19 +97,19 @@ class CorruptionError(StoredOrMade):
 
     All corruptions and severities of the published errors must be in the settings.
     """
+    needed = ''
     if not set(published.corrupted) <= set(self.names):
       # The first set is the one that has all published corruptions, such as 'official'.
       set_name, *_ = whole_sets(tuple(published.corrupted))
       needed = f'corruptions {(set_name,)}, and the images have {self.corruptions}'
     elif set(self.severities) != set(SEVERITIES):
       needed = f'severities {SEVERITIES}, and the images have {self.severities}'
-    else:
-      return
-    raise self.refused(
-      'baseline',
-      f'published for the {needed}',
-      f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier.",
-    )
+    if needed:
+      raise self.refused(
+        'baseline',
+        f'published for the {needed}',
+        f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier.",
+      )
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -140,8 +139,7 @@ class CorruptionError(StoredOrMade):
       InputError: The images have another size than those that published errors were measured on.
     """
     published = self.published
-    side = min(table_for(*image_shape[:2]).side, 224)  # images of 299 pixels are ImageNet's too
-    if published and side != published.side:
+    if published and published.side != side_of_nearest_set(image_shape):
       raise self.refused(
         'baseline',
         f'whose errors were measured on {published.set_name} at {published.side} pixels',
@@ -178,17 +176,17 @@ class CorruptionError(StoredOrMade):
     views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
     is_in_means = views.severity.isin(self.severities)  # means leave out severities of `between`
-    # Relative mCE subtracts the clean error of the classifier and of the baseline.
+    # Relative mCE needs the clean errors of the classifier and of the baseline.
     has_clean_errors = is_clean.any() and not (published and np.isnan(published.clean))
     ratios = (MCE, RELATIVE_MCE) if has_clean_errors else (MCE,)
-    divisors = published.means if published else None  # None for those of the first classifier
+    divisors = published.means if published else None  # None: the first classifier's errors
     for k in recorded.top_k(self.top_k):
       is_top_1 = k == 1  # with `half_width`, top-1 errors decide when a view needs no more images
       error, clean_error = errors_at(k)
       if is_clean.any():
         yield self.means(clean_error, recorded, where=is_clean, test=True, decides=is_top_1)
       yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=is_top_1)
-      # With one severity these are the errors by corruption and severity, which are tested.
+      # With one severity these are the errors of the line above, and are tested like them.
       is_tested = len(self.severities) == 1
       yield self.means(
         error, recorded, ('corruption',), where=is_in_means, test=is_tested, decides=is_top_1
@@ -197,8 +195,8 @@ class CorruptionError(StoredOrMade):
         is_in_set = (is_in_means & views.corruption.isin(members)).to_numpy()
         facets = {'corruption_set': label}
         yield self.means(error, recorded, where=is_in_set, facets=facets, decides=is_top_1)
-        has_divisors = not published or set(members) <= set(published.corrupted)
-        if is_top_1 and has_divisors:
+        # mCE divides top-1 errors; published ones may lack a corruption of the set.
+        if is_top_1 and (not published or set(members) <= set(published.corrupted)):
           for quantity in ratios:
             yield self.means(quantity, recorded, where=is_in_set, baseline=divisors, facets=facets)
       if is_top_1 and is_clean.any() and self.failure_share:
@@ -221,7 +219,7 @@ class CorruptionError(StoredOrMade):
       note = self._baseline_advice(image_shape)
     if note:
       for table in estimates:
-        # Without differences from the first classifier, which name it in `versus`.
+        # Values only: a difference from the first classifier names this in `versus`.
         is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
         notes = [f'{previous}; {note}' if previous else note for previous in table.note[is_mce]]
         table.loc[is_mce, 'note'] = notes
@@ -245,10 +243,11 @@ class CorruptionError(StoredOrMade):
     if not self.published:
       return ''
     released = RELEASED[self.published.side]
-    differs = released.size_differs(image_shape)
+    # {phrase for a difference: whether it is present}
+    differences = released.size_differs(image_shape)
     if not self.is_stored:
-      differs |= self.settings_differ(released, image_shape)
-    reasons = [reason for reason, holds in differs.items() if holds]
+      differences |= self.settings_differ(released, image_shape)
+    reasons = [phrase for phrase, is_present in differences.items() if is_present]
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _baseline_advice(self, image_shape: ImageShape) -> str:
@@ -257,16 +256,16 @@ class CorruptionError(StoredOrMade):
     Relative to itself its mCE is always 1. The note names the published baselines that fit image
     size, corruptions and severities. If none fits, it asks for a second classifier.
     """
-    # The side of the published set that images are nearest to: 299 pixels are ImageNet-C's too.
-    side, channels = min(table_for(*image_shape[:2]).side, 224), image_shape[2]
+    side = side_of_nearest_set(image_shape)
     baselines = [
       repr(name)
       for name, errors in BASELINES.items()
-      if errors.side == side and channels == 3 and {*errors.corrupted} <= {*self.names}
+      if errors.side == side and set(errors.corrupted) <= set(self.names)
     ]
-    if not baselines or set(self.severities) != set(SEVERITIES):
-      return 'for mCE give two classifiers'
-    return f'for mCE set {self.key("baseline")} to {" or ".join(baselines)}'
+    is_in_colour, has_all_severities = image_shape[2] == 3, set(self.severities) == set(SEVERITIES)
+    if baselines and is_in_colour and has_all_severities:
+      return f'for mCE set {self.key("baseline")} to {" or ".join(baselines)}'
+    return 'for mCE give two classifiers'
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and a gallery of one image under all corruptions."""

@@ -141,7 +141,9 @@ class CorruptionSpectrum(StoredOrMade):
       one of the S entries. `_with_slots` says which one.
       """
       mean = magnitude(row, image, view).mean(-1)
-      return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
+      if self.is_stored:
+        mean = jnp.multiply.outer(row[SLOTS], mean)  # [S, H, W // 2 + 1]; `SLOTS` is one-hot, [S]
+      return {'spectrum': mean}
 
     return dataclasses.replace(
       views,
@@ -163,21 +165,23 @@ class CorruptionSpectrum(StoredOrMade):
     `corruption` and `severity` name the first two axes. A table describes the high-pass filter that
     defines high frequencies.
     """
-    records, (height, width) = evaluations[0].records, image_shape[:2]
-    # For stored images, `study` is this study with the corruptions and severities that are stored.
-    # `by_image` are the records with a row per image and a view per corruption and severity.
+    height, width = image_shape[:2]
+    # For stored images, `study` is this study with the corruptions and severities that are stored,
+    # and `recorded` has a row per image and a view per corruption and severity.
     study, recorded = self.joined(evaluations, image_shape)
-    by_image = recorded.evaluations[0].records
+    records = recorded.evaluations[0].records
+    if self.is_stored:
+      total = _total_by_part(evaluations[0].records, study.parts)
+    else:
+      total = records.total('spectrum')
     # Recorded amplitudes are orthonormal.
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
-    total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
     # Mean |F| in each view, [1 + corruptions · severities, H, W], the clean view first.
-    mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
+    mean = (spectrum.full_map(total, width) * scale / records.layout.num_rows).astype(np.float32)
     is_high = high_pass(height, width, self.bandwidth)  # bool [H, W]
     lowest = lowest_kept(height, width, self.bandwidth)  # high frequencies begin here: f_y and f_x
-    radii = spectrum.measures(is_high).radii
     return Findings(
-      estimates=list(study._estimates(by_image, image_shape, scale, radii)),
+      estimates=list(study._estimates(records, image_shape, scale)),
       arrays={
         'clean_spectrum': mean[CLEAN],
         'spectrum': study.grid(mean[CLEAN + 1 :]),
@@ -188,7 +192,7 @@ class CorruptionSpectrum(StoredOrMade):
     )
 
   def _estimates(
-    self, records: RecordsReader, image_shape: ImageShape, scale: float, radii: np.ndarray
+    self, records: RecordsReader, image_shape: ImageShape, scale: float
   ) -> Iterator[pd.DataFrame]:
     """Yields tables of high-frequency share, root mean square change, and amplitude by |f|.
 
@@ -200,28 +204,29 @@ class CorruptionSpectrum(StoredOrMade):
       records: what was measured for each image and each view (corruption and severity).
       image_shape: height, width and channels of the images.
       scale: factor for the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
-      radii: |f| of each ring of the spectrum, in cycles per image.
     """
     views = self.facets(image_shape)
     is_clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
-    # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
-    pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
-    clusters = versions(records)  # versions of one image are a cluster
     high_energy = records.table('measure/high_energy')
-    # The quantity of changes, the same of clean images, and the arguments of their statistic.
-    for of_changes, of_clean, arguments in (
+    # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
+    num_values = math.prod(image_shape[:2]) if self.channels == 'grey' else math.prod(image_shape)
+    clusters = versions(records)  # versions of one image are a cluster
+    # The quantity, its name for clean images, and the arguments of the statistic of both.
+    for quantity, clean_quantity, arguments in (
       (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
-      (RMS, CLEAN_RMS, (energy, pixels)),
+      (RMS, CLEAN_RMS, (energy, num_values)),
     ):
       fields = {IMAGES: arguments}  # results have `IMAGES` in place of a classifier
-      by_view = Outcomes.from_fields(of_changes, fields, views, clusters=clusters)
-      yield self.means(of_clean, by_view, where=is_clean)
+      by_view = Outcomes.from_fields(quantity, fields, views, clusters=clusters)
+      yield self.means(clean_quantity, by_view, where=is_clean)
       # The mean of an image over severities, without those at which it has no share.
       by_corruption = by_view.combined(('corruption',), known_mean)
-      yield self.means(of_changes, by_corruption, ('corruption',))
-      yield self.means(of_changes, by_view, ('corruption', 'severity'))
+      yield self.means(quantity, by_corruption, ('corruption',))
+      yield self.means(quantity, by_view, ('corruption', 'severity'))
     amplitudes = {IMAGES: records.table('measure/rings').astype(float) * scale}  # [N, V, rings]
+    # |f| of each ring in cycles per image. A ring of a view becomes a view.
+    radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
     by_ring = Outcomes.from_fields(RADIAL, amplitudes, ring_views, clusters=clusters)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))
@@ -234,13 +239,12 @@ class CorruptionSpectrum(StoredOrMade):
     The spectra are at the severity of the setting `severity`, or at the middle one if it was not
     measured.
     """
-    high_frequencies = _high_in_words(results)
     figures = charts.draw(results)
     for name, (figure, caption) in figures.items():
       for legend in figure.legends:  # no classifier is measured, only the images
         legend.remove()
-      is_of_share = name.startswith(SHARE_OF_HIGH.name)
-      figures[name] = figure, f'{caption} {sentence(high_frequencies)}' if is_of_share else caption
+      if name.startswith(SHARE_OF_HIGH.name):
+        figures[name] = figure, f'{caption} {sentence(_high_in_words(results))}'
     figure, caption = figures[BY_RADIUS]
     # `...` selects any value of a facet.
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)

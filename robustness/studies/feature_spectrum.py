@@ -102,10 +102,11 @@ class FeatureSpectrum(Study):
       InputError: The number of remaining tokens is not a square.
     """
     count = tokens.shape[1]
-    # The largest square that fits behind the first tokens, and the number of tokens before it.
-    side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
+    num_left = max(count - self.first_tokens, 0) if self.first_tokens >= 0 else count
+    side = math.isqrt(num_left)  # of the largest square with as many tokens; it takes the last ones
     num_dropped = count - side**2
-    if not side or self.first_tokens not in (-1, num_dropped):
+    is_as_set = self.first_tokens in (-1, num_dropped)
+    if side == 0 or not is_as_set:
       raise self.refused(
         'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
       )

@@ -12,6 +12,7 @@ Reference:
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator
 
 import jax
@@ -162,15 +163,14 @@ class FlipRate(Study):
     rate is the mFR of the paper: the share of changes divided by the first classifier's, averaged
     over corruptions.
     """
-    # Pair number f of a corruption is the frames f and f + 1.
-    facets = [(name, pair) for name in self.names for pair in range(1, self.frames)]
-    pairs = {}
+    predictions = {}  # {classifier: predictions of the later and of the earlier frame of each pair}
     for evaluation in recorded.evaluations:
       predicted = evaluation.records.table('prediction').reshape(-1, len(self.names), self.frames)
-      earlier, later = predicted[..., :-1], predicted[..., 1:]
-      pairs[evaluation.label] = later, earlier
-    views = pd.DataFrame(facets, columns=['corruption', 'frame'])
-    outcomes = Outcomes.from_fields(FLIP_RATE, pairs, views, clusters=recorded.clusters)
+      predictions[evaluation.label] = predicted[..., 1:], predicted[..., :-1]
+    # Pair number f of a corruption is the frames f and f + 1.
+    pairs = list(itertools.product(self.names, range(1, self.frames)))
+    views = pd.DataFrame(pairs, columns=['corruption', 'frame'])
+    outcomes = Outcomes.from_fields(FLIP_RATE, predictions, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
     yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)

@@ -211,22 +211,23 @@ class FourierAttack(BeginsWithMap):
     is_measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():  # bool [N, V]
+      # The error at each frequency, which selects the worst ones.
       if self._map is None:  # every frequency is a candidate, so that it has a view
-        error = wrong[~is_measured, first_wave:].mean(0)
+        selecting_error = wrong[~is_measured, first_wave:].mean(0)
       else:
-        error = self._map.error(label, frequencies)
-      worst = _worst(error, self.queries)  # indices of frequencies, the worst first
+        selecting_error = self._map.error(label, frequencies)
+      worst = _worst(selecting_error, self.queries)  # indices of frequencies, the worst first
       fy, fx = frequencies.fy[worst], frequencies.fx[worst]
       waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
-      # The position of each among the candidates, which are ascending, says which view shows it.
+      # Each view shows a candidate. These ascend, so that a search finds the worst ones' views.
       views_of_worst = first_wave + np.searchsorted(candidates, worst)
       wrong_under_each = wrong[:, views_of_worst]  # [N, queries]
       under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
       # Column n: whether any of the waves up to number n makes the prediction wrong.
       wrong_under_any = np.logical_or.accumulate(wrong_under_each, axis=1)
-      # The first column is for no query.
-      wrong_after[label] = np.concatenate([wrong[:, [basis.CLEAN]], wrong_under_any], axis=1)
+      clean_wrong = wrong[:, [basis.CLEAN]]  # after no query
+      wrong_after[label] = np.concatenate([clean_wrong, wrong_under_any], axis=1)
     views = pd.DataFrame({'queries': [None, *numbers]})  # None for clean images
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
     is_clean = views.queries.isna().to_numpy()

@@ -190,15 +190,16 @@ class FourierHeatmap(Study):
     f = self.frequencies(row['image'].shape)
     # `f.cell[row, column]` is the index of the frequency at a position of the window. Frequency 0
     # is in the centre, and (−step, −step) is `step` rows above it and `step` columns to the left.
-    y, x = (side // 2 for side in f.cell.shape)
+    centre_y, centre_x = (side // 2 for side in f.cell.shape)
     # Steps along the diagonal, at least 1; none in a window of one cell.
-    largest_step = min(y, x)
+    largest_step = min(centre_y, centre_x)
     shares = (0, 0.25, 0.5, 0.75, 1) if largest_step else ()
     steps = sorted({max(1, round(largest_step * share)) for share in shares})
-    views = [basis.CLEAN, *(basis.CLEAN + 1 + f.cell[y - step, x - step] for step in steps)]
-    reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
-    # Indices of the frequencies in the square around zero.
-    around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
+    diagonal = [f.cell[centre_y - step, centre_x - step] for step in steps]
+    views = [basis.CLEAN, *(basis.CLEAN + 1 + index for index in diagonal)]
+    # The frequencies of the basis images: a square around zero, as far as it fits in the window.
+    r = min(3, (min(f.cell.shape) - 1) // 2)
+    around = f.cell[centre_y - r : centre_y + r + 1, centre_x - r : centre_x + r + 1]
     wave = functools.partial(basis.basis_image, height=height, width=width, phase=self.phase)
     waves = jax.jit(jax.vmap(jax.vmap(wave)))(f.fy[around], f.fx[around])
     return {
@@ -250,7 +251,8 @@ class FourierHeatmap(Study):
     frequencies count twice. With `half_width`, the number of images differs between frequencies.
     Means and differences are then over the images that were shown at all frequencies.
     """
-    frequencies, cells = self.frequencies(image_shape), self._cells(image_shape)
+    frequencies = self.frequencies(image_shape)
+    num_cells = self._num_cells(image_shape)
     # The number of heatmap cells of each view: 1 of the clean one, then 1 of each frequency, or 2
     # with its mirror image.
     weight = np.append(1, np.bincount(frequencies.cell.ravel(), minlength=len(frequencies)))
@@ -259,15 +261,15 @@ class FourierHeatmap(Study):
     for k in recorded.top_k(self.top_k):
       error, _ = self._errors(k)  # on perturbed and on clean images
       wrong = dataclasses.replace(recorded.outcomes(error), weight=weight)
-      estimates += self._error_estimates(k, wrong, cells)
+      estimates += self._error_estimates(k, wrong, num_cells)
     estimates += self._by_class(recorded, weight)
-    counts = [[name, num_shown, total] for name, (num_shown, total) in cells.items()]
+    counts = [[band, num_shown, total] for band, (num_shown, total) in num_cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
     estimates += self._layer_estimates(recorded)
     return Findings(tables={'bands': table}, estimates=estimates)
 
   def _error_estimates(
-    self, k: int, wrong: Outcomes, cells: Mapping[str, tuple[int, int]]
+    self, k: int, wrong: Outcomes, num_cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
     """Yields tables of top-k error: on clean images and by frequency.
 
@@ -276,7 +278,7 @@ class FourierHeatmap(Study):
     Args:
       k: A prediction is right if the true class is among the k best.
       wrong: whether each of N images is wrong in each of V views (clean, then frequencies), [N, V].
-      cells: {band, or 'all': (number of frequencies in the window, in the whole heatmap)}.
+      num_cells: {band, or 'all': (number of cells in the window, in the whole heatmap)}.
     """
     error, clean_error = self._errors(k)
     is_perturbed = np.arange(len(wrong.views)) != basis.CLEAN
@@ -291,7 +293,7 @@ class FourierHeatmap(Study):
     window = f'the window of {self.window} × {self.window} shows'
     notes = {  # {band: how much of it the window shows; '' for all of it}
       band: f'{window} {num_shown} of {total} cells' if num_shown < total else ''
-      for band, (num_shown, total) in cells.items()
+      for band, (num_shown, total) in num_cells.items()
     }
     yield self.means(error, wrong, where=is_perturbed).assign(note=notes['all'])
     by_band = self.means(error, wrong, ('band',), where=is_perturbed)
@@ -366,8 +368,8 @@ class FourierHeatmap(Study):
           change = dataclasses.replace(LAYER_CHANGE, statistic=operator.itemgetter(name))
           yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
-  def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
-    """Counts the frequencies of each band: {band: (in the window, in the whole heatmap)}.
+  def _num_cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
+    """Counts the cells of each band: {band: (number in the window, in the whole heatmap)}.
 
     The bands are 'all', 'low', 'mid' and 'high'. The window is the centred square of frequencies
     that is measured.

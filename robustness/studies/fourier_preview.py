@@ -176,11 +176,12 @@ class FourierPreview(BeginsWithMap):
     columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]
     tables.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
     # The correlation is over the frequencies that the heatmap measured.
-    f = distinct_frequencies(height, width, self._map.window)
-    values, error = _values_at(f, sensitivity), self._map.error(label, f)
-    is_defined = min(np.ptp(values), np.ptp(error)) > 0  # neither is constant
-    rho = scipy.stats.spearmanr(values, error).statistic if is_defined else np.nan
-    return [*tables, self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=len(f))]
+    measured = distinct_frequencies(height, width, self._map.window)
+    values, error = _values_at(measured, sensitivity), self._map.error(label, measured)
+    is_constant = np.ptp(values) == 0 or np.ptp(error) == 0
+    rho = np.nan if is_constant else scipy.stats.spearmanr(values, error).statistic
+    n = len(measured)
+    return [*tables, self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=n)]
 
 
 def _values_at(f: Frequencies, spectrum_map: np.ndarray) -> np.ndarray:

@@ -118,15 +118,13 @@ class FrequencyShortcuts(Study):
         # The row and the column of the patch of each frequency, [H] and [W].
         y, x = (np.arange(n) * grid // n for n in (height, width))
         mask &= is_kept[y[:, None], x[None, :]]
-    has_frequency = np.fft.ifftshift(masks, (1, 2))  # zero frequency first
-    # The frequency at index i of an axis has its mirror −f at index −i modulo the side.
-    mirror_y, mirror_x = -np.arange(height) % height, -np.arange(width) % width
-    has_mirror = has_frequency[:, mirror_y[:, None], mirror_x]
+    has_frequency = np.fft.ifftshift(masks, (1, 2)).reshape(self.sets, -1)  # zero frequency first
+    index = np.arange(height * width).reshape(height, width)  # of each frequency, [H, W]
+    # The frequency at position i of an axis has its mirror −f at position −i modulo the side.
+    index_of_mirror = index[-np.arange(height) % height][:, -np.arange(width) % width]
     # A set has both f and −f, or neither: of the two, the one that comes first decides.
-    order = np.arange(height * width).reshape(height, width)
-    is_first = order <= order[mirror_y[:, None], mirror_x]
-    symmetric = np.where(is_first, has_frequency, has_mirror)
-    return symmetric[:, :, : width // 2 + 1]
+    deciding = np.minimum(index, index_of_mirror)
+    return has_frequency[:, deciding[:, : width // 2 + 1]]
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then a view for each random set of frequencies.
@@ -209,7 +207,8 @@ class FrequencyShortcuts(Study):
     for name, number in _classes(first).items():
       in_class = np.flatnonzero((labels == number) & is_scored)
       in_others = np.flatnonzero((labels != number) & is_scored)
-      through, whole, predictions = {}, {}, {}
+      # By classifier: whether predictions are right, [N, 1], and the arguments of `TAKEN`.
+      through, whole, taken_fields = {}, {}, {}
       for evaluation in recorded.evaluations:
         label, records = evaluation.label, evaluation.records
         view = 1 + best_sets[label][number]  # view 0 shows whole images
@@ -218,8 +217,9 @@ class FrequencyShortcuts(Study):
         # `number` is the first classifier's for the class, and this one may number it differently:
         # its number is the label of any image of the class.
         number_in_records = records.column('label')[in_class[0]]
-        predictions[label] = records.table('prediction')[:, [view]], number_in_records
-      taken = Outcomes.from_fields(TAKEN, predictions, ONE_VIEW, clusters=recorded.clusters)
+        predicted = records.table('prediction')[:, [view]]
+        taken_fields[label] = predicted, number_in_records
+      taken = Outcomes.from_fields(TAKEN, taken_fields, ONE_VIEW, clusters=recorded.clusters)
       right_through = dataclasses.replace(right, values=through, views=ONE_VIEW).of_rows(in_class)
       right_whole = dataclasses.replace(right, values=whole, views=ONE_VIEW).of_rows(in_class)
       facets = {'class': name}
@@ -237,7 +237,7 @@ class FrequencyShortcuts(Study):
     height, width = results.data['image_shape'][:2]
     for label in results.labels:
       sets = spectrum.full_map(results.arrays[f'sets/{label}'], width).astype(float)
-      rows[label] = dict(zip(names, sets[..., None], strict=True))
+      rows[label] = dict(zip(names, sets[..., None], strict=True))  # pictures [H, W, 1]
     caption = f'The frequencies that each class is recognised by best, of {height} × {width}: '
     caption += 'white ones, zero frequency in the centre.'
     return {**charts.draw(results), 'sets': (images.grid(rows), caption)}

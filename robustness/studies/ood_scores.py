@@ -147,7 +147,7 @@ class OodScores(ScoresPredictions):
     for key in dict.fromkeys(settings_of_scores):  # each once: several scores may have it
       scores_with_it = [name for name, score in SCORES.items() if key in score.settings]
       is_used = any(score in self.scores for score in scores_with_it)
-      is_default = getattr(self, key) == getattr(type(self), key)
+      is_default = getattr(self, key) == getattr(type(self), key)  # the class has the defaults
       valid = f'left out without {" and ".join(map(repr, scores_with_it))} in {self.key("scores")}'
       self.require(is_used or is_default, key, valid)
 
@@ -186,19 +186,7 @@ class OodScores(ScoresPredictions):
       InputError: Out-of-distribution images are missing, a bank is missing or unused, or runs
         cannot be combined.
     """
-    if not workdirs.unknown:
-      raise InputError(
-        'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
-        'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
-      )
-    needs_bank = any(find(name, self.key('scores')).is_fitted for name in self.scores)
-    has_only_held_out = workdirs.held_out and not workdirs.bank
-    if needs_bank != bool(workdirs.bank) or has_only_held_out:
-      fitted = ', '.join(repr(name) for name, score in SCORES.items() if score.is_fitted)
-      raise InputError(
-        f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
-        f'{fitted} need the workdir of a run on training images, and nothing else does.'
-      )
+    self._check_workdirs_are_given(workdirs)
     test = _read(workdirs.predictions, workdirs.task)
     # {path: run} on images of no known class, on shifted images, and on images to fit scores to.
     unknown = {path: _read(path, workdirs.task, test) for path in workdirs.unknown}
@@ -213,13 +201,31 @@ class OodScores(ScoresPredictions):
     rows: list[Row] = []
     for evaluation in test.evaluations:
       rows += self._separations(evaluation.label, workdirs, known_runs, unknown, banks)
-    runs_by_use = {TEST: test}  # for the description of the data in the results
+    # {what a run is used for: run}, for the description of the data in the results
+    runs_by_use = {TEST: test}
     runs_by_use |= {f'{path}, shifted': run for path, run in shifted.items()}
     runs_by_use |= {f'{path}, no known class': run for path, run in unknown.items()}
     runs_by_use |= {use: banks[path] for use, path in bank_paths.items() if path}
     data = {use: dict(run.results.data) for use, run in runs_by_use.items()}
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
     return Scored(test.evaluations, Findings(estimates=[table_of_rows(rows)]), settings, data)
+
+  def _check_workdirs_are_given(self, workdirs: Workdirs) -> None:
+    """Raises InputError if runs on images of no known class or a bank are missing or unused."""
+    if not workdirs.unknown:
+      raise InputError(
+        'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
+        'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
+      )
+    needs_bank = any(find(name, self.key('scores')).is_fitted for name in self.scores)
+    is_missing_or_unused = needs_bank != bool(workdirs.bank)
+    has_only_held_out = workdirs.held_out and not workdirs.bank
+    if is_missing_or_unused or has_only_held_out:
+      fitted = ', '.join(repr(name) for name, score in SCORES.items() if score.is_fitted)
+      raise InputError(
+        f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
+        f'{fitted} need the workdir of a run on training images, and nothing else does.'
+      )
 
   def _separations(
     self, label: str, workdirs: Workdirs, known_runs: Runs, unknown: Runs, banks: Runs
@@ -237,9 +243,8 @@ class OodScores(ScoresPredictions):
     runs, unknown_runs = list(known_runs.values()), list(unknown.values())
     # Without a bank no score is fitted, and the test images only stand in for it.
     bank_runs = list(banks.values()) or runs[:1]
-    bank_recordings = [_recording(run, label) for run in bank_runs]
     # A single run is the bank, and also the held-out images.
-    bank, held_out = bank_recordings[0], bank_recordings[-1]
+    bank, held_out = _recording(bank_runs[0], label), _recording(bank_runs[-1], label)
 
     @functools.cache
     def last_layer() -> LastLayer:
@@ -248,9 +253,9 @@ class OodScores(ScoresPredictions):
 
     data = FitData(bank, held_out, last_layer)
     scores = {name: find(name, self.key('scores')).fit(self, data) for name in self.scores}
-    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}
     # The values of scores, by set of images of no known class, and by run on known classes.
-    by_set = {names[path]: _values(run, label, scores) for path, run in unknown.items()}
+    values_of_unknown = (_values(run, label, scores) for run in unknown_runs)
+    by_set = dict(zip(_names(workdirs.unknown), values_of_unknown, strict=True))
     by_run = _with_ids_apart(runs, [_values(run, label, scores) for run in runs])
     if len(runs) == 1:
       yield from self._compare(label, workdirs, by_run, by_set, facets={})

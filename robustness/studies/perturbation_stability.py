@@ -180,16 +180,17 @@ class PerturbationStability(Study):
     The first two are over all perturbations, by perturbation, and by perturbation and frame. The
     ratios are mFR and mT5D. A classifier with fewer than five classes has no top-5 distance.
     """
-    recorded.require_equal_columns(COLUMNS)
+    recorded.require_equal_columns(COLUMNS)  # so that all classifiers have the same rows
+    first = recorded.evaluations[0]
+    pairs_by_name = [frame_pairs(first.records, name) for name in self.names]
+    num_pairs = [pairs.shape[-1] for pairs in pairs_by_name]  # in a sequence of each perturbation
+    # Row numbers of the reference frames and of the frames that are compared with them,
+    # [sequences, pairs of all perturbations] each.
+    reference, frame = np.concatenate(pairs_by_name, axis=2)
+    # {classifier: the values of the reference frames and of the others}
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      pairs_by_name = [frame_pairs(records, name) for name in self.names]
-      # The pairs in a sequence of each perturbation, the same for all classifiers.
-      num_pairs = [pairs.shape[-1] for pairs in pairs_by_name]
-      # Row numbers of the reference frames and of the frames that are compared with them,
-      # [sequences, pairs of all perturbations] each.
-      reference, frame = np.concatenate(pairs_by_name, axis=2)
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
@@ -199,7 +200,6 @@ class PerturbationStability(Study):
     names = np.repeat(self.names, num_pairs)
     views = pd.DataFrame({'perturbation': names, 'frame': numbers})
     weight = np.repeat(1 / np.array(num_pairs), num_pairs)  # perturbations have equal weights
-    first = recorded.evaluations[0].label
     # `frames` is what both the quantity and its ratio to the baseline are computed from.
     for quantity, ratio, frames, published in (
       (FLIP_PROBABILITY, MFR, predictions, ALEXNET_FLIPS),
@@ -213,7 +213,7 @@ class PerturbationStability(Study):
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
       if self.baseline == ALEXNET:
         yield self.means(ratio, outcomes, baseline=published)
-      elif first in frames:  # the baseline is the first classifier
+      elif first.label in frames:  # the baseline is the first classifier
         yield self.means(ratio, outcomes)
 
 

@@ -196,10 +196,11 @@ class Recalibration(StoredOrMade):
     for name in self.scores:
       is_in_set = np.stack([fitted.is_in_set[name] for fitted in fits.values()])
       # At the threshold, and then at both ends of its interval.
-      fields_at_ends = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
-      yield from self._coverage_and_size(name, fields_at_ends, views, is_in_set.astype(float))
+      by_threshold = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
+      yield from self._coverage_and_size(name, by_threshold, views, is_in_set.astype(float))
+      # The gaps are by corruption and severity only, and at the threshold itself.
       facets = views.drop(columns='view').assign(score=name)
-      yield from self._coverage_gaps(fields_at_ends[0], labels, facets)  # at the threshold
+      yield from self._coverage_gaps(by_threshold[0], labels, facets)
 
   def _likelihoods(
     self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]
@@ -244,7 +245,7 @@ class Recalibration(StoredOrMade):
       yield self.arrays(BY_CLASS, label, views, mean_gap, n=len(sizes))
 
   def _coverage_and_size(
-    self, score: str, fields_at_ends: Sequence[Fields], views: pd.DataFrame, is_in_set: np.ndarray
+    self, score: str, by_threshold: Sequence[Fields], views: pd.DataFrame, is_in_set: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields coverage and size of the prediction sets of one score.
 
@@ -253,7 +254,7 @@ class Recalibration(StoredOrMade):
 
     Args:
       score: name of the score, such as 'aps'.
-      fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at three thresholds: q, and
+      by_threshold: {classifier: {'covered' or 'size': values [N, V]}} at three thresholds: q, and
         the low and the high end of its interval.
       views: table with the corruption and severity of each of V views.
       is_in_set: float [M, n], whether the true class is in the prediction set (1 or 0), for M
@@ -264,7 +265,7 @@ class Recalibration(StoredOrMade):
     for by in GROUPS:
       for quantity in (COVERED, SIZE):
         measured = []  # tables of estimates at q, and at the low and high end of its interval
-        for fields in fields_at_ends:
+        for fields in by_threshold:
           outcomes = Outcomes.from_fields(quantity, fields, views)
           measured.append(self.means(quantity, outcomes, by, facets={'score': score}))
         at_q, *at_ends = measured

@@ -171,9 +171,10 @@ class SampledMCE(CorruptionViews):
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
     # {classifier: the view of each image, [N]}
     drawn_views = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
-    (first, views), *later = drawn_views.items()
-    for label, views_of_label in later:
-      if not np.array_equal(views_of_label, views):
+    first, *later = drawn_views
+    views = drawn_views[first]
+    for label in later:
+      if not np.array_equal(drawn_views[label], views):
         raise InputError(
           f'{first} and {label} were shown the same images under other corruptions, '
           'for these depend on which images a run has: run both on the same images.'
@@ -234,10 +235,10 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   num_rows = len(example_ids)
   num_images = stratified.allocated(study.weights, num_rows)  # of each view
   repeated_views = np.repeat(np.arange(len(num_images)), num_images)  # once for each of its images
-  views = np.empty(num_rows, np.int32)  # of each row, in random order
-  views[random_order(num_rows, SEED)] = repeated_views
-  order = np.argsort(example_ids)
-  sorted_ids, sorted_views = example_ids[order], views[order]
+  views = np.empty(num_rows, np.int32)  # of each row
+  views[random_order(num_rows, SEED)] = repeated_views  # the first view gets the first random rows
+  by_id = np.argsort(example_ids)  # ascending, to look views up by id
+  sorted_ids, sorted_views = example_ids[by_id], views[by_id]
 
   def view_of(batch: Batch) -> np.ndarray:
     """Returns the index of the view drawn for each image of a batch, int32 [B]."""

@@ -69,6 +69,7 @@ class ShapeBias(Study):
     super().check(rows, recipes)
     values = rows.without_images()
     textures, shapes = values.get(TEXTURE), values['label']
+    # The dtype kinds 'U' and 'O' are texts.
     if textures is None or textures.dtype.kind not in 'UO' or shapes.ndim > 1:
       raise InputError(
         f'the images have no column {TEXTURE!r} with the class of the texture, or several labels: '
@@ -97,18 +98,18 @@ class ShapeBias(Study):
     conflicting classes count. There are values over all images and by class of shape.
     """
     Recorded(evaluations).require_equal_columns((TEXTURE,))
+    # Names of the classes, shapes and textures, the same for all classifiers.
+    records = evaluations[0].records
+    classes = np.asarray(records.identity['classes'])
+    shapes = classes[records.column('label')]
+    textures = _class_names_of(records.column(TEXTURE).astype(str), classes)
+    is_conflict = shapes != textures
     # {classifier: whether it names the shape, and whether it names the texture, bool [N, 2]}
     answered = dict[str, np.ndarray]()
     for evaluation in evaluations:
-      records = evaluation.records
-      classes = np.asarray(records.identity['classes'])
-      shapes = classes[records.column('label')]
-      textures = _class_names_of(records.column(TEXTURE).astype(str), classes)
-      answers = classes[records.table('prediction')[:, 0]]
-      is_conflict = shapes != textures
-      names_shape, names_texture = answers == shapes, answers == textures
-      answered[evaluation.label] = np.stack([names_shape, names_texture], 1) & is_conflict[:, None]
-    # Class names, shapes and conflicts are the same for all classifiers: the last one's are used.
+      answers = classes[evaluation.records.table('prediction')[:, 0]]
+      names_cue = np.stack([answers == shapes, answers == textures], 1)
+      answered[evaluation.label] = names_cue & is_conflict[:, None]
     yield from self._estimates_of_images(answered, is_conflict, {})
     for name in classes.tolist():
       if name in shapes[is_conflict]:

@@ -129,19 +129,19 @@ class SiScore(Study):
     """
     super().__post_init__()
     is_grid, is_cross = self.factor == GRID, self.factor == CROSS
-    left_out = f'left out where {KEYS.study.factor} is {self.factor!r}'
+    unused = f'left out where {KEYS.study.factor} is {self.factor!r}'
     for key in ('areas', 'angles', 'xs', 'ys'):
       values, default = getattr(self, key), getattr(SiScore, key)
       self.require(are_distinct_and_some(values), key, 'distinct')
       # A cross uses all four settings, and a grid a single area.
-      is_used = is_cross or (is_grid and key == 'areas' and len(values) == 1)
-      self.require(is_used or values == default, key, left_out)
+      is_area_of_grid = is_grid and key == 'areas' and len(values) == 1
+      self.require(is_cross or is_area_of_grid or values == default, key, unused)
     # angles a whole turn apart have the same scenes, which would count twice
     has_distinct_turns = are_distinct([angle % 360 for angle in self.angles])
     self.require(has_distinct_turns, 'angles', 'different, and no whole turns apart')
-    self.require(is_grid or self.cells == SiScore.cells, 'cells', left_out)
-    left_out = 'left out for stored scenes, whose areas are what they are'
-    self.require(not self.stored or self.measure == SiScore.measure, 'measure', left_out)
+    self.require(is_grid or self.cells == SiScore.cells, 'cells', unused)
+    unused = 'left out for stored scenes, whose areas are what they are'
+    self.require(not self.stored or self.measure == SiScore.measure, 'measure', unused)
     _check_reach(self.design)
 
   @property
@@ -202,13 +202,13 @@ class SiScore(Study):
     inside count', and the entry 'areas' is '0.1, 0.2'.
     """
     origin = 'as stored' if self.stored else 'composed here'
-    min_inside = self.design.min_inside
-    limit = f'scenes with {min_inside:g} of the object inside count'
-    criterion = limit if min_inside else 'all count'
+    criterion = 'all count'
+    if self.design.min_inside:
+      criterion = f'scenes with {self.design.min_inside:g} of the object inside count'
     # The settings of the factors are named in the plural: `areas`, `angles`, `xs` and `ys`.
     levels = {f'{factor}s': _span_words(x) for factor, x in self.design.factors.items()}
     levels['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
-    if self.stored:
+    if self.stored:  # the setting `measure` is not used either
       levels = dict.fromkeys((*levels, 'measure'), 'as stored')
     return {'scenes': f'{origin}, by {self.factor}; {criterion}', **levels}
 
@@ -221,10 +221,10 @@ class SiScore(Study):
     if not self.stored:
       return ['scenes are composed here of other objects and backgrounds']
     count, published = records.layout.num_rows, designs.PUBLISHED_SCENES.get(self.factor, ())
-    if count in published:
-      return []
+    if not published:
+      return [f'scenes by {self.factor}']
     expected = ' or '.join(map(str, published))
-    return [f'{count} of {expected} scenes' if published else f'scenes by {self.factor}']
+    return [] if count in published else [f'{count} of {expected} scenes']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, one per combination of area, angle and position.
@@ -273,7 +273,6 @@ class SiScore(Study):
       records: the recorded predictions.
       side: side of composed scenes in pixels.
     """
-    by_pair: RecordsReader = records
     if self.stored:
       columns = {name: records.column(name) for name in designs.COLUMNS}
       scenes = designs.tabulate(columns, self.design.name, self.design.side)
@@ -281,8 +280,10 @@ class SiScore(Study):
       # A pair that is not stored at a level has the row −1. Its share inside the image is −1, which
       # is below every limit.
       fraction = scenes.spread(columns['fraction_inside'], absent=-1.0)
-      by_pair = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), absent=-1))
+      rows = scenes.spread(np.arange(len(scenes.pair)), absent=-1)  # [pairs, levels]
+      by_pair: RecordsReader = SelectedRows(records, rows)
     else:
+      by_pair = records
       design, objects = self.design, records.column('object')
       fraction = self._visible_fractions(records.column, side)
     table = ViewTable(_level_names(design), counted=self._are_counted(fraction), units=objects)
@@ -336,8 +337,10 @@ class SiScore(Study):
     varying = designs.varying_factors(levels)  # those with several values in the sample
     is_one_factor = self.factor in designs.FACTOR_COLUMNS  # not a grid or a cross
     if is_one_factor and varying and self.factor not in varying:
-      equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
-      raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varying))}.')
+      raise InputError(
+        f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one: they look like the '
+        f'set of {" and ".join(sorted(varying))}.'
+      )
 
   def _no_scene(self) -> InputError:
     """Returns the InputError that says that no scene counts."""
@@ -397,28 +400,30 @@ class SiScore(Study):
     and classifiers are compared by paired differences.
     """
     # what scenes are arranged, counted and grouped by
-    composed = ('object', 'imagenet_class', 'foreground_size')
-    Recorded(evaluations).require_equal_columns(designs.COLUMNS if self.stored else composed)
+    columns = designs.COLUMNS if self.stored else ('object', 'imagenet_class', 'foreground_size')
+    Recorded(evaluations).require_equal_columns(columns)
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
     counted = first.table.counted  # bool [pairs, levels]: enough of the object is inside
     assert counted is not None
     if not counted.any():
       raise self._no_scene()
-    ranks = {label: {'rank': of_label.records.table('rank')} for label, of_label in pairs.items()}
+    # The rank of the true class, from which the statistic says whether predictions are right.
+    fields = {label: {'rank': arranged.records.table('rank')} for label, arranged in pairs.items()}
     levels, objects = designs.levels_of(first.design), first.table.units
-    is_counted = dict.fromkeys(ranks, counted)  # the same for all classifiers
+    is_counted = dict.fromkeys(fields, counted)  # the same for all classifiers
     right = Outcomes.from_fields(
-      SCENE_ACCURACY, ranks, levels, counted=is_counted, clusters=objects
+      SCENE_ACCURACY, fields, levels, counted=is_counted, clusters=objects
     )
     estimates = list(self._estimates(right))
     estimates += self._estimates_by_class(right, first.records)
-    keys = designs.FACTOR_COLUMNS[designs.LOCATION]  # the facets of a location, x and y
-    varies_place = designs.LOCATION in designs.varying_factors(right.views)
-    if varies_place and (first.is_visible & ~counted).any():
-      visible = dataclasses.replace(right, counted=dict.fromkeys(ranks, first.is_visible))
-      estimates.append(self.means(ACCURACY_OF_ALL, visible, keys))
-      estimates.append(self.means(NORMALISED_OF_ALL, visible, keys, by_group=True))
+    x_and_y = designs.FACTOR_COLUMNS[designs.LOCATION]
+    is_by_location = designs.LOCATION in designs.varying_factors(right.views)
+    is_partly_visible = first.is_visible & ~counted  # too little of the object to count
+    if is_by_location and is_partly_visible.any():
+      visible = dataclasses.replace(right, counted=dict.fromkeys(fields, first.is_visible))
+      estimates.append(self.means(ACCURACY_OF_ALL, visible, x_and_y))
+      estimates.append(self.means(NORMALISED_OF_ALL, visible, x_and_y, by_group=True))
     return Findings(estimates=estimates)
 
   def _estimates_by_class(self, right: Outcomes, records: RecordsReader) -> Iterator[pd.DataFrame]:
@@ -429,6 +434,7 @@ class SiScore(Study):
         combinations of area, angle and position.
       records: recorded predictions with a row for each pair.
     """
+    # {index of a class: its name}: ImageNet's names, but SI-Score's for the classes that it has
     names = {**dict(enumerate(NAMES)), **CLASS_NAMES}
     stored_names = records.identity.get('classes', ()) if self.stored else ()
     if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
@@ -625,7 +631,8 @@ def _check_reach(design: designs.Design) -> None:
   angle, since elongated objects extend further.
   """
   angle = np.radians(design.angle)
-  # A square with the side s, rotated by the angle a, reaches s/2 (|cos a| + |sin a|).
+  # From its centre, a square with the side s = √area, rotated by the angle a, reaches as far as
+  # s/2 (|cos a| + |sin a|). This is twice as far.
   reach = np.sqrt(design.area) * (np.abs(np.cos(angle)) + np.abs(np.sin(angle)))
   is_visible = np.ones(len(design), bool)
   for centre in (design.x, design.y):

@@ -183,7 +183,7 @@ class Systematic(Study):
     group_of = {name: title for title, names in data['class_groups'].items() for name in names}
     for title, names in classifier['class_groups'].items():
       for name in names:
-        if group_of.get(name, title) != title:
+        if group_of.get(name, title) != title:  # a class that is not evaluated may be in any group
           raise InputError(
             f'{label} is trained with the class {name!r} in the class group {title!r}, and scored '
             f'with it in {group_of[name]!r}: give the rows that are trained on and those that are '
@@ -318,10 +318,9 @@ class Systematic(Study):
     names = [*map(part_name, self.environments)]
     angles = self.angles if transforms.ROTATION in names else ['no rotation']
     values = {'environments': names, 'severities': self.severities, 'angles': angles}
-    lines = {
-      key: 'as stored' if self.source == STORED else ', '.join(map(str, levels))
-      for key, levels in values.items()
-    }
+    lines = {title: ', '.join(map(str, listed)) for title, listed in values.items()}
+    if self.source == STORED:
+      lines = dict.fromkeys(values, 'as stored')
     return {**lines, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
@@ -378,37 +377,62 @@ class Systematic(Study):
       ρ over them, another reading of the paper.
     """
     recorded.require_distinct()
-    recorded.require_equal_columns((COLUMN, *((ENVIRONMENT,) if self.source == STORED else ())))
+    recorded.require_equal_columns((COLUMN,))
     evaluations = recorded.evaluations
     self.choose('baseline', ('', *(evaluation.label for evaluation in evaluations)))
     by_environment = {e.label: self._shares(e) for e in evaluations}
-    with_levels = evaluations if self.source == GENERATED else []  # stored images have no levels
-    by_level = {e.label: self._shares(e, by_level=True) for e in with_levels}
+    by_level = {}
+    if self.source == STORED:  # stored images have no levels
+      recorded.require_equal_columns((ENVIRONMENT,))
+    else:
+      by_level = {e.label: self._shares(e, by_level=True) for e in evaluations}
     for evaluation in evaluations:
       label, facts = evaluation.label, evaluation.records.identity
-      names = self._names(facts['data'])
       self._check_groups(label, facts['classifier'], facts['data'])
-      is_trained = _is_trained_on(facts['classifier'], self, names)
+      is_trained = _is_trained_on(facts['classifier'], self, self._names(facts['data']))
       measured = list(self._accuracies(by_environment[label], facts, is_trained))
       if is_trained:
         notes = self._notes(evaluation, evaluations)
-        num_classes = len(facts['classes'])
-        # The facets and the environments of each mean: all together, then each alone.
-        averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
-        averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
-        baseline = self._baseline_of(label)  # '' for none, which has no shares
-        shares, baseline_shares = by_environment[label], by_environment.get(baseline)
-        measured += self._rho_and_accuracies(shares, baseline_shares, averages, notes, num_classes)
-        if by_level:
-          shares, baseline_shares = by_level[label], by_level.get(baseline)
-          levels = self._each_level(names)
-          measured += self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
-          measured += self._mean_rho(shares, baseline_shares, averages)
+        measured += self._rhos(label, facts, by_environment, by_level, notes)
       # No classifier is subtracted from another: `versus` is ''.
       rows = []
       for quantity, facets, estimate in measured:
         rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
       yield table_of_rows(rows)
+
+  def _rhos(
+    self,
+    label: str,
+    facts: Facts,
+    by_environment: Mapping[str, EnvironmentShares],
+    by_level: Mapping[str, EnvironmentShares],
+    notes: Mapping[str, str],
+  ) -> Iterator[Measured]:
+    """Yields the robustness ρ of a classifier by environment and by severity or angle, and means.
+
+    Args:
+      label: name of the classifier, which was trained on the environments.
+      facts: facts about the data, classes and classifier.
+      by_environment: {classifier: whether it is right, by image and environment}.
+      by_level: {classifier: whether it is right, by image and severity or angle}; {} for stored
+        images.
+      notes: {environment: note on its ρ}; the key '' is for the mean over environments.
+    """
+    names, num_classes = self._names(facts['data']), len(facts['classes'])
+    # The facets and the environments of each mean: all together, then each alone.
+    averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
+    averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
+    baseline = self._baseline_of(label)  # '' for none, which has no shares
+    shares, baseline_shares = by_environment[label], by_environment.get(baseline)
+    yield from self._rho_and_accuracies(shares, baseline_shares, averages, notes, num_classes)
+    if by_level:
+      shares, baseline_shares = by_level[label], by_level.get(baseline)
+      levels = self._each_level(names)
+      yield from self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
+      # The mean of ρ over the levels of an environment, or of all of them.
+      for facets, environments in averages:
+        columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
+        yield MEAN_RHO, facets, self._rho(shares, columns, baseline_shares)
 
   def _each_level(self, names: Sequence[str]) -> Averages:
     """Lists each severity or angle of each environment, with its column in the accuracies.
@@ -487,20 +511,6 @@ class Systematic(Study):
       if baseline is not None:
         yield UNSEEN_GAIN, facets, shares.gain(baseline, columns)
         yield BASELINE, facets, baseline.accuracy(columns)
-
-  def _mean_rho(
-    self, shares: EnvironmentShares, baseline: EnvironmentShares | None, averages: Averages
-  ) -> Iterator[Measured]:
-    """Yields means of ρ over the severities or angles of one or several environments.
-
-    Args:
-      shares: whether the classifier is right, by image and severity or angle.
-      baseline: whether the baseline classifier is right; None subtracts nothing.
-      averages: pairs of columns that describe a mean and the numbers k of its environments.
-    """
-    for facets, environments in averages:
-      columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
-      yield MEAN_RHO, facets, self._rho(shares, columns, baseline)
 
   def _rho(
     self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
@@ -616,10 +626,10 @@ class Systematic(Study):
       rows: the test data.
       training: {classifier: its training data}.
     """
-    # Classifiers that are trained on the same rows share their hashes.
+    # Classifiers that are trained on the same object `Rows` share its hashes; `id` identifies it.
     distinct = {id(trained_on): trained_on for trained_on in training.values()}
-    by_id = {key: near_duplicates.hash_rows(trained_on) for key, trained_on in distinct.items()}
-    hashes = {label: by_id[id(trained_on)] for label, trained_on in training.items()}
+    hashes_by_id = {key: near_duplicates.hash_rows(data) for key, data in distinct.items()}
+    hashes = {label: hashes_by_id[id(trained_on)] for label, trained_on in training.items()}
     shares, table = near_duplicates.compare_hashes(
       near_duplicates.hash_rows(rows), hashes, self.near_duplicates, self.confidence
     )
@@ -641,12 +651,13 @@ class Systematic(Study):
     is_counted = any(title.endswith(' classes)') for title in titles)
     listed = f"; the table '{WHICH_NUMBERS}' lists the classes" if is_counted else ''
     groups = f'Class groups: {"; ".join(titles)}{listed}.'
-    figures = dict[str, tuple[Figure, str]]()
     by_cell = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))  # name of a default figure
-    # `by_cell` first: its key is False, which is sorted before True.
-    for name in sorted(default, key=lambda name: name != by_cell):
-      figure, caption = default[name]
-      figures[name] = figure, f'{caption} {groups}' if CLASS_GROUP in name else caption
+    # It comes first, if it was drawn.
+    figures = {by_cell: default[by_cell]} if by_cell in default else {}
+    figures |= default
+    for name, (figure, caption) in figures.items():
+      if CLASS_GROUP in name:
+        figures[name] = figure, f'{caption} {groups}'
     figures |= charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT)
     labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
     if len(labels):
