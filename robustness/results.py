@@ -458,20 +458,21 @@ class Results:
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
   def _facet_words(self, declared: Sequence[Quantity]) -> list[dict[str, Any]]:
-    """Returns the description (`Facet`) of each grouping column of the table, for `results.json`.
+    """Returns the descriptions (`Facet`) of the table's grouping columns for `results.json`.
 
-    With these, `Results.read` needs no study. The result is [] without quantities.
+    Results can then be read without the study that declared the columns. The result is [] without
+    quantities.
 
     Args:
-      declared: the quantities of a task, which describe the columns in the same way.
+      declared: the quantities of a task. All describe a column alike, so the first one is asked.
     """
     names = estimates.facets_of(self.table) if declared else []
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
   def with_facets(self, facets: tuple[Facet, ...]) -> Results:
-    """Adds descriptions of grouping columns to quantities without such descriptions.
+    """Adds descriptions of grouping columns to quantities that lack them.
 
-    Files of earlier versions lack them.
+    They are missing in files of earlier versions.
     """
     quantities = (dataclasses.replace(q, facets=q.facets or facets) for q in self.quantities)
     return dataclasses.replace(self, quantities=tuple(quantities))
@@ -590,12 +591,12 @@ def _check_values(
     path: path of the table, for messages.
     name: name of the quantity.
     values: the values.
-    ranges: (low, high) of each declaration of the quantity. A value must be between the lowest and
-      the highest end.
+    ranges: ranges (low, high) that the tasks of the results declare for the quantity. A value must
+      be between the lowest and the highest end.
 
   Raises:
-    InputError: a value is outside by more than 1e-9 times the largest finite end, or times 1 if
-      that is smaller.
+    InputError: a value is outside by more than 1e-9 · max(1, |low|, |high|). Infinite ends do not
+      count in this maximum.
   """
   low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
   slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])

@@ -31,7 +31,10 @@ class ArrayRecord(Source):
   path: str = ''
 
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether a split and a split of another source, also with slices, share an image."""
+    """Returns whether a split and a split of another source have an image in common.
+
+    Both may be slices, such as 'train[:10%]'.
+    """
     from input_pipeline import tfds_sets
 
     if self != other:

@@ -238,7 +238,12 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stored = jax.lax.optimization_barrier
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
-    """Lowers distances [H · stride] where a path that begins with ± move i is shorter."""
+    """Shortens distances by paths that begin with move i, or with its opposite.
+
+    Args:
+      i: index of a move in `move_offsets`.
+      line: distance of each pixel from the edges so far, the rows one after another, [H · stride].
+    """
     padded = stored(jnp.concatenate([margin, line, margin]))
     ahead = stored(jax.lax.dynamic_slice(padded, (longest_offset + offsets[i],), line.shape))
     behind = stored(jax.lax.dynamic_slice(padded, (longest_offset - offsets[i],), line.shape))

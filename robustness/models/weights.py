@@ -199,7 +199,8 @@ def _fit_to_network(
     stored_shape: shape of the images that the arrays are for; None if it is not known.
 
   Returns:
-    (variables, notes), see `load_with_notes`.
+    variables: {'params': ..., 'batch_stats': ...} of the network.
+    notes: {'interpolation': which tables were resampled, and how}, or {}.
   """
   scheme.check_zeros(arrays)
   arrays, name = scheme.needed(arrays), architecture.name

@@ -41,7 +41,8 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
 
   Args:
     tasks: {task: its results}.
-    limit: largest number of headlines, spread over the tasks and with short names; 0 for all.
+    limit: largest number of headlines, for a summary: they are spread over the tasks, and their
+      names are shortened. 0 returns all with full names.
   """
   texts, selections = [], headlines(tasks)
   names = [selection.name for selection in selections]

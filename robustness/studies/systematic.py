@@ -527,9 +527,9 @@ class Systematic(Study):
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the name of the classifier to subtract in ρ, or '' for none.
+    """Returns the classifier whose accuracies are subtracted in ρ from those of `label`.
 
-    The baseline itself has no baseline.
+    It is '' if the config names no baseline, and for the baseline itself.
     """
     return self.baseline if self.baseline != label else ''
 
