@@ -74,7 +74,8 @@ def split(module: object, name: str) -> NnxModule:
     )
   copy = nnx.clone(module)
   copy.eval()
-  definition, *states = nnx.split(copy, nnx.RngState, ...)  # ... stands for all other arrays
+  # one state for each filter: the random streams, and by `...` all other arrays
+  definition, *states = nnx.split(copy, nnx.RngState, ...)
   random, arrays = states
   return NnxModule(definition, random, nnx.to_pure_dict(arrays))
 

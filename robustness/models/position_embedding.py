@@ -88,29 +88,29 @@ def stored_side(count: int, before: int) -> int:
   return side if side * side + before == count else 0
 
 
-def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.ndarray:
+def resample_window(table: np.ndarray, num_offsets: int, method: str = BICUBIC) -> np.ndarray:
   """Resamples Swin's table of position biases for windows of another size.
 
   Each row has the biases of all attention heads for one offset (down, right) between two patches.
 
   Args:
-    table: biases [old², heads]. Windows of w × w patches have old = 2 w − 1 offsets per direction.
-    side: number of offsets per direction in the new windows.
+    table: biases [n², heads]. Windows of w × w patches have n = 2 w − 1 offsets per direction.
+    num_offsets: number of offsets per direction in the new windows.
     method: 'bicubic' or 'bicubic_pytorch'.
 
   Returns:
-    Biases [side², heads].
+    Biases [num_offsets², heads].
 
   Raises:
     InputError: the method is unknown.
   """
   methods = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
   choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(methods))
-  old = math.isqrt(len(table))
-  weights = methods[method](old, side)
-  grid = table.reshape(old, old, -1).astype(np.float64)
-  new = np.einsum('ri,ijh,cj->rch', weights, grid, weights, optimize=True)
-  return new.reshape(side * side, -1).astype(np.float32)
+  num_stored = math.isqrt(len(table))
+  weights = methods[method](num_stored, num_offsets)
+  stored = table.reshape(num_stored, num_stored, -1).astype(np.float64)  # [down, right, heads]
+  resampled = np.einsum('ri,ijh,cj->rch', weights, stored, weights, optimize=True)
+  return resampled.reshape(num_offsets**2, -1).astype(np.float32)
 
 
 def _stretched_weights(old: int, new: int) -> np.ndarray:
@@ -125,12 +125,14 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
     old: number of old offsets, odd.
     new: number of new offsets, odd.
   """
-  half, low, high = old // 2, 1.01, 1.5  # half the offsets are above 0
-  while high - low > 1e-6:  # bisection
+  num_positive = old // 2  # number of old offsets above 0
+  low, high = 1.01, 1.5
+  while high - low > 1e-6:  # bisection, until the outermost old offset is at the outermost new one
     factor = (low + high) / 2
-    outermost = (factor**half - 1) / (factor - 1)  # 1 + factor + … + factor^(half − 1)
-    low, high = (low, factor) if outermost > new // 2 else (factor, high)
-  positive = np.cumsum(factor ** np.arange(half))
+    outermost = (factor**num_positive - 1) / (factor - 1)  # 1 + … + factor^(num_positive − 1)
+    is_too_large = outermost > new // 2
+    low, high = (low, factor) if is_too_large else (factor, high)
+  positive = np.cumsum(factor ** np.arange(num_positive))
   old_offsets = np.concatenate([-positive[::-1], [0.0], positive])
   new_offsets = np.arange(new) - new // 2
   # column i is the interpolation of a bias of 1 at old offset i and 0 at all others
@@ -169,15 +171,18 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
   Args:
     old: number of old positions.
     new: number of new positions.
-    offset: new positions are old ÷ (new + offset) old positions apart. It is 0 for
-      'bicubic_pytorch' and 0.1 for 'bicubic_dinov2', as in DINOv2's code.
+    offset: number in the step between new positions, old ÷ (new + offset): 0 for 'bicubic_pytorch',
+      0.1 for 'bicubic_dinov2', as in DINOv2's code.
   """
-  centres = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
-  taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one
+  step = old / (new + offset)
+  centres = (np.arange(new) + 0.5) * step - 0.5  # new positions on the axis of old ones
+  # each new position takes four old ones, [new, 4]; those beyond a border repeat the border
+  neighbors = np.floor(centres)[:, None] + np.arange(-1, 3)[None]
+  kernel = _keys_kernel(np.abs(neighbors - centres[:, None]), -0.75)
   weights = np.zeros((new, old))
-  rows, columns = np.arange(new)[:, None], np.clip(taps, 0, old - 1).astype(int)
-  # at a border several taps are the same position, and `add.at` sums their weights
-  np.add.at(weights, (rows, columns), _keys_kernel(np.abs(taps - centres[:, None]), -0.75))
+  columns = np.clip(neighbors, 0, old - 1).astype(int)
+  # unlike +=, `add.at` sums the weights of neighbours that are the same border
+  np.add.at(weights, (np.arange(new)[:, None], columns), kernel)
   return weights
 
 

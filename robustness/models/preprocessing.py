@@ -10,7 +10,7 @@ import contextlib
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from robustness.core import json_files
@@ -30,6 +30,7 @@ from robustness.models.state_dict import NPZ_SUFFIX, SAFETENSORS_SUFFIX, TORCH_S
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
+_SEE_HUB = 'see the hub'  # the licence of weights whose files state none
 _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
 _OF_SQUARES = re.compile('(ViT|DeiT|Beit)(FeatureExtractor|ImageProcessor)')
 """Types of transformers that take a number as `size` for both sides."""
@@ -64,36 +65,44 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
     header = weights.saved_facts(path)
-    if preprocessing := header.get('preprocessing'):
-      with _refusing_unreadable(f'the metadata of {path}: '):
-        network = header.get('architecture', architecture.name)
-        lists = {name: tuple(preprocessing[name]) for name in ('mean', 'std')}
-        fields = {**_check_fields({**preprocessing, **lists}), 'record': 'its metadata'}
-        return Weights(path.name, network, LOCAL, str(path.parent), path.name, **fields)
+    if header.get('preprocessing'):
+      return _record_of_header(path, header, architecture)
   folder = path if path.is_dir() else path.parent
   contents = {name: read_if_present(folder / name) for name in _READERS}
   config = contents[CONFIG_FILE]
-  present = [name for name, content in contents.items() if content]
+  present = [name for name, content in contents.items() if content]  # in the order of preference
   # without `pretrained_cfg` the file is transformers', and does not state the preprocessing
   if config and 'pretrained_cfg' not in config:
     present.remove(CONFIG_FILE)
   if not present:
     return None
-  record = present[0]  # the names are in the order of preference
+  record, network = present[0], architecture.name
   with _refusing_unreadable(f'{folder / record}: '):
-    network = _stated_network(config, architecture) if record == CONFIG_FILE else architecture.name
-    stated = _check_fields(_READERS[record](contents[record]))
-    fields = {**stated, 'record': record, 'class_names': class_names(config)}
+    if record == CONFIG_FILE:
+      network = _stated_network(config, architecture)
+    fields = _check_fields(_READERS[record](contents[record]))
+    names = class_names(config)
     _check_activation(architecture, contents)
   file = path if path.is_file() else only_file(path)
-  return Weights(file.name, network, LOCAL, str(folder), file.name, **fields)
+  return Weights(
+    file.name, network, LOCAL, str(folder), file.name, record=record, class_names=names, **fields
+  )
+
+
+def _record_of_header(file: pathlib.Path, header: Facts, architecture: Architecture) -> Weights:
+  """Returns the description of weights that this project saved, from the header of their file."""
+  with _refusing_unreadable(f'the metadata of {file}: '):
+    network = header.get('architecture', architecture.name)
+    # the header may name the record that was read before the weights were saved
+    fields = {**_check_fields(header['preprocessing']), 'record': 'its metadata'}
+    return Weights(file.name, network, LOCAL, str(file.parent), file.name, **fields)
 
 
 def _stated_network(config: Facts, architecture: Architecture) -> str:
-  """Returns our name of the network that timm's `config.json` is for.
+  """Returns this project's name of the network that timm's `config.json` is for.
 
-  It is the name of `architecture` if `config.json` names no network, or a network that is unknown
-  here.
+  If `config.json` names no network, or if neither its network is known here nor `architecture` in
+  timm, the name of `architecture` is returned.
 
   Args:
     config: the content of `config.json`.
@@ -105,13 +114,15 @@ def _stated_network(config: Facts, architecture: Architecture) -> str:
   """
   timm_name = config.get('architecture', '')
   our_name = catalog.of_timm_name(timm_name)
-  if timm_name and not our_name and architecture.timm:
+  if our_name:
+    return our_name
+  if timm_name and architecture.timm:
     raise InputError(
       f"the weights are of timm's {timm_name!r}, and {architecture.name} is timm's "
       f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{timm_name}, or "
       'give the record this name if both are one network'
     )
-  return our_name or architecture.name
+  return architecture.name
 
 
 def class_names(record: Facts) -> tuple[str, ...]:
@@ -124,14 +135,15 @@ def class_names(record: Facts) -> tuple[str, ...]:
     record: the content of `config.json`.
   """
   named: Any = record.get('label_names') or record.get('id2label') or ()
-  if isinstance(named, dict):
+  if isinstance(named, dict):  # transformers' names by number, such as {'0': 'tench', ...}
     named = [named[key] for key in sorted(named, key=int)]
-  names, imagenet = tuple(map(str, named)), label_space.get(label_space.IMAGENET).class_names
-  if len(names) == len(imagenet) and names[0].startswith('tench'):
-    return imagenet
-  # transformers numbers classes without names as LABEL_0, LABEL_1, ...
-  are_numbers = names[:1] in (('LABEL_0',), ('0',))
-  return () if are_numbers else names
+  names = tuple(map(str, named))
+  # classes without names are numbered: 0, 1, ..., or in transformers LABEL_0, LABEL_1, ...
+  if not names or names[0] in ('0', 'LABEL_0'):
+    return ()
+  imagenet = label_space.get(label_space.IMAGENET).class_names
+  is_imagenet = len(names) == len(imagenet) and names[0].startswith('tench')  # the first class
+  return imagenet if is_imagenet else names
 
 
 def of_timm(name: str, config: Facts) -> Weights:
@@ -174,20 +186,6 @@ def read_if_present(file: pathlib.Path) -> Facts:
   return json_files.read(file) if file.is_file() else {}
 
 
-def _fields(
-  side: int,
-  crop_fraction: float,
-  interpolation: str,
-  squash: bool,
-  mean: Sequence[float],
-  std: Sequence[float],
-  licence: str = 'see the hub',
-) -> Facts:
-  """Returns the arguments as a dictionary with the names of the fields of `Weights`."""
-  sizes = {'input_size': side, 'crop_fraction': crop_fraction, 'interpolation': interpolation}
-  return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
-
-
 def _fields_of_timm(config: Facts) -> Facts:
   """Converts timm's `config.json` to fields of `Weights`."""
   facts = config.get('pretrained_cfg', config)
@@ -195,53 +193,61 @@ def _fields_of_timm(config: Facts) -> Facts:
   mode = facts.get('crop_mode') or 'center'
   if mode not in ('center', 'squash'):
     raise InputError(f'its crop is {mode!r}, not at the centre')
-  side, squash, licence = _side(size), mode == 'squash', facts.get('license') or 'see the hub'
-  crop, interpolation = facts['crop_pct'], facts['interpolation']
-  return _fields(side, crop, interpolation, squash, facts['mean'], facts['std'], licence)
+  sizes = {
+    'input_size': _side(size),
+    'crop_fraction': facts['crop_pct'],
+    'squash': mode == 'squash',
+  }
+  colours = {'mean': facts['mean'], 'std': facts['std']}
+  licence = facts.get('license') or _SEE_HUB
+  return {**sizes, **colours, 'interpolation': facts['interpolation'], 'licence': licence}
 
 
 def _fields_of_open_clip(config: Facts) -> Facts:
   """Converts open_clip's `open_clip_config.json` to fields of `Weights`."""
-  facts, size = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
-  mode, interpolation = facts.get('resize_mode', 'shortest'), facts.get('interpolation', 'bicubic')
+  facts = config['preprocess_cfg']
+  mode = facts.get('resize_mode', 'shortest')
   if mode not in ('shortest', 'squash'):
     raise InputError(f'its resize_mode is {mode!r}, neither shortest nor squash')
-  side, squash = _side(size), mode == 'squash'
-  return _fields(side, 1.0, interpolation, squash, facts['mean'], facts['std'])
+  size = config['model_cfg']['vision_cfg']['image_size']
+  sizes = {'input_size': _side(size), 'crop_fraction': 1.0, 'squash': mode == 'squash'}
+  colours = {'mean': facts['mean'], 'std': facts['std']}
+  interpolation = facts.get('interpolation', 'bicubic')
+  return {**sizes, **colours, 'interpolation': interpolation, 'licence': _SEE_HUB}
 
 
 def _fields_of_transformers(facts: Facts) -> Facts:
   """Converts transformers' `preprocessor_config.json` to fields of `Weights`.
 
-  Such a file has the shorter side of images resized, and the centre cropped. Or it has both sides
-  resized to one length, which squashes images; this may also be followed by a crop.
+  Such a file either resizes the shorter side of images and crops the centre, or it resizes both
+  sides to one length, which squashes images. A crop may follow this too.
   """
   _check_steps(facts)
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
-  size = facts['size']  # a number, a pair or a dict
+  size = facts['size']  # a number, [height, width] or a dict
   if isinstance(size, dict):
-    shorter_side = size.get('shortest_edge')
+    squash = not size.get('shortest_edge')
+    resized = _side(size) if squash else size['shortest_edge']
   else:
-    is_both_sides = isinstance(size, list) or _OF_SQUARES.match(kind)
-    shorter_side = None if is_both_sides else size
-  squash = not shorter_side
-  # pixels of the shorter side after the resizing, and of the side of the network's images
-  resized = side = shorter_side or _side(size)
+    squash = isinstance(size, list) or bool(_OF_SQUARES.match(kind))
+    resized = _side(size) if squash else size
+  side = resized  # of the network's images, if they are not cropped
   if facts.get('do_center_crop', False):
     side = _side(facts['crop_size'])
     # PoolFormer's files state a share that the crop keeps; LeViT's do not, but it keeps 224 / 256
-    share = facts.get('crop_pct', 224 / 256 if kind.startswith('Levit') else 1)
-    resized = int(resized / share)
-  elif shorter_side and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, else crops
-    squash = shorter_side >= 384
+    default_share = 224 / 256 if kind.startswith('Levit') else 1
+    resized = int(resized / facts.get('crop_pct', default_share))
+  elif not squash and 'crop_pct' not in facts:
+    raise InputError(f'it resizes the shorter side to {resized} and crops nothing: not square')
+  elif not squash:  # ConvNeXt: images are cropped to `size` below 384 pixels, else squashed
+    squash = resized >= 384
     if not squash:
-      resized = int(shorter_side / facts['crop_pct'])
-  elif shorter_side:
-    raise InputError(f'it resizes the shorter side to {shorter_side} and crops nothing: not square')
+      resized = int(resized / facts['crop_pct'])
   number = facts.get('resample', 2)  # Pillow's number of a filter
   interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_check_fields`
-  mean, std = facts['image_mean'], facts['image_std']
-  return _fields(side, side / resized, interpolation, squash, mean, std)
+  sizes = {'input_size': side, 'crop_fraction': side / resized, 'squash': squash}
+  colours = {'mean': facts['image_mean'], 'std': facts['image_std']}
+  return {**sizes, **colours, 'interpolation': interpolation, 'licence': _SEE_HUB}
 
 
 def _check_steps(facts: Facts) -> None:
@@ -300,12 +306,12 @@ def _refusing_unreadable(prefix: str) -> Iterator[None]:
 
 
 def _check_fields(fields: Facts) -> Facts:
-  """Checks the preprocessing in fields of `Weights`, and returns them unchanged.
+  """Checks the preprocessing in fields of `Weights`, and returns them with tuples for lists.
 
   Raises:
     InputError: a value is not valid, or the interpolation is not supported.
   """
-  side, mean, std = fields['input_size'], fields['mean'], fields['std']
+  side, mean, std = fields['input_size'], tuple(fields['mean']), tuple(fields['std'])
   if fields['interpolation'] not in _RESAMPLING.values():
     raise InputError(f'interpolation is {fields["interpolation"]!r}, neither bilinear nor bicubic')
   if not 0 < fields['crop_fraction'] <= 1:
@@ -314,7 +320,7 @@ def _check_fields(fields: Facts) -> Facts:
     raise InputError(f'its images have {side} pixels a side, which is no whole number above 0')
   if not (all(map(math.isfinite, mean)) and all(0 < x < math.inf for x in std)):
     raise InputError(f'mean and std are {mean} and {std}: they are finite, and std above 0')
-  return fields
+  return {**fields, 'mean': mean, 'std': std}
 
 
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
@@ -367,9 +373,10 @@ def only_file(folder: pathlib.Path) -> pathlib.Path:
     InputError: there is no weights file, or several without a `model.safetensors`.
   """
   suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
-  files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)
-  usual = [file for file in files if file.name == WEIGHTS_FILE]
-  if len(files) != 1 and not usual:
-    names = ', '.join(file.name for file in files) or 'none'
-    raise InputError(f'{folder} holds {len(files)} weights files ({names}): name one of them')
-  return (usual or files)[0]
+  names = sorted(file.name for file in folder.iterdir() if file.suffix in suffixes)
+  if WEIGHTS_FILE in names:
+    return folder / WEIGHTS_FILE
+  if len(names) != 1:
+    listed = ', '.join(names) or 'none'
+    raise InputError(f'{folder} holds {len(names)} weights files ({listed}): name one of them')
+  return folder / names[0]

@@ -142,12 +142,14 @@ class Linear(Probe):
       value, gradient = _loss_and_gradient(weights, x, y, option)
       return float(value), np.asarray(gradient, np.float64).ravel()
 
-    start, limits = np.zeros(np.prod(shape)), {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
+    start = np.zeros(np.prod(shape))
+    limits = {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
     optimum = scipy.optimize.minimize(objective, start, jac=True, method='L-BFGS-B', options=limits)
     if not optimum.success:
       logging.warning('linear probe of penalty %g is not converged: %s', option, optimum.message)
     weights = optimum.x.reshape(shape)
     standardised_kernel, bias = weights[:-1], weights[-1]
+    # (features − mean) ÷ std · standardised_kernel = features · kernel − mean · kernel
     kernel = standardised_kernel / std[:, None]
     return _float32(kernel=kernel, bias=bias - mean @ kernel)
 
@@ -203,13 +205,13 @@ class Neighbors(Probe):
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """Returns log vote shares [B, classes]; a share below 1e-6 counts as 1e-6."""
-    k = len(arrays['ranks'])  # a length, which is constant when compiled
+    k = len(arrays['ranks'])  # zeros, of which only the number counts, see `fitted`
     cosines, neighbors = _nearest_rows(_unit_on_device(features), arrays['rows'], k)
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
-    else:  # ones; an attack takes their derivative by `cosines`, which raises InputError
+    else:  # ones that depend on `cosines`, so that the gradient of an attack raises InputError
       weights = _no_gradient(1 + 0 * cosines)
-    votes = jax.nn.one_hot(arrays['labels'][neighbors], len(arrays['classes']))
+    votes = jax.nn.one_hot(arrays['labels'][neighbors], len(arrays['classes']))  # [B, k, classes]
     shares = (weights[..., None] * votes).sum(-2) / weights.sum(-1, keepdims=True)
     return jnp.log(jnp.maximum(shares, _SMALL))
 
@@ -341,7 +343,8 @@ def fit(
         scores[candidate] = score
   if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
-  else:  # the first candidate for which all rows suffice; `Probe.empty` raised if there is none
+  else:  # nothing to choose, or too few rows for any candidate once some were held out: the first
+    # candidate for which all rows suffice; `Probe.empty` has raised an error if there is none
     best = next(candidate for candidate in candidates if probe.takes(candidate, len(rows)))
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
@@ -476,6 +479,7 @@ def with_probe(
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns the logits of the probe [B, classes], and the outputs of the requested layers."""
+    # `Classifier.apply` adds the logits of the probe to the outputs by itself
     network_layers = tuple(name for name in layers if name != LOGITS)
     requested = tuple(dict.fromkeys((*network_layers, layer)))
     _, outputs = network.apply(variables['network'], images, requested)

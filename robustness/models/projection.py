@@ -36,16 +36,19 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
     space: the coarse label space.
     merge: 'max', 'sum' or 'mean'.
   """
-  count = np.array([len(members) for members in space.members])
-  # [coarse classes, most members]; a class with fewer members takes a further logit, −∞
-  index = np.full((len(count), count.max()), logits.shape[-1])
-  for row, members in zip(index, space.members, strict=True):
+  num_members = np.array([len(members) for members in space.members])
+  # a logit of −∞ is appended; classes with fewer members than others are filled up with its index
+  padded = jnp.pad(logits, ((0, 0), (0, 1)), constant_values=-jnp.inf)
+  indices = np.full((len(num_members), num_members.max()), logits.shape[-1])
+  for row, members in zip(indices, space.members, strict=True):
     row[: len(members)] = members
-  values = jnp.pad(logits, ((0, 0), (0, 1)), constant_values=-jnp.inf)[:, index]
+  values = padded[:, indices]  # [B, coarse classes, most members]
   if merge == 'max':
     return values.max(-1)
   total = jax.nn.logsumexp(values, axis=-1)
-  return total - jnp.log(jnp.maximum(jnp.asarray(count), 1))[None] if merge == 'mean' else total
+  if merge == 'sum':
+    return total
+  return total - jnp.log(jnp.maximum(jnp.asarray(num_members), 1))[None]
 
 
 def match_labels(rows: Rows, classifier: Classifier) -> Rows:
@@ -123,9 +126,9 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
   space = label_space.get(name)
   if tuple(classifier.class_names) == tuple(space.class_names):
     return classifier
-  # the classes that the space joins, by their names or by their WordNet identifiers
-  joined = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
-  if tuple(classifier.class_names) not in joined:
+  # the fine classes of the space by name, or by WordNet identifier
+  names = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
+  if tuple(classifier.class_names) not in names:
     raise InputError(
       f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
       f'{name!r} is made of the classes of {space.source or "no other space"}.'
@@ -153,7 +156,8 @@ def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Clas
     outputs = {**outputs, UNPROJECTED: logits, LOGITS: merged}
     return merged, {name: outputs[name] for name in layers}
 
-  original, merged_on_host = classifier.host_function, None  # functions of images on the host
+  original = classifier.host_function
+  merged_on_host = None
   if original:
     merged_on_host = CheckedFunction(
       lambda images: np.asarray(project_logits(jnp.asarray(original(images)), space, merge)),

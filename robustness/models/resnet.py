@@ -109,7 +109,8 @@ _SCHEME = Scheme(
 
 # number of parameters by depth, with 1000 classes
 _PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
-_TORCHVISION = {
+_FURTHER_WEIGHTS = {
+  'resnet50_gn': (timm('resnet50_gn', 'resnet50_gn.a1h_in1k', crop=0.94),),
   'resnet18': (torchvision('resnet18', 'f37072fd'),),
   'resnet34': (torchvision('resnet34', 'b627a593'),),
   'resnet50': (
@@ -128,10 +129,9 @@ def _architecture(depth: int, norm: layers.Norm) -> Architecture:
   """
   has_groups = norm == 'group'
   name = f'resnet{depth}' + ('_gn' if has_groups else '')
+  weights = _FURTHER_WEIGHTS.get(name, ())
   if not has_groups:
-    weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))
-  else:
-    weights = (timm(name, f'{name}.a1h_in1k', crop=0.94),) if depth == 50 else ()
+    weights = timm(name, f'{name}.a1_in1k'), *weights
   return Architecture(
     name,
     ResNet(depth=depth, norm=norm),

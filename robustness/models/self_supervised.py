@@ -48,15 +48,17 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
   Args:
     registers: number of register tokens, 0 or 4.
   """
-  theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
-  # timm's files of networks with registers have no position of the class token: its position was
-  # added to the token before they were saved
-  patch_positions: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
-  prefix = 'dinov2_with_registers.' if registers else 'dinov2.'
+  authors: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
+  prefix, timm_names = 'dinov2.', TIMM
+  if registers:
+    prefix = 'dinov2_with_registers.'
+    # timm's files have no position of the class token: it was added to the token before they were
+    # saved
+    timm_names = {**TIMM, 'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
   return (
     Scheme('transformers', _TRANSFORMERS, ('embeddings.mask_token',), prefix=prefix),
-    Scheme('facebookresearch/dinov2', theirs, ('mask_token',), prefix='backbone.'),
-    Scheme('timm', {**TIMM, **patch_positions} if registers else TIMM),
+    Scheme('facebookresearch/dinov2', authors, ('mask_token',), prefix='backbone.'),
+    Scheme('timm', timm_names),
   )
 
 
@@ -172,16 +174,17 @@ def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
   Args:
     base: whether the network is of the base size.
   """
-  ignored = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
   # the first pattern that matches counts: exceptions come before the patterns of `_EVA_NAMES`
-  if not base:
-    in_timm, theirs = {**_QV_BIASES, **_EVA_NAMES}, {**_QV_BIASES, **_SMALL_MLP, **_EVA_NAMES}
-  else:
+  if base:
     biases: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_proj.bias'}
     gates = Stored((f'{_MLP}.fc1_g', f'{_MLP}.fc1_x'), OUTPUT_FIRST)
-    in_timm = {**biases, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_SEPARATE_QKV}
-    theirs = {**_QV_BIASES, **_BASE_MLP, **_EVA_NAMES, **_SEPARATE_QKV}
-  return Scheme('timm', in_timm), Scheme('baaivision/EVA', theirs, ignored)
+    timm_names = {**biases, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_SEPARATE_QKV}
+    authors = {**_QV_BIASES, **_BASE_MLP, **_EVA_NAMES, **_SEPARATE_QKV}
+  else:
+    timm_names = {**_QV_BIASES, **_EVA_NAMES}
+    authors = {**_QV_BIASES, **_SMALL_MLP, **_EVA_NAMES}
+  ignored = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
+  return Scheme('timm', timm_names), Scheme('baaivision/EVA', authors, ignored)
 
 
 def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:

@@ -127,7 +127,6 @@ class SqueezeNet(Network):
 
     Images need sides of at least 21 pixels. `train` has no effect, since there is no dropout.
     """
-    del train
     plan = PLANS[self.version]
     x = Stem(plan.features, plan.kernel, **self.common, name='stem')(x.astype(self.dtype))
     for index, numbers in enumerate(plan.stages):

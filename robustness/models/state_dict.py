@@ -143,27 +143,7 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
   message = f'{file} is a PyTorch file and torch is not installed'
   with importing(f"{message}: pip install '.[torch]', or convert it to .safetensors"):
     import torch
-  try:
-    content: object = torch.load(file, map_location='cpu', weights_only=True)
-  except Exception as error:  # damaged pickles raise errors of nearly every type
-    reason = str(error)
-    if any(text in reason.lower() for text in _NEEDS_CODE):
-      raise InputError(
-        f'{file} holds Python objects that only run code could restore, which is never done here:'
-        ' save its state_dict() instead (if that is what it was, the file is truncated)'
-      ) from error
-    # advice of many lines may come before these words, and more after the first line
-    *_, cause = reason.split('WeightsUnpickler error:')
-    first_line, *_ = cause.strip().split('\n')
-    raise InputError(
-      f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {first_line})'
-    ) from error
-  if not isinstance(content, Mapping):
-    raise InputError(
-      f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
-      f' by itself or under one of {", ".join(WRAPPERS)})'
-    )
-  weights: Mapping[Any, Any] = content
+  weights = _load_torch(file)
   keys: list[str] = []  # from the top of the file to the weights, which may be nested
   while wrappers := [name for name in WRAPPERS if isinstance(weights.get(name), Mapping)]:
     if len(wrappers) > 1:
@@ -178,6 +158,37 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     )
   arrays = {str(name): _array(str(name), value) for name, value in weights.items()}
   return arrays, '.'.join(keys)
+
+
+def _load_torch(file: pathlib.Path) -> Mapping[Any, Any]:
+  """Returns the mapping in a PyTorch file, without running code from the file.
+
+  Raises:
+    InputError: the file is damaged, needs code to be run, or holds no mapping.
+  """
+  import torch
+
+  try:
+    content: object = torch.load(file, map_location='cpu', weights_only=True)
+  except Exception as error:  # damaged pickles raise errors of nearly every type
+    reason = str(error)
+    if any(text in reason.lower() for text in _NEEDS_CODE):
+      raise InputError(
+        f'{file} holds Python objects that only run code could restore, which is never done here:'
+        ' save its state_dict() instead (if that is what it was, the file is truncated)'
+      ) from error
+    # lines of advice may come before these words, and after the first line that follows them
+    cause = reason.split('WeightsUnpickler error:')[-1]
+    first_line = cause.strip().split('\n')[0]
+    raise InputError(
+      f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {first_line})'
+    ) from error
+  if not isinstance(content, Mapping):
+    raise InputError(
+      f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
+      f' by itself or under one of {", ".join(WRAPPERS)})'
+    )
+  return content
 
 
 def _array(name: str, tensor: torch.Tensor) -> np.ndarray:

@@ -62,15 +62,16 @@ def shift_mask(
     window: height and width of a window in patches, with N patches in all.
     shift: number of patches of the shift up and left.
   """
-  # [height, width]; patches of equal regions were neighbours before the shift. A region is
-  # 3 · part of the row + part of the column.
+  # [height, width]; patches of equal regions were neighbours before the shift
   regions = np.zeros(padded, int)
-  for axis, (side, size, moved) in enumerate(zip(padded, window, shift, strict=True)):
+  for axis, (side, window_side, moved) in enumerate(zip(padded, window, shift, strict=True)):
     if moved:
       index = np.arange(side)
-      # 0 before the last window, then 1, and 2 for the patches that the shift brought there: for 8
-      # rows, windows of 4 and a shift by 2 the parts are 0 0 0 0 1 1 2 2
-      part = (index >= side - size).astype(int) + (index >= side - moved)
+      in_last_window = index >= side - window_side
+      from_other_border = index >= side - moved
+      # for 8 rows, windows of 4 and a shift by 2 the parts are 0 0 0 0 1 1 2 2
+      part = in_last_window.astype(int) + from_other_border
+      # each pair of a row's part and a column's part, which are below 3, is another region
       regions = 3 * regions + np.expand_dims(part, 1 - axis)
   region = windows(regions[None, :, :, None], window)[0, :, :, 0]  # [windows, N]
   is_apart = region[:, None, :] != region[:, :, None]
@@ -123,15 +124,16 @@ class Block(Layer):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps patches [B, H, W, C] to [B, H, W, C]."""
     _, rows, columns, _ = x.shape
-    window = height, width = min(rows, self.window), min(columns, self.window)
+    window_height, window_width = min(rows, self.window), min(columns, self.window)
+    window = window_height, window_width
     shift = self.window // 2 if self.shifted else 0
     # along a side with a single window nothing is shifted
     shift_up = shift if rows > self.window else 0
     shift_left = shift if columns > self.window else 0
     # rows and columns of zeros that fill the last windows
-    pad_below, pad_right = -rows % height, -columns % width
+    pad_below, pad_right = -rows % window_height, -columns % window_width
     padded = rows + pad_below, columns + pad_right
-    num_offsets = (2 * height - 1) * (2 * width - 1)
+    num_offsets = (2 * window_height - 1) * (2 * window_width - 1)
     table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
     bias = jnp.moveaxis(table[bias_indices(window)], -1, 0)  # [heads, N, N], N patches in a window
     bias = bias[None, None]  # [1, 1, heads, N, N] for scores [B, windows, heads, N, N]
@@ -204,7 +206,6 @@ class Swin(Network):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]; `train` has no effect."""
-    del train
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = norm(dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))
     for index, depth in enumerate(self.depths):

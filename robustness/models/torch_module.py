@@ -145,15 +145,16 @@ class TorchModule:
     for piece in self._split_images(images):
       x, outputs = self._run(piece, layers, gradient=True)
       stop = start + len(piece)
-      z, v = [], []
+      differentiable, vectors = [], []
       for name, cotangent in zip((LOGITS, *layers), flat, strict=True):
         output = outputs[name]
-        if output.requires_grad:
-          z.append(output)
-          v.append(torch.tensor(cotangent[start:stop], dtype=output.dtype, device=x.device))
+        if output.requires_grad:  # PyTorch refuses layers that do not depend on the images
+          vector = torch.tensor(cotangent[start:stop], dtype=output.dtype, device=x.device)
+          differentiable.append(output)
+          vectors.append(vector)
       start = stop
       with _errors_on(piece):
-        (product,) = torch.autograd.grad(z, x, v)
+        (product,) = torch.autograd.grad(differentiable, x, vectors)
       pieces.append(product.permute(0, 2, 3, 1).cpu().numpy())
     return _join_pieces(images, pieces)
 
@@ -197,7 +198,8 @@ class TorchModule:
     # users may call under `torch.inference_mode`, where tensors have no version
     with _LOCK, torch.inference_mode(False), torch.set_grad_enabled(gradient), deterministic:
       x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
-      x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
+      device = next(self.module.parameters(), x).device  # of `x` if there are no parameters
+      x = x.to(device)
       version = x._version  # PyTorch's number of changes of the tensor
       for name in layers:
         if name == FEATURES and self.head:  # the input of the head
@@ -307,9 +309,9 @@ def _shapes_of_layers(wrapped: TorchModule, images: np.ndarray) -> dict[str, Sha
     if layer == LOGITS or layer not in outputs_of_fewer:
       continue
     shape = tuple(output.shape[1:])  # for one image
-    all_shapes = output.shape, outputs_of_fewer[layer].shape
-    has_image_axis = all_shapes == ((len(images), *shape), (len(images) - 1, *shape))
-    if has_image_axis and shape and output.is_floating_point():
+    has_image_axis = output.shape == (len(images), *shape)
+    follows_images = outputs_of_fewer[layer].shape == (len(images) - 1, *shape)
+    if shape and has_image_axis and follows_images and output.is_floating_point():
       shapes[layer] = shape
   return shapes
 

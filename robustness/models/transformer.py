@@ -165,7 +165,8 @@ class SelfAttention(Layer):
       query_bias = self.param('query_bias', zeros, (width,))
       value_bias = self.param('value_bias', zeros, (width,))
       qkv_bias = jnp.concatenate([query_bias, jnp.zeros(width), value_bias])
-      qkv += qkv_bias.reshape((1,) * (qkv.ndim - 1) + (-1,)).astype(qkv.dtype)
+      # sums of arrays of different ranks are an error here
+      qkv += jnp.expand_dims(qkv_bias, range(qkv.ndim - 1)).astype(qkv.dtype)
     qkv = qkv.reshape(shape)  # [..., N, 3, heads, D / heads]
     query, key, value = qkv[..., 0, :, :], qkv[..., 1, :, :], qkv[..., 2, :, :]
     if angles is not None:
@@ -199,9 +200,11 @@ class Perceptron(Layer):
     width = x.shape[-1]
     hidden = self.hidden or 4 * width
     x = nn.Dense(2 * hidden if self.gated else hidden, dtype=self.dtype, name='fc1')(x)
-    # without a gate `x` has `hidden` channels, and these two values are not used
-    gate, gated = x[..., :hidden], x[..., hidden:]
-    x = nn.silu(gate) * gated if self.gated else activation(self.activation, x)
+    if self.gated:
+      gate, values = x[..., :hidden], x[..., hidden:]
+      x = nn.silu(gate) * values
+    else:
+      x = activation(self.activation, x)
     if self.epsilon:
       x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
     return nn.Dense(width, dtype=self.dtype, name='fc2')(x)
@@ -285,16 +288,16 @@ class PatchEmbedding(Layer):
     tokens = []
     if self.positions != 'no_token':
       tokens.append(self._learned('class_token', nn.initializers.zeros_init(), 1, x))
+    normal = nn.initializers.normal(0.02)
     if self.registers:
-      start = nn.initializers.normal(0.02)
-      tokens.append(self._learned('registers', start, self.registers, x))
+      tokens.append(self._learned('registers', normal, self.registers, x))
     if self.positions != 'none':
       num_before = int(self.positions == 'all')  # 1 for the position of the class token
-      start = nn.initializers.normal(0.02)
-      position = self._learned('position', start, num_before + x.shape[1], x)
+      position = self._learned('position', normal, num_before + x.shape[1], x)
       if num_before:  # tokens[0] is the class token
         tokens[0] += position[:, :1]
       x = x + position[:, num_before:]
+    # the same learned tokens for each image
     tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]
     return jnp.concatenate([*tokens, x], axis=1)
 
@@ -332,7 +335,9 @@ class AttentionPool(Layer):
     query = nn.Dense(width, dtype=self.dtype, name='query')(latent.astype(x.dtype))
     query = jnp.broadcast_to(query, (count, 1, width)).reshape(count, 1, self.num_heads, -1)
     key_value = nn.Dense(2 * width, dtype=self.dtype, name='key_value')(x)
-    key, value = jnp.moveaxis(key_value.reshape(count, num_tokens, 2, self.num_heads, -1), 2, 0)
+    # [B, N, 2 D] to [B, N, 2, heads, D / heads], whose axis of two is unpacked
+    key_value = key_value.reshape(count, num_tokens, 2, self.num_heads, -1)
+    key, value = jnp.moveaxis(key_value, 2, 0)
     pooled = attend(query, key, value).reshape(count, width)
     pooled = nn.Dense(width, dtype=self.dtype, name='out')(pooled)
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(pooled)

@@ -111,9 +111,9 @@ class VisionTransformer(Network):
     H and W must fit the position embedding. `train` has no effect. Stochastic depth acts if the
     collection `DROP_PATH` is passed, see `Layer.drop_path`.
     """
-    del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
-    first_patch, angles = 1 + self.registers, None  # class token and registers precede the patches
+    first_patch = 1 + self.registers  # the class token and the registers precede the patches
+    angles = None
     if self.rotary:
       grid = x.shape[1] // self.patch, x.shape[2] // self.patch
       head_width = self.width // self.num_heads

@@ -99,11 +99,11 @@ def load_with_notes(
     if _saved_header(file):
       arrays, facts = _read_saved(file)
       scheme, key = _SAVED_HERE, ''
-      network = facts.get('architecture', architecture.name)
-      are_in_catalog = {network, architecture.name} <= catalog.ARCHITECTURES.keys()
-      if network != architecture.name and are_in_catalog:
-        raise InputError(  # two architectures may have equal shapes and differ in padding only
-          f'the weights are of {network!r}, not of {architecture.name!r}: set '
+      network, selected = facts.get('architecture', architecture.name), architecture.name
+      both_known = network in catalog.ARCHITECTURES and selected in catalog.ARCHITECTURES
+      if network != selected and both_known:  # shapes may be equal and only paddings differ
+        raise InputError(
+          f'the weights are of {network!r}, not of {selected!r}: set '
           f'{KEYS.classifier.name:--}={network}'
         )
     else:
@@ -206,8 +206,7 @@ def _fit_to_network(
   arrays, name = scheme.needed(arrays), architecture.name
   expected = _expected_shapes(architecture, arrays, scheme, num_classes, input_shape)
   height, width, _ = input_shape or architecture.input_shape
-  # Swin, with windows of another size
-  if windows := _other_windows(scheme, arrays, expected):
+  if windows := _other_windows(scheme, arrays, expected):  # of a Swin Transformer
     if height != width:
       raise InputError(
         f'images of {height} × {width} pixels give {name} windows of another size than its weights '
@@ -219,7 +218,7 @@ def _fit_to_network(
   if position_embedding.PATH not in expected:  # nothing to resample
     return restore(name, expected, scheme, arrays), {}
   # grids are numbers of patches (down, across): of the images, and of those of the file
-  patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
+  patch = expected['params', 'embedding', 'patches', 'kernel'][0]  # side of a patch in pixels
   grid = (height // patch, width // patch)
   shape = expected[position_embedding.PATH]
   _, num_positions, token_size = shape
@@ -230,11 +229,11 @@ def _fit_to_network(
   else:  # published weights are for square images
     side = position_embedding.stored_side(num_stored, num_prefix_tokens)
     stored_grid = (side, side)
-  is_grid_known = all(stored_grid)  # sides are 0 if the number of positions is no square
-  if is_grid_known:  # otherwise `restore` refuses another number of positions than the network's
-    expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
-  variables = restore(name, expected, scheme, arrays)
-  if not is_grid_known or stored_grid == grid:
+  if 0 in stored_grid:  # no square number of positions: `restore` refuses all but the network's
+    return restore(name, expected, scheme, arrays), {}
+  stored_expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
+  variables = restore(name, stored_expected, scheme, arrays)
+  if stored_grid == grid:
     return variables, {}
   old, new = f'{stored_grid[0]} × {stored_grid[1]}', f'{grid[0]} × {grid[1]}'
   # a file that was saved here may be for a rectangle of the shape of `grid`, or for a square of as
@@ -342,8 +341,8 @@ def _other_windows(
     [name] = scheme.locate(path).names
     if name in arrays and arrays[name].shape != shape:
       num_rows, *heads = arrays[name].shape
-      side = position_embedding.stored_side(num_rows, 0)  # 2 w − 1; 0 if there is no such w
-      if heads == [*shape[1:]] and side % 2 == 1:
+      num_offsets = position_embedding.stored_side(num_rows, 0)  # 2 w − 1; 0 without such a w
+      if heads == list(shape[1:]) and num_offsets % 2 == 1:
         windows[path] = arrays[name].shape
   return windows
 
@@ -362,11 +361,12 @@ def _resampled_windows(
   Returns:
     (variables, {'window_bias': a note such as '13 × 13 resampled to 23 × 23, bicubic'}).
   """
-  flat, notes = flax.traverse_util.flatten_dict(variables), set()  # equal notes are listed once
+  flat = flax.traverse_util.flatten_dict(variables)
+  notes = set()  # the same for most tables
   for path, stored_shape in stored.items():
-    old_side, new_side = math.isqrt(stored_shape[0]), math.isqrt(expected[path][0])
-    flat[path] = position_embedding.resample_window(flat[path], new_side, method)
-    notes.add(f'{old_side} × {old_side} resampled to {new_side} × {new_side}, {method}')
+    old, new = math.isqrt(stored_shape[0]), math.isqrt(expected[path][0])  # offsets per direction
+    flat[path] = position_embedding.resample_window(flat[path], new, method)
+    notes.add(f'{old} × {old} resampled to {new} × {new}, {method}')
   note = '; '.join(sorted(notes))
   _log.warning('offsets within windows: %s', note)
   return flax.traverse_util.unflatten_dict(flat), {position_embedding.WINDOW_BIAS: note}

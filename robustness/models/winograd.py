@@ -57,7 +57,7 @@ def transformed(kernel: jax.Array) -> jax.Array:
 
 
 def convolved(
-  inputs: jax.Array, kernel: jax.Array, precision: lax.PrecisionLike, summed: int = 1
+  inputs: jax.Array, kernel: jax.Array, precision: lax.PrecisionLike, channel_axis: int = 1
 ) -> jax.Array:
   """Computes a 3×3 convolution by Winograd's minimal filtering.
 
@@ -65,15 +65,16 @@ def convolved(
     inputs: images [..., H, W, I].
     kernel: the result of `transformed`, [36, I, O].
     precision: precision of the matrix products.
-    summed: axis of `kernel` with the channels of `inputs`: 1 for a convolution, 2 for its gradient
-      with respect to inputs. With 2, `inputs` are gradients [..., H, W, O].
+    channel_axis: axis of `kernel` with the channels of `inputs`: 1 for a convolution, 2 for its
+      gradient with respect to inputs. With 2, `inputs` are gradients [..., H, W, O].
 
   Returns:
-    Outputs [..., H, W, O], or gradients [..., H, W, I] if `summed` is 2.
+    Outputs [..., H, W, O], or gradients [..., H, W, I] if `channel_axis` is 2.
   """
-  tiles = _tiles(inputs, B.T, border=1)
-  # a sum over channels for each of the 36 entries, which are axis 0 of tiles and kernel
-  summed_axes, shared_axes = ((tiles.ndim - 1,), (summed,)), ((0,), (0,))
+  tiles = _tiles(inputs, B.T, border=1)  # [36, ..., tiles down, tiles right, channels]
+  # a matrix product over the channels for each of the 36 entries
+  summed_axes = (tiles.ndim - 1,), (channel_axis,)
+  shared_axes = (0,), (0,)
   products = lax.dot_general(tiles, kernel, (summed_axes, shared_axes), precision=precision)
   # [6, 6, ..., tiles down, tiles right, O] to [..., tiles down, 4, tiles right, 4, O]
   rows = _combined(A.T, products.reshape(SIDE, SIDE, *products.shape[1:]), -3)
@@ -129,9 +130,10 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
     num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
     pads[axis] = border, INNER * num_tiles + border - x.shape[axis]
-    padded, last_tile = jnp.pad(x, pads), INNER * (num_tiles - 1)  # the pixel where it begins
-    pixels = [  # pixel i of every tile
-      lax.slice_in_dim(padded, i, last_tile + i + 1, INNER, axis) for i in range(matrix.shape[1])
+    padded = jnp.pad(x, pads)
+    last = INNER * (num_tiles - 1)  # the first pixel of the last tile
+    pixels = [  # pixel i of every tile; tiles are `INNER` pixels apart
+      lax.slice_in_dim(padded, i, last + i + 1, INNER, axis) for i in range(matrix.shape[1])
     ]
     x = _combined(matrix, pixels)
   return x.swapaxes(0, 1).reshape(PRODUCTS, *x.shape[2:])

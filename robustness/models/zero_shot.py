@@ -257,10 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = preprocessing.record_of(expanded(args.weights), architecture)
     names, words = class_list(args.classes)
     check_class_names(names, f'--classes={args.classes}')
-    to_fill_in = words
+    distinct_words = words
     if args.classes == label_space.IMAGENET:  # two pairs of its classes share their words
-      to_fill_in = list(dict.fromkeys(words))  # `prompts` refuses repetitions
-    prompts_by_word = dict(zip(to_fill_in, prompts(to_fill_in, templates), strict=True))
+      distinct_words = list(dict.fromkeys(words))  # `prompts` refuses repetitions
+    prompts_by_word = dict(zip(distinct_words, prompts(distinct_words, templates), strict=True))
     texts = [prompts_by_word[word] for word in words]
     tokens = np.stack([tokenize_by(args.tokenizer, architecture, group) for group in texts])
     variables = zero_shot(architecture, read_arrays(args.weights), tokens)
