@@ -37,7 +37,8 @@ def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Paralle
     raise InputError(
       f'{num_rows} rows do not divide over {len(processes)} processes; each must have equally many.'
     )
-  return KINDS[kind]([device for local in devices for device in local[: max(counts)]])
+  num_per_process = max(counts)
+  return KINDS[kind]([device for local in devices for device in local[:num_per_process]])
 
 
 def connect(parallel: Parallel) -> None:

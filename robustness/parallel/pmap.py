@@ -42,7 +42,6 @@ class PmapParallel(MeshParallel):
       outputs: ignored.
       donate: indices of arguments. The outputs may reuse their memory.
     """
-    del inputs, outputs
     pure_step = without_global_draws(step)
     compiled = jax.pmap(
       pure_step, axis_name=self.axis_name, devices=self.devices, donate_argnums=tuple(donate)

@@ -243,12 +243,12 @@ def check_config(config: Mapping[str, object]) -> None:
   """
   first, *peers = exchange('the config', json.dumps(config, default=repr))
   for index, peer in enumerate(peers, start=1):
-    lines = [] if peer == first else differing_keys(json.loads(first), json.loads(peer))
-    if lines:
+    differences = differing_keys(json.loads(first), json.loads(peer))
+    if differences:
       raise InputError(
         f'process {index} was started with another config than process 0. Keys that differ '
         f'(process 0 → process {index}):\n  config.'
-        + '\n  config.'.join(lines)
+        + '\n  config.'.join(differences)
         + '\nGive all processes the same --config and the same overrides.'
       )
 
@@ -277,12 +277,13 @@ def check_workdir(directory: pathlib.Path) -> None:
     raise InputError(f'process 0: {failure}')
   file = directory / name
   deadline = time.monotonic() + VISIBLE_SECONDS
-  while not (is_seen := file.exists()) and time.monotonic() < deadline:
+  while not file.exists() and time.monotonic() < deadline:
     time.sleep(0.1)
-  not_seen_in = exchange('who sees it', '' if is_seen else str(directory))  # by process
+  # each process sends '', or the path of the workdir in which it does not see the file
+  unseen_paths = exchange('who sees it', '' if file.exists() else str(directory))
   if jax.process_index() == 0:
     file.unlink(missing_ok=True)
-  lacking = [f'process {index} ({path})' for index, path in enumerate(not_seen_in) if path]
+  lacking = [f'process {index} ({path})' for index, path in enumerate(unseen_paths) if path]
   if lacking:
     raise InputError(
       f'the workdir that process 0 made is not there for {", ".join(lacking)}. Give all processes '
