@@ -130,21 +130,22 @@ def draw_levels(results: Results) -> dict[str, Picture]:
     {file name: (figure, caption)}.
   """
   rate = results.false_discovery_rate
-  with_differences, without_differences = list[pd.DataFrame](), list[pd.DataFrame]()
+  # {whether there are differences: rows of the quantities for which this holds}
+  parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
     has_one_condition = len(rows) and all(rows[name].nunique() == 1 for name in facets)
     if quantity.kind == SHARE and has_one_condition:
       rows = rows.assign(words=words_with_condition(quantity, rows.iloc[0], facets))
-      has_differences = (rows.versus != '').any()
-      (with_differences if has_differences else without_differences).append(rows)
+      parts[bool((rows.versus != '').any())].append(rows)
   figures: dict[str, Picture] = {}
-  for shares in (with_differences, without_differences):
+  for shares in parts.values():
     if not shares:
       continue
     rows = pd.concat(shares)
     names = list(dict.fromkeys(rows['words']))
-    plots = values_and_differences(rows, Quantity('share', 'share'), rate)
+    of_all = Quantity('share', 'share')  # stands for the quantities of all rows
+    plots = values_and_differences(rows, of_all, rate)
     figure = forms.rows_of_points(names, plots, results.labels, 'words')
     # 'levels' has the shares without differences if there are no others
     name = 'levels_without_differences' if figures else 'levels'
@@ -187,10 +188,10 @@ def draw_rows(
   reference = next((q for q in results.quantities if q.name == quantity.reference), None)
   if reference and varying:
     reference_values = _reference_values(reference, results.table, '' if axes else names[0], facets)
+    marks = 'Dotted level lines' if axes else 'Broken lines'
+    if any(name for _, name in reference_values):  # a value for each name, see `rows_of_points`
+      marks = 'Bars'
     if reference_values and not plots[0].notation.difference:
-      marks = 'Dotted level lines' if axes else 'Broken lines'
-      if any(name for _, name in reference_values):  # a value for each name, see `rows_of_points`
-        marks = 'Bars'
       reference_words = f' {marks}: {reference.words}.'
   match len(names), len(axes):
     case 1, 0:  # a point for each name
@@ -400,11 +401,12 @@ def _caption(
     text = f'{text} {", ".join(values)}'
   text = f'{text}{sample_in_words(rows)}'
   has_axes = any(is_axis(quantity, rows, name) for name in varying)
-  is_of_points, is_grid = len(varying) == 1 and not has_axes, len(varying) == 2 and not has_axes
-  if is_of_points and rows[varying[0]].nunique() > MAX_POINTS:
+  has_points = len(varying) == 1 and not has_axes
+  is_grid = len(varying) == 2 and not has_axes
+  if has_points and rows[varying[0]].nunique() > MAX_POINTS:
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MAX_POINTS} {end} of {rows[varying[0]].nunique()}'
-  notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
+  notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)  # each note once
   if notes and is_grid:
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif are_degenerate(rows).any():

@@ -31,15 +31,16 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     the figure 'failures'.
   """
   figures = {}
+  table = results.tables.get(DAMAGED_IMAGES)
   for label, prefix in results.prefixes.items():
-    if prefix + FAILURE_IMAGES in results.arrays and DAMAGED_IMAGES in results.tables:
-      table = results.tables[DAMAGED_IMAGES]
-      rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-      rows = [row for row in rows if row['classifier'] == label]
+    images = results.arrays.get(prefix + FAILURE_IMAGES)
+    if table is not None and images is not None:
+      failures = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+      rows = [failure for failure in failures if failure['classifier'] == label]
+      num_pictures = images.shape[1]  # of each image
+      figure = gallery(images, [titles(row, num_pictures) for row in rows])
       name = f'failures_{label}' if prefix else 'failures'
-      images = results.arrays[prefix + FAILURE_IMAGES]
-      titles_of_images = [titles(row, images.shape[1]) for row in rows]
-      figures[name] = gallery(images, titles_of_images), _caption(label, rows, images.shape[1])
+      figures[name] = figure, _caption(label, rows, num_pictures)
   return figures
 
 
@@ -83,8 +84,8 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
     titles: [F][S], the title of each image.
   """
   count, lines, height, width, _ = images.shape
-  picture_width = min(1.5, style.PAGE_WIDTH / max(count, 4))
-  line_height = picture_width * height / width + 0.42  # with the title
+  picture_width = min(1.5, style.PAGE_WIDTH / max(count, 4))  # in inches
+  line_height = picture_width * height / width + 0.42  # with 0.42 inches for the title
   figure = Figure(figsize=(picture_width * count, lines * line_height), layout='compressed')
   grid = figure.subplots(lines, count, squeeze=False)
   for column, pictures, column_titles in zip(grid.T, images, titles, strict=True):
@@ -109,8 +110,10 @@ def titles(row: dict[str, Any], pictures: int) -> list[str]:
   mistake = prediction_title(row['taken for'], row['confidence'])
   label = _first_name(row['class'])
   view = _break_name(row['shown in'])
+  if pictures == 1 and view == 'as stored':
+    return [f'{label}\n{mistake}']
   if pictures == 1:
-    return ['\n'.join([label, mistake] if view == 'as stored' else [label, view, mistake])]
+    return [f'{label}\n{view}\n{mistake}']
   title = label
   if row['taken for when clean'] is not None:
     clean = prediction_title(row['taken for when clean'], row['confidence when clean'])

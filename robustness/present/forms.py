@@ -67,7 +67,8 @@ def rows_of_points(
   height_of_name = (height - height_of_heads) / len(names)
   figure = Figure(figsize=(width, height), layout='constrained')
   [grid] = figure.subplots(1, len(plots), squeeze=False, sharey=True)
-  # Names are at 0, 1, … on the vertical axis; the classifiers' points share 0.75 around each.
+  # Names are at 0, 1, … on the vertical axis. The points of the classifiers are spread over 0.75
+  # around each.
   offsets = (np.arange(len(drawn)) - (len(drawn) - 1) / 2) * 0.75 / len(drawn)
   for axes, head, (_, rows, notation) in zip(grid, heads, plots, strict=True):
     for label, offset in zip(drawn, offsets, strict=True):
@@ -84,6 +85,7 @@ def rows_of_points(
         colour, scale = style.colour(index), notation.scale
         if (label, '') in reference:
           axes.axvline(scale * reference[label, ''], color=colour, linestyle='--', linewidth=0.7)
+        # NaN, which is not drawn, for a name without a reference
         bars = [scale * reference.get((label, str(name)), math.nan) for name in group[column]]
         axes.plot(bars, y, '|', color=colour, markersize=6)
     if notation.difference:
@@ -363,19 +365,19 @@ def scatter_page(
   columns = math.ceil(len(pairs) / lines)
   width, height = style.PAGE_WIDTH, min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
   figure, grid = panels(len(pairs), columns, (width, height), sharex=False, sharey=False)
-  for axes, pair in zip(grid, pairs, strict=True):
+  heads = {}  # what an axis shows, by quantity
+  for quantity, rows in values.items():
+    heads[quantity] = f'{quantity} (%)' if (rows['scale'] == 100).all() else quantity
+  for axes, (across, up) in zip(grid, pairs, strict=True):
     for index, name in enumerate(labels):
-      if all(name in values[quantity].index for quantity in pair):
-        rows_of_pair = [values[quantity].loc[[name]] for quantity in pair]
-        x, y = (_values_and_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
+      if name in values[across].index and name in values[up].index:
+        x_row, y_row = values[across].loc[[name]], values[up].loc[[name]]
+        x = _values_and_ends(x_row, float(x_row['scale'].iloc[0]))
+        y = _values_and_ends(y_row, float(y_row['scale'].iloc[0]))
         _draw_points(axes, x, y, index, name, linewidth=0.6)
-    x_words, y_words = (
-      f'{quantity} (%)' if (values[quantity]['scale'] == 100).all() else quantity
-      for quantity in pair
-    )
     # 0.07 and 0.08 inches per letter of these small names, with margins
-    axes.set_xlabel(style.wrapped(x_words, int(width / columns / 0.07)), fontsize=6)
-    axes.set_ylabel(style.wrapped(y_words, int(height / lines / 0.08)), fontsize=6)
+    axes.set_xlabel(style.wrapped(heads[across], int(width / columns / 0.07)), fontsize=6)
+    axes.set_ylabel(style.wrapped(heads[up], int(height / lines / 0.08)), fontsize=6)
     axes.spines[['top', 'right']].set_visible(False)
   style.legend_above(figure)
   return figure

@@ -54,7 +54,8 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
   if results is None:
     return Findings()
   rows = published(results)
-  is_by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()  # only in table 1
+  # True for values of table 1; without such values there is no column `severity`
+  is_by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()
   table, _ = published_table(results)
   tables = {table.name: _comparison(results, rows[~is_by_severity])}
   if is_by_severity.any():
@@ -108,7 +109,8 @@ def published(results: Results) -> pd.DataFrame:
   quantities = {quantity.name: quantity for quantity in results.quantities}
   # Published mCE is relative to the naturally trained network.
   is_relative_to_natural = first == NATURAL and results.settings.get('baseline') == 'first'
-  # Table 1 has accuracies under fog by severity, for networks of table 3.
+  # Table 1 has accuracies under fog by severity. They are shown where `fog_noise` is measured, a
+  # network of this table among those of table 3.
   under_fog = TABLE_1 if table is TABLE_3 and 'fog_noise' in results.labels else {}
   rows = list[Row]()
 
@@ -178,7 +180,8 @@ def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
     published_rows: the published values, as rows of the table of results.
   """
   facets = [name for name in facets_of(published_rows) if name != 'source']
-  quantities, lines = {quantity.name: quantity for quantity in results.quantities}, []
+  quantities = {quantity.name: quantity for quantity in results.quantities}
+  lines = []
   values = published_rows[published_rows.versus == '']
   groups = values.groupby(['quantity', *facets], sort=False, dropna=False)
   for (name, *facet_values), group in groups:  # a group has a row for each classifier
@@ -193,11 +196,12 @@ def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
     condition_text = condition_words(quantity, [*condition], [*condition.values()])
     head = f'{quantity.words} {condition_text}'.rstrip()
     cells = [f'{head} ({notation.unit})' if notation.unit else head]
-    for label in results.labels:  # the measured value, then the published value; '' if missing
-      cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
+    digits = 2 if notation.unit else 4  # as in the paper, in percent and as fraction
+    for label in results.labels:
+      measured_text = notation.bare(measured.loc[label]) if label in measured.index else ''
       value = published_values.get(label, np.nan)
-      digits = 2 if notation.unit else 4  # as in the paper, in percent and as fraction
-      cells.append('' if np.isnan(value) else notation.number(value, digits))
+      published_text = '' if np.isnan(value) else notation.number(value, digits)
+      cells += [measured_text, published_text]
     lines.append(cells)
   heads = ['']
   for label in results.labels:
@@ -218,6 +222,8 @@ def _agreement(rows: pd.DataFrame) -> Table:
   for label, group in rows.groupby('classifier', sort=False):
     has_sign = (group.low > 0) | (group.high < 0)
     agrees = (group.value > 0) == (group.published > 0)
-    columns = has_sign & agrees, has_sign & ~agrees, ~has_sign
-    lines.append([label, *(', '.join(group.corruption[column]) or 'none' for column in columns)])
+    cells = [str(label)]
+    for in_column in (has_sign & agrees, has_sign & ~agrees, ~has_sign):
+      cells.append(', '.join(group.corruption[in_column]) or 'none')
+    lines.append(cells)
   return Table(('classifier', 'same sign as published', 'opposite sign', 'no sign shown'), lines)

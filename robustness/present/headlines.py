@@ -44,7 +44,8 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
     limit: largest number of headlines, for a summary: they are spread over the tasks, and their
       names are shortened. 0 returns all with full names.
   """
-  texts, selections = [], headlines(tasks)
+  texts = []
+  selections = headlines(tasks)
   names = [selection.name for selection in selections]
   if limit:
     selections = first_headlines(selections, limit)
@@ -56,7 +57,7 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
     for _, row in selection.reported_rows.iterrows():
       key = row.classifier, row.versus
       if math.isnan(row.value):
-        text.values[key], *_ = row.note.split(';')  # the first part is the reason
+        text.values[key] = row.note.split(';')[0]  # the reason
         continue
       estimate = Notation(selection.quantity, difference=bool(row.versus)).bare(row)
       text.values[key] = f'{estimate} {selection.extreme_condition(row)}'.rstrip()
@@ -115,7 +116,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   Returns:
     {file name: (figure, caption)}.
   """
-  # {quantity that stands for all of a figure: rows of the headlines in it}
+  # {axis of a figure: rows of the headlines in it}; an axis is the quantity with what they share
   rows_by_axis: dict[Quantity, list[pd.DataFrame]] = {}
   for selection in headlines(tasks):
     quantity = selection.quantity
@@ -129,6 +130,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     plots = charts.values_and_differences(rows, axis)
     names = list(dict.fromkeys(rows.headline))
     figure = forms.rows_of_points(names, plots, labels_of(tasks), 'headline')
+    # such as 'overview_share_percent_lower', without what is ''
     parts_of_name = axis.name, axis.kind, axis.unit.replace('%', 'percent'), axis.better
     name = '_'.join(part.replace(' ', '_') for part in parts_of_name if part)
     caption = f'Headline quantities: {axis.words}{charts.sample_in_words(rows)}.'

@@ -30,8 +30,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       Titles that all rows share are drawn only above the first row.
     label: text below all rows.
   """
-  first_image, *_ = (image for row in rows.values() for image in row.values())
-  height, width, *_ = np.shape(first_image)
+  pictures = [picture for row in rows.values() for picture in row.values()]
+  height, width, _ = np.shape(pictures[0])
   ratio = height / width
   columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
   has_shared_titles = len({tuple(row) for row in rows.values()}) == 1
@@ -53,8 +53,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   gap = column_width - picture_width
   frames: list[Rectangle] = []
   bottom = -gap  # of the row before; the vertical coordinate grows downwards, from 0
-  for name, row in rows.items():
-    is_first = not frames
+  for index, (name, row) in enumerate(rows.items()):
+    is_first = index == 0
     titles = [''] * len(row)
     if is_first or not has_shared_titles:
       titles = [style.wrapped(title, max(6, int(column_width / 0.05))) for title in row]

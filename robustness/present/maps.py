@@ -102,11 +102,11 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     notation = group[0].notation
     same_kind = [panel for panel in scaled if panel.notation.difference == notation.difference]
     limits = limits_of([*group, *same_kind])
+    for position, panel in zip(positions_of_group, group, strict=True):
+      image = _draw_map(grid[position], panel, y, x, limits, map_width)
     start, stop = positions_of_group.start, positions_of_group.stop
-    for axes, panel in zip(grid[start:stop], group, strict=True):
-      image = _draw_map(axes, panel, y, x, limits, map_width)
     if lines > 1:  # the bar is at complete lines, with their empty plots, so that maps are aligned
-      stop = math.ceil(stop / columns) * columns
+      stop = math.ceil(stop / columns) * columns  # the end of the last line of the group
     bar = figure.colorbar(image, ax=grid[start:stop], shrink=0.9, aspect=18)
     line_height = map_height + height_of_title
     bar_height = 0.9 * (line_height * math.ceil(len(group) / columns) - height_of_title)
@@ -152,12 +152,15 @@ def _arrange_maps(counts: Sequence[int]) -> tuple[int, list[range]]:
   """
   has_one_line = sum(counts) <= MAX_MAPS
   columns = sum(counts)
-  if not has_one_line:
-    columns = math.ceil(max(counts) / math.ceil(max(counts) / MAX_MAPS))  # lines of equal length
-  positions, begin = [], 0
+  if not has_one_line:  # the largest group gets lines of about equal length
+    num_lines = math.ceil(max(counts) / MAX_MAPS)
+    columns = math.ceil(max(counts) / num_lines)
+  positions, start = [], 0
   for count in counts:
-    positions.append(range(begin, begin + count))
-    begin += count if has_one_line else math.ceil(count / columns) * columns
+    positions.append(range(start, start + count))
+    start += count
+    if not has_one_line:
+      start = math.ceil(start / columns) * columns  # the next line
   return columns, positions
 
 
@@ -484,7 +487,8 @@ def spectrum_panels(
   if largest > 100 * bottom:  # over two decades, powers of ten alone are enough ticks
     ticks = LogLocator()
     tick_text = FuncFormatter(lambda tick, _: style.power_of_ten(round(math.log10(tick))))
-  shrink, extend = min(1.0, 1.6 / rows), 'min' if bottom > smallest else 'neither'
+  shrink = min(1.0, 1.6 / rows)  # length of the colour bar as a share of the plots' height
+  extend = 'min' if bottom > smallest else 'neither'  # a tip for values below the scale
   bar = figure.colorbar(
     image, ax=grid, shrink=shrink, label=quantity, extend=extend, ticks=ticks, format=tick_text
   )

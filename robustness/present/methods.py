@@ -153,9 +153,11 @@ def settings(results: Results, environment: Facts) -> list[str]:
     values = {k: v for k, v in results_of_task.protocol.items() if k not in {'name', *facts}}
     texts = [f'{key}: {facts[key]}' for key in DETAILS if key in facts]
     texts += [f'{name}={text}' for name, text in flattened(values) if text]
-    lines += [f'{task or results_of_task.study}: {"; ".join(texts)}'] if texts else []
-  command = environment['command']
-  return [*lines, f'The command is `{command}`.'] if command else lines
+    if texts:
+      lines.append(f'{task or results_of_task.study}: {"; ".join(texts)}')
+  if command := environment['command']:
+    lines.append(f'The command is `{command}`.')
+  return lines
 
 
 def _intervals(results: Results, label: str) -> str:

@@ -123,9 +123,13 @@ class Notation:
       return 0
     # The power of ten of the first significant digit: 1 for 31.2, −2 for 0.05.
     exponent = math.floor(math.log10(largest)) if largest > 1e-12 else 0
+    if self.scale > 1 and self.signed:
+      return 1
     if self.scale > 1:
-      return 1 if self.signed else min(12, max(1, 1 - exponent))  # the second digit is the last
-    return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - exponent))  # the third one is
+      fewest, digits = 1, 1 - exponent  # the second significant digit is the last
+    else:
+      fewest, digits = 3 if self.quantity.kind == RATIO else 0, 2 - exponent  # the third one is
+    return min(12, max(fewest, digits))
 
   def number(self, value: float, digits: int) -> str:
     """Formats a value without its unit; NaN becomes 'unknown'.
@@ -327,8 +331,9 @@ def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str])
     rows: the rows of the estimates in the table of results.
     facets: names of the columns, such as ('corruption', 'severity').
   """
-  # 'and 1 other' would be no shorter than the condition itself.
-  listed = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
+  listed = rows.head(MAX_NAMED)
+  if len(rows) == MAX_NAMED + 1:  # 'and 1 other' would be no shorter than the condition itself
+    listed = rows
   varying = [name for name in facets if rows[name].nunique() > 1]
   template, noun_of_rest = '{}', 'others'
   if len(varying) == 1:
@@ -337,16 +342,20 @@ def conditions_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str])
     facet, values = quantity.facet(varying[0]), listed[varying[0]]
     texts = [value_text(facet, value) for value in values]
     if not _value_template(facet, values.iloc[0]).endswith('{}'):
-      noun_of_rest = 'other'  # a plural follows: 'after 1, 2, 3 and 6 other queries'
+      noun_of_rest = 'other'  # a noun follows: 'after 1, 2, 3 and 6 other queries'
   else:
     first, *later = [condition_of(quantity, row, facets) for _, row in listed.iterrows()]
     # 'at frequency (3, 1) and (4, 0)': the words are not repeated
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]
   if len(rows) > len(listed):
     texts.append(f'{len(rows) - len(listed)} {noun_of_rest}')
-  *before, last = texts
-  enumeration = f'{", ".join(before)} and {last}' if before else last
-  return template.replace('{}', enumeration)
+  return template.replace('{}', enumerated(texts))
+
+
+def enumerated(texts: Sequence[str]) -> str:
+  """Joins texts as in a sentence: 'fog, snow and frost'; '' without texts."""
+  *before, last = texts or ['']
+  return f'{", ".join(before)} and {last}' if before else last
 
 
 def _plural_phrase(quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str) -> str:

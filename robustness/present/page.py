@@ -25,7 +25,7 @@ from robustness.core.typing import Facts
 from robustness.estimates.intervals import REGRESSION
 from robustness.estimates.table import FILE_NAME, OVER_SEEDS
 from robustness.present import headlines, tables
-from robustness.present.notation import NO_BREAK
+from robustness.present.notation import NO_BREAK, enumerated
 from robustness.present.phrases import classifier_facts, data_words, plural, source_words, words
 from robustness.present.sentences import Finding
 from robustness.results import DAMAGED_IMAGES, NO_CLASSIFIER, Results, Table
@@ -123,7 +123,8 @@ def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
     return []
   text = read_bounded(file, MAX_BYTES_OF_TEXT).decode(errors='replace')
   # {name of a table, quoted as in links to it: match of its HTML}
-  matches = {'headlines': _FIRST_TABLE.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
+  matches = {'headlines': _FIRST_TABLE.search(text)}
+  matches |= {match[1]: match for match in _ROWS.finditer(text)}
   # One line of each table is its head.
   in_report = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
   in_results = {quote(titled.name): len(titled.table.rows) for titled in tables.tables(results)}
@@ -144,8 +145,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   captions = {pathlib.Path(path): caption for path, caption in figures}
   paths_of_whole_run = [path for path in captions if not _task_of_figure(folder, path)]
   gallery = [_figure(folder, path, captions[path]) for path in paths_of_whole_run]
-  # The first figure, if there is any, is shown above the sections.
-  main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
+  main_figure = gallery[0] if gallery else ''  # is shown above the sections
   # (task, name) of each figure, which findings link to
   figures_on_page = {(_task_of_figure(folder, path), path.stem) for path in captions}
   tables_of_estimates = {table.name: table for table in tables.tables(results)}
@@ -160,7 +160,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
     'Findings': _findings(results, context.findings, figures_on_page, set(tables_of_estimates)),
-    'Figures': other_figures,
+    'Figures': ''.join(gallery[1:]),
     **_task_sections(folder, results, captions),
     'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
     'Tables': _estimates(results, tables_of_estimates),
@@ -198,10 +198,11 @@ def _title(results: Results) -> str:
   """Returns the title of a page: the study, or for several studies the classifiers and images."""
   if not results.tasks:
     return words(results.study).capitalize()
-  names = results.classifier_labels or results.labels  # no label of all classifiers together
-  labels = [*names[:MAX_NAMED], *(['others'] if len(names) > MAX_NAMED else [])]
-  *before, last = labels or ['']
-  classifiers = f'{", ".join(before)} and {last}' if before else last
+  labels = results.classifier_labels or results.labels  # no label of all classifiers together
+  names = list(labels[:MAX_NAMED])
+  if len(labels) > MAX_NAMED:
+    names.append('others')
+  classifiers = enumerated(names)
   sources = dict.fromkeys(source_words(data) for data in results.data.values())
   images = f' on {" and ".join([*sources][:MAX_NAMED])}' if sources else ''
   return f'Robustness of {classifiers}{images}'
@@ -281,7 +282,7 @@ def _findings(
   for finding in findings:
     names_in_task = {name for task, name in figures if task == finding.task}
     name = _figure_of(finding, results, names_in_task)
-    anchor = quote('-'.join(filter(None, (finding.task, name))))
+    anchor = quote(f'{finding.task}-{name}' if finding.task else name)
     figure_link = f'<a href="#figure-{anchor}">figure</a> ' if name else ''
     # A table has the name of the figure of the same rows.
     target = f'#rows-{quote(finding.figure)}' if finding.figure in tables else FILE_NAME
@@ -457,7 +458,8 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
   """
   if not table.rows:
     return ''
-  is_numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
+  columns = zip(*table.rows, strict=True)
+  is_numeric = [all(map(_is_number, column)) for column in columns]
 
   def line_of(cells: Sequence[object], tags: Sequence[str]) -> str:
     """Returns a row of the table as HTML; `tags` has the tag of each cell, such as 'td'."""

@@ -40,10 +40,12 @@ def data_words(data: Facts) -> str:
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
   size = f'{shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
-  unit, source = 'frame' if data.get('perturbations') else 'image', source_words(data)
+  unit = 'frame' if data.get('perturbations') else 'image'
+  source = source_words(data)
   if data.get('num_backgrounds'):  # each row is a pair, and is shown as a scene at every level
     unit, source = 'pair', 'an object and a background'
-    size = size and f'composed to scenes of {size}'
+    if size:
+      size = f'composed to scenes of {size}'
   images = f'{plural(int(data["num_examples"]), unit)} of {source}{split}'
   return f'{images}, {size}' if size else images
 

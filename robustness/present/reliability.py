@@ -85,13 +85,14 @@ def _diagram(
     A title that names what is drawn, such as 'all other views'.
   """
   num_bins = rows.bin.max()  # bins are numbered from 1
-  count, mean_confidence, accuracy = (  # [views, bins]
-    rows[rows.quantity == name].value.to_numpy().reshape(-1, num_bins) for name in _QUANTITIES
-  )
+  values = {  # [views, bins]
+    name: rows[rows.quantity == name].value.to_numpy().reshape(-1, num_bins) for name in _QUANTITIES
+  }
+  count, accuracy = values['bin_size'], values['bin_accuracy']
   views = slice(0, 1) if is_first_view else slice(1, None)
   # For each bin: the number of predictions, of right ones, and the sum of their confidences.
   total, right = count[views].sum(0), (count * accuracy)[views].sum(0)
-  sum_of_confidences = (count * mean_confidence)[views].sum(0)
+  sum_of_confidences = (count * values['bin_confidence'])[views].sum(0)
   width = 100 / num_bins
   # The first bin has the highest confidence, so left edges descend: 90, 80, …, 0.
   edges = width * np.arange(num_bins)[::-1]

@@ -222,7 +222,7 @@ class Selection:
 
     tied = of_same_pair(self.extremes)
     num_conditions = len(of_same_pair(self.rows))
-    if len(tied) == num_conditions > 1:  # a single condition is named
+    if num_conditions > 1 and len(tied) == num_conditions:  # a single condition is named
       return 'everywhere'
     return conditions_of(self.quantity, tied, self.facets)
 
@@ -337,11 +337,13 @@ def overall_selections(table: pd.DataFrame, quantity: Quantity, task: str = '') 
   """
   selections = []
   for facets, rows in by_facets(overall_rows(table, quantity)):
-    # (values of the facets, rows of all classifiers) for each condition
-    conditions = rows.groupby(list(facets), sort=False) if facets else [((), rows)]
-    for _, group in conditions:
-      is_explained = (group.versus == '') & (group.note != '') & (not facets)
-      group = group[group['value'].notna() | is_explained]
+    if facets:
+      groups = rows.groupby(list(facets), sort=False)
+      conditions = [group.dropna(subset=['value']) for _, group in groups]
+    else:
+      is_explained = (rows.versus == '') & (rows.note != '')
+      conditions = [rows[rows['value'].notna() | is_explained]]
+    for group in conditions:  # the rows of all classifiers
       if group['value'].notna().any():
         selections.append(Selection(quantity, group, facets, task=task))
   return selections
@@ -592,7 +594,8 @@ def short_names(selections: Sequence[Selection]) -> list[str]:
   tasks = [selection.task for selection in selections]
   names = [selection.short_words for selection in selections]
   with_condition = [f'{s.short_words} {s.condition}'.rstrip() for s in selections]
-  for longer_names in (with_condition, [selection.words for selection in selections]):
+  long_names = [selection.words for selection in selections]
+  for longer_names in (with_condition, long_names):  # replace the names that are still equal
     tasks_and_names = list(zip(tasks, names, strict=True))
     counts = collections.Counter(tasks_and_names)
     for index, task_and_name in enumerate(tasks_and_names):

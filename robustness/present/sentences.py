@@ -32,11 +32,8 @@ MAX_CLAUSES_IN_LINE = 2
 MANY = 100
 """With at least this many conditions, their share in percent is stated and not their number."""
 _TOP1 = re.compile(r'top-1 (error|accuracy)\b *')
-_VERBS = {
-  'error': ('errs less', 'errs more'),
-  'accuracy': ('is right less often', 'is right more often'),
-}
-"""Verbs for a classifier with a lower and with a higher top-1 error or accuracy."""
+_VERBS = {'error': ('errs', 'less', 'more'), 'accuracy': ('is right', 'less often', 'more often')}
+"""Verb, and words after it for a classifier with a lower and a higher top-1 error or accuracy."""
 
 
 class Finding(NamedTuple):
@@ -65,7 +62,8 @@ def findings(results: Results) -> list[Finding]:
 
   Sentences on estimates that say little, according to their notes, come last.
   """
-  selected, findings = selections(results), list[Finding]()
+  selected = selections(results)
+  findings: list[Finding] = []
   overall: dict[Quantity, list[Selection]] = {}  # the overall values of each quantity
   for selection in selected:
     if selection.extremes is None:
@@ -74,10 +72,9 @@ def findings(results: Results) -> list[Finding]:
     findings += _overall(selections_of_quantity, quantity)
   for selection in selected:
     if selection.extremes is not None:
-      has_differences = bool((selection.rows.versus != '').any())
-      begin, clauses = _differences(selection) if has_differences else _extremes(selection)
-      if clauses:
-        text = _join_clauses(begin, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
+      has_differences = (selection.rows.versus != '').any()
+      text = _differences(selection) if has_differences else _extremes(selection)
+      if text:
         text = f'{text} Intervals are {selection.interval_scope}.'
         findings.append(Finding(text, selection.rows, selection.facets))
   return sorted(findings, key=lambda finding: finding.rows['note'].str.contains(SAYS_LITTLE).all())
@@ -153,14 +150,15 @@ def _overall_clauses(
       yield f'{clause}{link} {comparative} than {row.versus} by {size}'
 
 
-def _differences(selection: Selection) -> tuple[str, list[str]]:
-  """Returns a sentence on paired differences, as its beginning and a clause per classifier.
+def _differences(selection: Selection) -> str:
+  """Returns a sentence on paired differences with a clause per classifier; '' without clauses.
 
   An example of a clause is 'net errs more than base under fog; the largest difference, +9 points
   (5 to 13), is under fog'. Conditions with significant differences are named. The largest
   difference need not be significant.
   """
-  quantity, clauses = selection.quantity, []
+  quantity = selection.quantity
+  clauses = []
   at = preposition(quantity, selection.rows, selection.varying)
   for (label, versus), rows in selection.rows.groupby(['classifier', 'versus'], sort=False):
     extremes = _extremes_of_rows(selection, rows)
@@ -179,12 +177,11 @@ def _differences(selection: Selection) -> tuple[str, list[str]]:
       estimate = f'{estimate}, not significant'
     clauses.append(f'{clause}; the largest difference, {estimate}, is {condition}')
   top1 = _TOP1.match(quantity.words)
-  if not top1:
-    return f'{quantity.words}: of {selection.number_of_conditions},', clauses
-  # `_VERBS` say in the clauses that errors or right answers are counted
-  rest_of_words = quantity.words[top1.end() :]  # 'after training' of 'top-1 error after training'
-  conditions = f'{selection.number_of_conditions} {rest_of_words}'.rstrip()
-  return f'of {conditions},', clauses
+  beginning = f'{quantity.words}: of {selection.number_of_conditions},'
+  if top1:  # `_VERBS` say in the clauses that errors or right answers are counted
+    rest_of_words = quantity.words[top1.end() :]  # 'after training' of 'top-1 error after training'
+    beginning = f'of {selection.number_of_conditions} {rest_of_words}'.rstrip() + ','
+  return _join_clauses(beginning, clauses, 1) if clauses else ''
 
 
 def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: str, at: str) -> str:
@@ -198,31 +195,30 @@ def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: s
     versus: label of the other classifier.
     at: the preposition before a number of conditions, 'under' in 'under 12 %'.
   """
-  quantity, is_higher = selection.quantity, rows['value'] > 0
+  quantity = selection.quantity
+  is_higher = rows['value'] > 0
   top1 = _TOP1.match(quantity.words)
-  if_lower, if_higher = (
-    _VERBS[top1[1]] if top1 else (f'is {word}' for word in _comparatives(quantity))
-  )
+  verb, if_lower, if_higher = _VERBS[top1[1]] if top1 else ('is', *_comparatives(quantity))
   directions = [(if_lower, ~is_higher), (if_higher, is_higher)]
   if quantity.better == 'higher':
     directions.reverse()
-  parts = list[str]()
-  for verb, is_in_direction in directions:
+  parts: list[str] = []
+  for comparative, is_in_direction in directions:
     differing = rows[rows.marked & is_in_direction]
     if len(differing):
-      # The second verb is shortened: 'more' of 'errs more'.
-      verb = re.sub('^(errs|is right|is) ', '', verb) if parts else f'{verb} than {versus}'
-      parts.append(f'{verb} {_conditions_in_words(selection, differing, len(rows), at)}')
+      words = comparative if parts else f'{verb} {comparative} than {versus}'
+      parts.append(f'{words} {_conditions_in_words(selection, differing, len(rows), at)}')
   return ' and '.join(parts)
 
 
-def _extremes(selection: Selection) -> tuple[str, list[str]]:
-  """Returns a sentence on highest or lowest values, as its beginning and a clause per classifier.
+def _extremes(selection: Selection) -> str:
+  """Returns a sentence on highest or lowest values with a clause per classifier.
 
   An example of a clause is 'net 71 % (65 to 77) under fog'. A classifier with equal values in all
-  conditions has no clause.
+  conditions has no clause. The result is '' without clauses.
   """
-  quantity, clauses = selection.quantity, []
+  quantity = selection.quantity
+  clauses = []
   for _, rows in selection.rows.groupby('classifier', sort=False):
     extreme = _extremes_of_rows(selection, rows).iloc[0]
     condition = _without_frequency(selection.extreme_condition(extreme))
@@ -235,7 +231,7 @@ def _extremes(selection: Selection) -> tuple[str, list[str]]:
       estimate = _estimate(selection.reference.quantity, reference_row)
       clause = f'{clause}, where the {selection.reference.quantity.words} is {estimate}'
     clauses.append(clause)
-  return f'{selection.words}:', clauses
+  return _join_clauses(f'{selection.words}:', clauses) if clauses else ''
 
 
 def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, at: str) -> str:
@@ -249,13 +245,14 @@ def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, a
     total: number of conditions in which the classifier has differences, significant or not.
     at: the preposition before a number of conditions, such as 'under'.
   """
-  if len(rows) == total > 1:  # a single condition is named
+  if total > 1 and len(rows) == total:  # a single condition is named
     return f'{at} all'
   if len(rows) <= MAX_NAMED + 1:  # `conditions_of` names all of them
     return _without_frequency(conditions_of(selection.quantity, rows, selection.facets))
   percent = 100 * len(rows) / total
-  can_be_rounded = 1 <= percent < 99.5  # neither to 0 % nor to 100 %
-  return f'{at} {percent:.0f} %' if total >= MANY and can_be_rounded else f'{at} {len(rows)}'
+  if total >= MANY and 1 <= percent < 99.5:  # rounded neither to 0 % nor to 100 %
+    return f'{at} {percent:.0f} %'
+  return f'{at} {len(rows)}'
 
 
 def _without_frequency(conditions: str) -> str:

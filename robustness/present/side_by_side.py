@@ -129,7 +129,7 @@ def _fill_table(
     (table, positions of the best cells).
   """
   row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
-  texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
+  texts = [[*key, *[''] * len(column_keys)] for key in row_keys]  # names of rows, empty cells
   # {quantity, condition and task: the cells of all classifiers, among which one is the best}
   compared: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
   for entry in entries:
@@ -312,8 +312,10 @@ def _short_column(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str
   for selection in selections:
     if selection.attack_words:
       yield selection.attack_words, selection.as_accuracy
+    elif len(selections) > 1:
+      yield f'{title} {selection.condition}', selection
     else:
-      yield f'{title} {selection.condition}' if len(selections) > 1 else title, selection
+      yield title, selection
 
 
 def _first_measured(

@@ -328,7 +328,8 @@ def wrapped(text: str, letters: int) -> str:
   'pm-k' stays whole, because only one letter follows its hyphen. A word that is longer than a line
   is cut.
   """
-  lines, letters = [''], max(letters, 1)
+  letters = max(letters, 1)
+  lines = ['']
   for piece in re.split(r'(?<=\s)|(?<=[_/-])(?=\w\w)', text):  # 'a b_c' → 'a ', 'b_', 'c'
     if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
       lines.append('')

@@ -84,7 +84,8 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
   Args:
     tasks: {task: its results}.
   """
-  selections, joint = headline_selections(tasks), []
+  selections = headline_selections(tasks)
+  joint = []
   for label in labels_of(tasks):
     worst = worst_tasks(selections, label)[:MAX_WORST_TASKS]
     if worst:
@@ -158,7 +159,8 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     means_by_unit.setdefault(unit, []).extend((selection, row) for _, row in rows.iterrows())
   if not means_by_unit:
     return {}
-  table, interval = results.over_seeds.table, ''
+  interval = ''
+  table = results.over_seeds.table
   if table.low.notna().any():
     confidence = f'{100 * table.confidence.dropna().iloc[0]:g} %'
     interval = f' with a {confidence} interval (Student, over seeds)'
@@ -198,9 +200,8 @@ def _draw_headlines(
     table = results.by_task[selection.task].table
     seeds = select(table, selection.quantity.name, **condition, seed=...)  # `...`: all seeds
     seeds = seeds[seeds.classifier == mean.classifier]
-    # Without an interval the error bar has no length.
-    low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
-    lengths = [[scale * (mean.value - low)], [scale * (high - mean.value)]]
+    ends = mean[['low', 'high']].astype(float).fillna(mean.value)  # else no bar without an interval
+    lengths = [[scale * (mean.value - ends.low)], [scale * (ends.high - mean.value)]]
     in_legend = is_labelled and position == 0
     look: dict[str, Any] = {'fmt': 'D', 'capsize': 3, 'markersize': 4}
     look['color'] = style.colour(results.labels.index(mean.classifier))
@@ -243,7 +244,7 @@ def most_changed(results: Results) -> list[Finding]:
   It has the widest interval over seeds among quantities in [0, 1] with a value in every seed.
   """
   num_seeds = results.table[SEED].nunique()
-  max_width, widest = -math.inf, list[Finding]()  # of the tasks so far
+  max_width, finding = -math.inf, None  # of the tasks so far
   for task, means in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}
     rows = means.table[means.table['quantity'].isin(list(shares)) & means.table['low'].notna()]
@@ -251,7 +252,8 @@ def most_changed(results: Results) -> list[Finding]:
     widths = rows.high - rows.low
     if rows.empty or widths.max() <= max_width:
       continue
-    max_width, row = widths.max(), rows.loc[widths.idxmax()]
+    max_width = widths.max()
+    row = rows.loc[widths.idxmax()]
     quantity = shares[row['quantity']]
     facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
     words = words_with_condition(quantity, row, facets)
@@ -261,5 +263,5 @@ def most_changed(results: Results) -> list[Finding]:
       f'Over {num_seeds} seeds, the share that another seed changes most is {subject}{minus}, '
       f'{words}: {Notation(quantity, difference=bool(row.versus)).full(row)}.'
     )
-    widest = [Finding(text, rows.loc[[row.name]], tuple(facets))]  # row.name is its index
-  return widest
+    finding = Finding(text, rows.loc[[row.name]], tuple(facets))  # row.name is its index
+  return [finding] if finding else []

@@ -106,7 +106,9 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
   """
   # {condition, the values of the facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
-  conditions = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
+  conditions: list[tuple[Any, ...]] = [()] * len(rows)
+  if facets:
+    conditions = list(rows[list(facets)].itertuples(index=False, name=None))
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
   for condition, row in zip(conditions, estimates, strict=True):
     texts.setdefault(condition, {})[row.classifier, row.versus] = _estimate_text(quantity, row)
