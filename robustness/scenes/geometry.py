@@ -61,13 +61,14 @@ def place(
       None counts its whole rectangle.
   """
   with jax.enable_x64(True):
-    height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
-    measured = height * width if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
+    sides = jnp.asarray(size).astype(jnp.float64)
+    measured = sides[0] * sides[1] if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
     # The factor k of both sides, √(area / (measured / side²)).
     scale = jnp.sqrt(_quotient(_exact_decimal(area, 7), _quotient(measured, side * side)))
-    resized = jnp.trunc(jnp.stack([height, width]) * scale)
+    resized = jnp.trunc(sides * scale)
     radians = jnp.mod(_exact_decimal(angle, 4), 360.0) * (math.pi / 180)
-    cosine, sine = (jnp.round(f(radians), 15) for f in (jnp.cos, jnp.sin))  # right angles are exact
+    # rounded, so that right angles are exact
+    cosine, sine = jnp.round(jnp.cos(radians), 15), jnp.round(jnp.sin(radians), 15)
     # A position p in the rotated rectangle is at linear · p + shift in the cutout.
     expanded, linear, shift = _rotation(resized, cosine, sine)
     # In whole pixels of the canvas, truncated as by the released generator.

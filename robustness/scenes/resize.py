@@ -96,9 +96,10 @@ def resize_pixels(
   # The first call resizes the height and makes [W, R, C] of [H, W, C]. The second call resizes the
   # width, which is the height of the transposed image, and makes [R, K, C].
   resize = functools.partial(_resize_and_transpose, max_reduction=max_reduction)
-  columns_of_image = jnp.int32(0), size[1]
-  transposed = resize(images, index, size[0], new_size[0], rows, columns_of_image)
-  rows_inside = _first_and_end(_inside(rows, new_size[0]))  # other rows of the result stay 0
+  all_columns = jnp.int32(0), size[1]
+  transposed = resize(images, index, size[0], new_size[0], rows, all_columns)
+  # of the rows to return, those in the resized image; the others stay 0
+  rows_inside = _first_and_end(_inside(rows, new_size[0]))
   pixels = resize(transposed[None], 0, size[1], new_size[1], columns, rows_inside)
   return pixels[: len(rows), : len(columns)]  # without the padding to whole tiles
 
@@ -137,8 +138,9 @@ def _resize_and_transpose(
     image = images[index].astype(jnp.float32)
     return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)  # [N, H, W · C]
-  # Rows and columns of the image in one product. A tile reads a window of rows, block by block.
-  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)
+  # A tile reads a window of rows of the image, block by block of its columns.
+  window = math.ceil(rows_of_tile) + 2
+  block = min(BLOCK, width)
   num_tiles = -(-len(positions) // TILE)  # rounded up; the last tile is filled up
   padded = jnp.pad(positions, (0, num_tiles * TILE - len(positions)), mode='edge')
 
@@ -164,8 +166,8 @@ def _resize_and_transpose(
       """
       # the last block may overlap the one before
       column = jnp.minimum(first_needed + block_number * block, width - block)
-      corner, shape = (index, first_row, column * channels), (1, window, block * channels)
-      source = jax.lax.dynamic_slice(flat, corner, shape)[0]
+      corner = index, first_row, column * channels
+      source = jax.lax.dynamic_slice(flat, corner, (1, window, block * channels))[0]
       tile = _as_type(images, jnp.dot(weights, source.astype(jnp.float32), precision='highest'))
       transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
       return jax.lax.dynamic_update_slice(output, transposed, (column, number * TILE, 0))

@@ -209,7 +209,8 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
       row: what `prepare` returned for this object and background.
       view: scalars `area`, `angle`, `x` and `y` of the scene, and `sheet`, the index of its area.
     """
-    angle, background = view['angle'] if rotates else 0.0, row['image']
+    background = row['image']
+    angle = view['angle'] if rotates else 0.0
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
     # [rows, areas, D, D], and the position of this row; the sheets are not copied.
     sheets_of_rows, position = column_and_position(row, 'sheets')

@@ -123,17 +123,16 @@ class AccuracyByFactor(Study):
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
     self._check_columns(columns, has_several_labels=batch['label'].ndim > 1)
     if any(name in MEASURED for name in self.factors):
-      needed, count = max(2, self.bins) * self.fewest, rows.num_examples
+      fewest = max(2, self.bins) * self.fewest
+      valid = f'at least {fewest}, for groups of {KEYS.study.fewest} images'
       name = for_caller('config.data.num_images', 'the number of images')
-      require(
-        count >= needed, name, count, f'at least {needed}, for groups of {KEYS.study.fewest} images'
-      )
+      require(rows.num_examples >= fewest, name, rows.num_examples, valid)
     values = rows.without_images()
-    levels = {  # the class is computed from the label
-      name: self._levels(name, values['label' if name == CLASS else name], rows.class_names)
-      for name in self.factors
-      if name not in MEASURED
-    }
+    levels = {}
+    for name in self.factors:
+      if name not in MEASURED:
+        column = 'label' if name == CLASS else name
+        levels[name] = self._levels(name, values[column], rows.class_names)
     self._check_ambiguous(columns, values, levels)
     most_factors = 2 if self.pairs else 1
     for num_factors in range(1, most_factors + 1):
@@ -232,17 +231,19 @@ class AccuracyByFactor(Study):
     """
     records, recorded = evaluations[0].records, Recorded(evaluations)
     classes = records.identity.get('classes', ())
-    stated = {*self.factors, self.clusters, self.strength} - {CLASS, *MEASURED, ''}
-    stated |= {BASE} if self.strength else set()
-    recorded.require_equal_columns(sorted(stated))
-    levels = {  # {factor: level of each image, [N]}; the class is computed from the label
-      name: self._levels(name, records.column('label' if name == CLASS else name), classes)
-      for name in self.factors
-    }
-    right, wrong = (recorded.outcomes(quantity) for quantity in (OVERALL, ERROR_RATIO))
+    columns = {*self.factors, self.clusters, self.strength}
+    if self.strength:
+      columns.add(BASE)
+    recorded.require_equal_columns(sorted(columns - {CLASS, *MEASURED, ''}))  # those in the data
+    levels = {}  # {factor: level of each image, [N]}
+    for name in self.factors:
+      column = 'label' if name == CLASS else name
+      levels[name] = self._levels(name, records.column(column), classes)
+    right, wrong = recorded.outcomes(OVERALL), recorded.outcomes(ERROR_RATIO)
     if self.clusters:
       clusters = self.by_row(records, image_shape).units
-      right, wrong = (dataclasses.replace(x, clusters=clusters) for x in (right, wrong))
+      right = dataclasses.replace(right, clusters=clusters)
+      wrong = dataclasses.replace(wrong, clusters=clusters)
     estimates = list(self._estimates(right, wrong, levels))
     if self.strength:
       strength = records.column(self.strength).astype(float)
@@ -357,7 +358,7 @@ class AccuracyByFactor(Study):
     # because each NaN would be a group by itself.
     columns = [[None if pd.isna(level) else level for level in levels[name]] for name in factors]
     levels_of_image = [*zip(*columns, strict=True)] if factors else [()] * len(bases)
-    # Indices of each image's group, strength and picture, [N], among the distinct ones.
+    # `group`, `strength` and `picture` are the indices of each image, [N], in `groups` and so on.
     group, groups = pd.factorize(pd.Series(levels_of_image))
     strength, strengths = pd.factorize(levels[self.strength], sort=True)
     pictures, first_image, picture = np.unique(bases, return_index=True, return_inverse=True)
@@ -367,7 +368,8 @@ class AccuracyByFactor(Study):
     beyond_largest = 2 * strengths[-1] - strengths[-2]  # as far as the last step
     by_group = pd.DataFrame([*groups], columns=factors)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
-    points, rows = dict[str, np.ndarray](), list[Row]()  # failure points by classifier, drops
+    points: dict[str, np.ndarray] = {}  # {classifier: failure points, [pictures, groups]}
+    rows: list[Row] = []  # drops
     for label, values in right.values.items():
       # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
@@ -404,13 +406,13 @@ class AccuracyByFactor(Study):
     change = (at_least_strength - accuracy[..., 1:]).reshape(len(accuracy), -1)
     # A drop is the share of pictures that are right at the least strength and wrong at the other,
     # minus the share for which it is the other way round.
-    signs = {'gained': change > 0, 'lost': change < 0}
+    shares = {'dropped': change > 0, 'risen': change < 0}
     counted = ~np.isnan(change)
-    counts = dict.fromkeys(signs, counted)
-    drops = Outcomes.from_fields(DROP, signs, views, counted=counts, clusters=clusters)
+    counts = dict.fromkeys(shares, counted)
+    drops = Outcomes.from_fields(DROP, shares, views, counted=counts, clusters=clusters)
     for group in drops.groups(list(views), counted.sum(0) >= self.fewest):
-      gained, lost = (drops.sums(sign, group) for sign in signs)
-      estimate = share_difference(gained, lost, self.confidence)
+      dropped, risen = drops.sums('dropped', group), drops.sums('risen', group)
+      estimate = share_difference(dropped, risen, self.confidence)
       yield estimate_row(label, '', DROP, group.facets, estimate, self.confidence)
 
   def _grouped(self, outcomes: Outcomes, levels: Levels, names: tuple[str, ...]) -> Outcomes:
@@ -444,9 +446,10 @@ class AccuracyByFactor(Study):
     groups = list(with_all.groups(('group',)))
     units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
     rows = []
-    values, differences = [(label, '') for label in units], [(label, first) for label in later]
-    for label, versus in values + differences:
-      # of two classifiers, the differences of the second one from the first
+    # (classifier, the one that is subtracted or '' for none)
+    pairs = [*((label, '') for label in units), *((label, first) for label in later)]
+    for label, versus in pairs:
+      # `relative_errors` subtracts the first of two classifiers from the second
       compared = [units[versus], units[label]] if versus else [units[label]]
       ratios = relative_errors(compared, self.confidence)
       for level, estimate in zip(grouped.views[name], ratios, strict=True):
