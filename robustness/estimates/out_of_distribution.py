@@ -274,11 +274,11 @@ def _with_intervals(
     note, low, high = too_few(effective), np.full(3, np.nan), np.full(3, np.nan)
   else:
     note, (low, high) = '', percentile_interval(samples, effective, confidence)
-  # A value is inside its interval. NaN stays NaN.
-  lows, highs = np.minimum(low, values).tolist(), np.maximum(high, values).tolist()
+  # An interval contains its value. NaN stays NaN.
+  lines = np.stack([values, np.minimum(low, values), np.maximum(high, values)], 1).tolist()
   return tuple(
-    Estimate(*value_low_high, num_images, num_units, BAYESIAN, note=note)
-    for value_low_high in zip(values.tolist(), lows, highs, strict=True)
+    Estimate(value, low, high, num_images, num_units, BAYESIAN, note=note)
+    for value, low, high in lines
   )
 
 

@@ -133,7 +133,6 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   if kind == MATRIX and logits.shape[1] > MANY_CLASSES:
     parts = parts[:1]
   rows_outside = [np.setdiff1d(order, part) for part in parts]  # the images of all other parts
-  # Logits and labels of each part.
   left_out = [(logits[part], labels[part]) for part in parts]
   fits = [_minimise_loss(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in rows_outside]
   # The losses of each candidate (kind, penalty), in order of complexity.
@@ -203,7 +202,7 @@ def _minimise_loss(
   target = np.eye(classes)[y]  # one-hot, [N, K]
   # The parameters, weights followed by biases, at which the search starts, and their scales.
   if kind == TEMPERATURE:
-    num_weights, start_parameters, scale = 1, np.ones(1), np.ones(1)
+    num_weights, parameters, scale = 1, np.ones(1), np.ones(1)
   else:
     start = start or _minimise_loss(TEMPERATURE, z, y, 0.0)
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # [K, K], or its diagonal
@@ -211,7 +210,7 @@ def _minimise_loss(
     if weight.ndim == 0:  # of temperature scaling, a multiple of the identity
       weight = weight * identity
     num_weights = weight.size
-    start_parameters = np.concatenate([weight.ravel(), np.broadcast_to(start.bias, classes)])
+    parameters = np.concatenate([weight.ravel(), np.broadcast_to(start.bias, classes)])
     scale = _scales_of_parameters(identity > 0, z, penalty)
 
   def scaling(scaled_parameters: np.ndarray) -> Scaling:
@@ -226,41 +225,34 @@ def _minimise_loss(
     current = scaling(scaled_parameters)
     log_p = special.log_softmax(current(z), 1)
     value = -(log_p * target).sum() / len(z)
-    logit_gradient = (np.exp(log_p) - target) / len(z)  # by the rescaled logits, [N, K]
-    # By the weights, [K, K] for matrix scaling and else [K].
-    weight_gradient = logit_gradient.T @ z if kind == MATRIX else (logit_gradient * z).sum(0)
+    # Derivatives of the loss by the rescaled logits, [N, K], and by the weights.
+    d_logits = (np.exp(log_p) - target) / len(z)
+    d_weight = d_logits.T @ z if kind == MATRIX else (d_logits * z).sum(0)
     if kind == TEMPERATURE:  # all logits share one weight
-      return float(value), weight_gradient.sum(keepdims=True)
-    bias_gradient = logit_gradient.sum(0)
-    value, weight_gradient, bias_gradient = _with_penalty(
-      value, weight_gradient, bias_gradient, current, penalty
-    )
-    return float(value), np.concatenate([weight_gradient.ravel(), bias_gradient]) * scale
+      return float(value), d_weight.sum(keepdims=True)
+    value, d_weight, d_bias = _with_penalty(value, d_weight, d_logits.sum(0), current, penalty)
+    return float(value), np.concatenate([d_weight.ravel(), d_bias]) * scale
 
   # The weight of temperature scaling is 1 / temperature, which is above 0.
   smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST
-  bounds = [(smallest, LARGEST)] * len(start_parameters)
+  bounds = [(smallest, LARGEST)] * len(parameters)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(
-    loss, start_parameters / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
+    loss, parameters / scale, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
   return scaling(minimum.x)
 
 
 def _with_penalty(
-  loss: float,
-  weight_gradient: np.ndarray,
-  bias_gradient: np.ndarray,
-  scaling: Scaling,
-  penalty: float,
+  loss: float, d_weight: np.ndarray, d_bias: np.ndarray, scaling: Scaling, penalty: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
   """Adds the penalty of `fit` to the loss of a scaling W z + b and to the loss's derivatives.
 
   Args:
     loss: the loss without the penalty.
-    weight_gradient: derivatives by W, [K, K], or by the diagonal of W, [K].
-    bias_gradient: derivatives by b, [K].
-    scaling: W and b; W has the shape of `weight_gradient`.
+    d_weight: derivatives by W, [K, K], or by the diagonal of W, [K].
+    d_bias: derivatives by b, [K].
+    scaling: W and b; W has the shape of `d_weight`.
     penalty: λ.
 
   Returns:
@@ -272,16 +264,16 @@ def _with_penalty(
   diagonal = np.diag(weight) if is_matrix else weight
   spread = diagonal - diagonal.mean()
   loss += penalty * (np.mean(spread**2) + np.mean(bias**2))
-  bias_gradient = bias_gradient + 2 * penalty * bias / classes
-  diagonal_gradient = 2 * penalty * spread / classes
+  d_bias = d_bias + 2 * penalty * bias / classes
+  d_diagonal = 2 * penalty * spread / classes
   if not is_matrix:
-    return loss, weight_gradient + diagonal_gradient, bias_gradient
+    return loss, d_weight + d_diagonal, d_bias
   # The mean squared off-diagonal element.
   off_diagonal = weight * (1 - np.eye(classes))
   num_off_diagonal = max(classes * (classes - 1), 1)
   loss += penalty * (off_diagonal**2).sum() / num_off_diagonal
-  off_diagonal_gradient = 2 * penalty * off_diagonal / num_off_diagonal
-  return loss, weight_gradient + off_diagonal_gradient + np.diag(diagonal_gradient), bias_gradient
+  d_off_diagonal = 2 * penalty * off_diagonal / num_off_diagonal
+  return loss, d_weight + d_off_diagonal + np.diag(d_diagonal), d_bias
 
 
 def _scales_of_parameters(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:

@@ -67,8 +67,7 @@ def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Seri
   if family < 1:
     raise InputError(f'a family of {family} estimates: give at least 1.')
   of_counts = (intervals.CLOPPER_PEARSON, intervals.KORN_GRAUBARD, intervals.SEQUENTIAL)
-  is_from_counts = row.method.startswith(of_counts)
-  if is_from_counts and quantity.kind != SHARE:
+  if row.method.startswith(of_counts) and quantity.kind != SHARE:
     return None
   ends = _widened_ends(row, 1 - (1 - row.confidence) / family)
   if ends is None:
