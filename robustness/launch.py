@@ -73,22 +73,23 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
-    # with several seeds, each has a folder in the workdir and an experiment
-    folders = [log.path / workdir.seed_folder(seed) for seed in seeds] or [log.path]
-    seeded_experiments = [experiment.with_seed(seed) for seed in seeds] or [experiment]
+    experiment_by_folder = {log.path: experiment}
+    if seeds:  # each has a folder in the workdir
+      seed_folders = [log.path / workdir.seed_folder(seed) for seed in seeds]
+      experiment_by_folder = dict(zip(seed_folders, map(experiment.with_seed, seeds), strict=True))
     with phase('images and checks of the config'):
       builder_by_folder = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')
-        for folder, seeded in zip(folders, seeded_experiments, strict=True)
+        for folder, seeded in experiment_by_folder.items()
       }
-      first_builder = next(iter(builder_by_folder.values()))
+      first_builder, *_ = builder_by_folder.values()
       recipes = check_studies(first_builder, rows)  # the checks are the same for all seeds
       adapts = any(recipe.adaptation for recipe in experiment.classifiers.values())
       if first_builder.needs_training or adapts:
         check_measurable(experiment, list(first_builder.checked_classifiers.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
-      preview(experiment, rows, recipes, folders)
+      preview(experiment, rows, recipes, list(builder_by_folder))
     results_of_seeds = []
     for number, (folder, builder) in enumerate(builder_by_folder.items(), 1):
       if seeds:
@@ -363,7 +364,6 @@ class OpenedRows(dict[DataSettings, Rows]):
     evaluations read the images, they are cached in memory.
     """
     experiment, rows = self._experiment, self._loaded(data)
-    # grey images get the largest number of channels that a classifier takes
     channels = [classifier.channels for classifier in experiment.classifiers.values()]
     rows = rows.with_channels(max([rows.image_shape[2], *channels]))
     has_several_readers = len(experiment.measurements) * len(experiment.classifiers) > 1

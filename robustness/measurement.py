@@ -95,18 +95,17 @@ def measure(
   """
   parallel = create(execution.parallel) if devices is None else KINDS[execution.parallel](devices)
   needed = study.needed_rows(rows)
-  is_selection = needed is not rows
-  # With a cache the images of a selection are not decoded again for each classifier.
-  rows = needed.cached() if is_selection and len(classifiers) > 1 else needed
+  if needed is not rows and len(classifiers) > 1:
+    needed = needed.cached()  # the images of a selection are not decoded again by each classifier
+  rows = needed
   evaluated: list[tuple[Classifier | None, Rows]] = [(None, rows)]
   if classifiers and study.needs_classifier:
     evaluated = [(classifier, match_labels(rows, classifier)) for classifier in classifiers]
-  records_by_label = {}
+  records = {}
   for classifier, matched in evaluated:
     label = classifier.name if classifier else IMAGES
-    records = _record_answers(execution, study, classifier, matched, parallel, folder)
-    records_by_label[label] = records
-  evaluations = as_evaluations(records_by_label)
+    records[label] = _record_answers(execution, study, classifier, matched, parallel, folder)
+  evaluations = as_evaluations(records)
   with phase(f'{study.name}: estimates and pictures'):
     _check_same_images(evaluations)
     results = _results(study, execution, evaluated, evaluations, training)
@@ -174,13 +173,14 @@ def _quantities(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
   `accuracy` and `clean_accuracy` of classes are added unless the study declares them. If both are
   added, the words of `accuracy` say that it is the mean over all views but the clean one.
   """
-  declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
-  by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
-  if len(by_class) == 2:
+  undeclared = set(table.quantity) - {quantity.name for quantity in study.quantities}
+  accuracy = ACCURACY
+  if {ACCURACY.name, CLEAN_ACCURACY.name} <= undeclared:
     words = f'{ACCURACY.words}, mean over all views but the clean one'
-    by_class[0] = dataclasses.replace(ACCURACY, words=words)
-  by_class = [dataclasses.replace(quantity, headline=False) for quantity in by_class]
-  return (*study.described_quantities, *by_class)
+    accuracy = dataclasses.replace(ACCURACY, words=words)
+  added = [quantity for quantity in (accuracy, CLEAN_ACCURACY) if quantity.name in undeclared]
+  of_classes = [dataclasses.replace(quantity, headline=False) for quantity in added]
+  return (*study.described_quantities, *of_classes)
 
 
 def _check_same_images(evaluations: Sequence[Evaluation]) -> None:

@@ -19,17 +19,16 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   """
   shape = views.image_shape or rows.image_shape
   height, width, channels = classifier.input_shape
-  has_channels = shape[2] == channels
-  has_size = bool(views.image_shape) or tuple(shape[:2]) == (height, width)
-  if not has_channels or not has_size:
-    if not has_channels:
-      fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
-    elif height != width:
+  fix = ''  # stays '' if the images fit
+  if shape[2] != channels:
+    fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
+  elif not views.image_shape and tuple(shape[:2]) != (height, width):
+    # the format ':--' writes a key as a flag, '--config.data.resize'
+    keys = f'{KEYS.data.resize:--}={height} {KEYS.data.crop:--}={height}'
+    fix = f'resize the shorter side and crop: {keys}.'
+    if height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
-    else:
-      # the format ':--' writes a key as a flag, '--config.data.resize'
-      keys = f'{KEYS.data.resize:--}={height} {KEYS.data.crop:--}={height}'
-      fix = f'resize the shorter side and crop: {keys}.'
+  if fix:
     raise InputError(
       f'{classifier.name} takes images of {" × ".join(map(str, classifier.input_shape))} '
       f'(height × width × channels); the data have {" × ".join(map(str, shape))}: {fix}'

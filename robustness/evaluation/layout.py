@@ -132,13 +132,14 @@ def default_layout(
       images of 32 × 32, or of `HOST_SHARD_IMAGES` with `is_on_host`. It has more if there would
       otherwise be over `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
   """
-  max_rows, row_multiple = (STAGED_ROWS if is_staged else 512), 1
   if pixels >= LARGE_IMAGE_PIXELS:
     # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
     max_rows, row_multiple = 64, 8
+  else:
+    max_rows, row_multiple = STAGED_ROWS if is_staged else 512, 1
   block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
-  small_images = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # images of 32 × 32 pixels
-  shard_images = small_images * 32**2 // max(32**2, pixels)  # with the same number of pixels
+  shard_pixels = (HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES) * 32**2
+  shard_images = shard_pixels // max(pixels, 32**2)  # smaller images count as 32 × 32
   min_shard_images = num_rows * num_views // MAX_DEFAULT_SHARDS
   max_views = max(shard_images, min_shard_images) // block_rows
   chunk_views = views_per_step or even_part_size(num_views, max_views)

@@ -122,10 +122,10 @@ def _compile_view(
     prepared = views.prepare(row) if views.prepare else row
     arguments: list[Any] = [parameters]
     if forward is not None:  # the views use logits: `show` takes a function from images to logits
-      # () requests no outputs of layers; [0] are the logits
+      # forward returns (logits, outputs of layers), here of no layers
       arguments.append(lambda images: forward(variables, images, ())[0])
-    if views.together:  # `show` takes a batch, here of one row, and returns (images, measures)
-      keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
+    if views.together:  # `show` takes a batch and returns (images, measures)
+      keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))  # a batch of one row
       images, _ = views.show(keys, rows, *arguments)
       image: jax.Array = images[0]
     else:

@@ -49,12 +49,13 @@ def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
   # the number of rounds with all views for every classifier
   common_rounds = min((records.num_full_rounds for records in sequential), default=0)
-  return [
-    Evaluation(label, CommonRows(records, common_rounds), records)
-    if isinstance(records, SequentialRecords)
-    else Evaluation(label, records)
-    for label, records in recorded.items()
-  ]
+  evaluations = []
+  for label, records in recorded.items():
+    if isinstance(records, SequentialRecords):
+      evaluations.append(Evaluation(label, CommonRows(records, common_rounds), records))
+    else:
+      evaluations.append(Evaluation(label, records))
+  return evaluations
 
 
 BASE = 'base_id'

@@ -146,17 +146,18 @@ def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str
     image_shape: height, width and channels of the images.
   """
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
-  resize, crop = description.get('resize'), description.get('crop')
-  sides = 'both sides' if description.get('squash') else 'shorter side'
-  by = ', by Pillow' if description.get('resized_by') == 'pillow' else ''
-  words = [
-    f'{sides} to {resize} ({description.get("interpolation")}{by})' if resize else '',
-    f'centre of {crop}' if crop else '',
-    f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
-    'objects pasted on backgrounds that are cut to the canvas' if 'canvas' in description else '',
-  ]
-  steps = ', '.join(word for word in words if word) or 'as stored'
-  return f'{steps}; {size}'
+  steps = []
+  if resize := description.get('resize'):
+    sides = 'both sides' if description.get('squash') else 'shorter side'
+    by = ', by Pillow' if description.get('resized_by') == 'pillow' else ''
+    steps.append(f'{sides} to {resize} ({description.get("interpolation")}{by})')
+  if crop := description.get('crop'):
+    steps.append(f'centre of {crop}')
+  if classifier := description.get('prepared_for'):
+    steps.append(f'as {classifier} wants them')
+  if 'canvas' in description:
+    steps.append('objects pasted on backgrounds that are cut to the canvas')
+  return f'{", ".join(steps) or "as stored"}; {size}'
 
 
 def image_digests(images: np.ndarray) -> np.ndarray:

@@ -216,7 +216,7 @@ def refuse_unused_file(typed: str, result_studies: Iterable[Study]) -> None:
     result_studies: the study of each run's results.
   """
   name = registry.part_name(typed) if typed else ''
-  # a study with `file` was read from a user's file, and only `typed` is ever run
+  # the file `typed` is the only one that is ever run: a study with `file` is from it
   if typed and not any(study.file and study.name == name for study in result_studies):
     raise InputError(
       f'{FLAG} is {typed!r}, and none of these results are of such a study: give '

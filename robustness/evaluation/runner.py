@@ -158,15 +158,16 @@ class Evaluator(Step):
     num_present = num_images - layout.num_images(todo)
     self._check_same_rows(rows, records, missing, share)
     # {block with missing shards: one of its chunks that exists, or None}
-    present_by_block = {b: layout.first_present(chunks) for b, chunks in missing.items()}
+    existing_chunks = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, todo):
         # The first new shard of a block must be of the same images as an existing shard of the
-        # block. For later shards of the block, `pop` finds None.
-        present = present_by_block.pop(block, None)
-        if present is not None:
+        # block. `pop` removes the block, so that its later shards are not compared again.
+        existing_chunk = existing_chunks.pop(block, None)
+        if existing_chunk is not None:
+          existing = records.read(block, existing_chunk)
           columns = {name: shard[name] for name in ROW_IDENTITY}
-          require_same_images(records.read(block, present).arrays, columns, records.directory)
+          require_same_images(existing.arrays, columns, records.directory)
         records.write(block, chunk, shard.arrays)
         bar.advance(layout.size(block, chunk))
 
@@ -279,7 +280,8 @@ class Evaluator(Step):
     # (columns, chunk, outputs) of the shards that the devices compute, the oldest first
     pending: collections.deque[tuple[Batch, int, list[Fields]]] = collections.deque()
     max_pending = 0 if self.views.stages else 1
-    with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
+    host_errors = self.classifier.host_errors() if self.classifier else contextlib.nullcontext()
+    with host_errors:
       for block in blocks:
         chunks = table[block.columns['block']] if table else range(layout.num_chunks)
         for chunk in chunks:
@@ -392,7 +394,7 @@ class Evaluator(Step):
     # `fields`, because they have other axes than [rows, views].
     totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
     mistake_fields = [name for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
-    confidence_and_image = [fields.pop(name)[:num_rows] for name in mistake_fields]  # or []
+    worst_mistakes = {name: fields.pop(name)[:num_rows] for name in mistake_fields}
     arrays = {name: _storable(values[:num_rows, :num_views]) for name, values in fields.items()}
     if self.classifier:
       self._check_outputs(arrays, batch['example_id'], views.start)
@@ -408,8 +410,9 @@ class Evaluator(Step):
       # columns with more axes are images, such as the object of a scene
       if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:num_rows]
-    if mistakes and confidence_and_image:
-      arrays |= mistakes.add(Shard(rows, views, arrays), *confidence_and_image)
+    if mistakes and worst_mistakes:
+      shard = Shard(rows, views, arrays)
+      arrays |= mistakes.add(shard, worst_mistakes[MISTAKE], worst_mistakes[MISTAKEN_IMAGE])
     return batch['block'], chunk, Shard(rows, views, arrays)
 
   def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:

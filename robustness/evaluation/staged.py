@@ -6,7 +6,7 @@ the results so far: adversarial images, and whether each is still classified cor
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Self
 
 import jax
@@ -75,15 +75,17 @@ class StagedEvaluator(Evaluator):
     for batch in step_batches:
       initial_state = self._program('begin')(variables, batch)
       last_states: list[Arrays] = []  # of each view that has steps
-      state_numbers = np.zeros(len(ids), np.int32)  # index in `last_states`, for each view
+      # index in `last_states` for each view; views without steps do not use it
+      state_numbers = np.zeros(len(ids), np.int32)
       for index in sorted(view_indices):
-        view = view_id, view_parameters = view_at(views, index)
+        view_id, view_parameters = view = view_at(views, index)
         if steps := self._stages.steps(view_parameters, self._network.num_classes):
           state_numbers[ids == view_id] = len(last_states)  # also for repeats of the view
           last_states.append(self._after_steps(variables, batch, view, steps, initial_state))
+      if not last_states:  # the compiled step needs the columns nevertheless
+        last_states = [initial_state]
       columns = {}
-      # the compiled step needs the columns even if no view of the chunk has steps
-      for number, state_of_view in enumerate(last_states or [initial_state]):
+      for number, state_of_view in enumerate(last_states):
         for name, values in state_of_view.items():
           columns[f'{STAGED}/{number}/{name}'] = values
       chunk = ids, {**parameters, STAGED: state_numbers}
@@ -135,12 +137,13 @@ class StagedEvaluator(Evaluator):
     """
     if program not in self._programs:
       # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)
-      step: Callable[..., Arrays] = self._begin
-      placement: tuple[str, ...] = REPLICATED, BATCH
-      if program != 'begin':
-        step = functools.partial(self._advance, program)
+      if program == 'begin':
+        compiled = self.parallel.compile(self._begin, (REPLICATED, BATCH), BATCH)
+      else:
+        advance = functools.partial(self._advance, program)
         placement = REPLICATED, BATCH, BATCH, REPLICATED, REPLICATED
-      self._programs[program] = self.parallel.compile(step, placement, BATCH)
+        compiled = self.parallel.compile(advance, placement, BATCH)
+      self._programs[program] = compiled
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:

@@ -356,17 +356,18 @@ class Step:
     rows, images = rows_and_images['rows'], rows_and_images['images']
     arguments = (parameters, *self._logits_argument(variables))  # after the row and its image
 
-    def by_row(function: Observe | None) -> Arrays:
-      """Applies a function of one image to all images, {name: [B, ...]}; returns {} for None."""
-      if function is None:
-        return {}
+    def by_row(function: Observe) -> Arrays:
+      """Applies a function of one image to all images, {name: [B, ...]}."""
       return jax.vmap(lambda row, image: function(row, image, *arguments))(dict(rows), images)
 
-    totals, measures = by_row(self.views.total), by_row(self.views.measure)
-    return {
-      **{f'{MEASURE}{name}': values for name, values in measures.items()},
-      **{f'{TOTAL}{name}': split_sum(values, rows['mask']) for name, values in totals.items()},
-    }
+    observed: Fields = {}
+    if self.views.total:
+      for name, values in by_row(self.views.total).items():
+        observed[f'{TOTAL}{name}'] = split_sum(values, rows['mask'])
+    if self.views.measure:
+      for name, values in by_row(self.views.measure).items():
+        observed[f'{MEASURE}{name}'] = values
+    return observed
 
   def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
     """Returns the function from images to logits, as a tuple of further arguments of `Views.show`.

@@ -248,7 +248,8 @@ class ViewTable:
       groups = {name: [view] for view, name in reported_views}
       if len(names) > 1:
         groups[ALL_VIEWS] = list(range(len(names)))
-    clean = next(iter(groups.get('clean', ())), None)  # the only view of its group
+    clean_views = groups.get('clean')
+    clean = clean_views[0] if clean_views else None  # the only view of its group
     return cls(names, clean, groups=groups)
 
   def facets_of(self, name: str) -> Mapping[str, object]:

@@ -82,7 +82,6 @@ class BandStudy(Study):
     bands = self.bands(image_shape)
     all_frequencies = np.ones((height, width // 2 + 1), bool)
     masks = [half_spectrum(KINDS[kind](height, width, bandwidth)) for kind, bandwidth in bands]
-    # twice the bandwidth, plus 1 for a high pass
     ids = [2 * bandwidth + int(kind == 'high_pass') for kind, bandwidth in bands]
     return Views(
       self._show,

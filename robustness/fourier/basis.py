@@ -268,15 +268,18 @@ def differences_from_paper(
     phase: the phase of the waves, see `basis_image`; the papers use 'reference'.
     clip: whether images are clipped to [0, 1].
   """
+  differences = []
   norms = published.get(side, ())
-  norms_in_words = ' and '.join(f'{value:g}' for value in norms)
-  norms_in_words = norms_in_words or f'for {" and ".join(map(str, published))} pixels only'
-  is_phrase_true = {
-    f'norm {norm:g}, published {norms_in_words}': norm not in norms,
-    f'phase {phase}': phase != 'reference',
-    'clipped': clip,
-  }
-  return [phrase for phrase, is_true in is_phrase_true.items() if is_true]
+  if norm not in norms:
+    norms_in_words = ' and '.join(f'{value:g}' for value in norms)
+    sides_in_words = ' and '.join(map(str, published))
+    paper = norms_in_words or f'for {sides_in_words} pixels only'
+    differences.append(f'norm {norm:g}, published {paper}')
+  if phase != 'reference':
+    differences.append(f'phase {phase}')
+  if clip:
+    differences.append('clipped')
+  return differences
 
 
 def wave_views(

@@ -248,8 +248,9 @@ class FinishedMap:
     has_same_ids = self.shares_images(records.identity.get('data') or {})
     if not has_same_ids and not self._folders:
       return is_measured
+    columns = ('example_id', IMAGE_DIGEST) if has_same_ids else (IMAGE_DIGEST,)
     readers = self.records()
-    for name in ('example_id', IMAGE_DIGEST) if has_same_ids else (IMAGE_DIGEST,):
+    for name in columns:
       values = np.concatenate([reader.column(name) for reader in readers])
       is_measured |= np.isin(records.column(name), values)
     return is_measured
