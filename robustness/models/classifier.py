@@ -349,8 +349,8 @@ class Classifier:
     # A function on the host has no layers. The error below names those that the adaptation needs;
     # if it needs none in particular, `linen_layers` raises InputError.
     layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
-    has_adapted = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
-    if adaptation.kinds and not has_adapted:
+    has_needed_layer = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
+    if adaptation.kinds and not has_needed_layer:
       raise SettingError(
         KEYS.classifier.adaptation.name,
         adaptation.name,
@@ -539,6 +539,8 @@ def _forward(network: Network, inputs: Inputs) -> Forward:
     inner_layers = frozenset(layers) - {LOGITS}
     logits, outputs = network(variables, inputs(images), inner_layers)
     logits = logits.astype(jnp.float32)
-    return logits, {**outputs, LOGITS: logits} if LOGITS in layers else outputs
+    if LOGITS in layers:
+      outputs = {**outputs, LOGITS: logits}
+    return logits, outputs
 
   return forward

@@ -330,10 +330,11 @@ def _clip(name: str, activation: transformer.Activation) -> Clip:
     name: a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
     activation: 'quick_gelu' for the networks that OpenAI trained, 'gelu' for others.
   """
-  suffix, trained, licences = '', 'with GELU', 'open_clip: MIT'
   if activation == 'quick_gelu':
     suffix, trained = '_quickgelu', 'as OpenAI trained it'
     licences = 'OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple'
+  else:
+    suffix, trained, licences = '', 'with GELU', 'open_clip: MIT'
   if name in CLIP_SIZES:
     patch, side, size, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(

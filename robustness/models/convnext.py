@@ -178,10 +178,11 @@ def _names(column: int) -> Names:
     # a part is a layer of a block, 'depthwise', or an array of a layer, 'response/scale'
     for part, names in _BLOCK.items():
       blocks = _BLOCKS[column].format(stage)  # such as 'stages.0.blocks'
-      name = rf'{blocks}.\1.{names[column]}'  # \1 is the number of the block
+      template = rf'{blocks}.\1.{names[column]}'  # \1 is the number of the block
       # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
       is_image = column > 0 and part.startswith('response/')
-      table[rf'{ours}/block(\d+)/{part}'] = Stored((name,), as_image) if is_image else name
+      stored = Stored((template,), as_image) if is_image else template
+      table[rf'{ours}/block(\d+)/{part}'] = stored
   return table
 
 
@@ -201,9 +202,11 @@ def _architecture(
     version: '' for ConvNeXt, 'v2' for ConvNeXt V2.
   """
   name = f'convnext{version}_{size}'
-  recipes = ('fcmae_ft_in1k', 'fcmae_ft_in22k_in1k') if version else ('fb_in1k', 'fb_in22k_ft_in1k')
-  licence = 'CC-BY-NC-4.0' if version else 'Apache-2.0'
-  weights = (timm(name, f'{name}.{tag}', crop=0.875, licence=licence) for tag in recipes)
+  if version:
+    recipes, licence = ('fcmae_ft_in1k', 'fcmae_ft_in22k_in1k'), 'CC-BY-NC-4.0'
+  else:
+    recipes, licence = ('fb_in1k', 'fb_in22k_ft_in1k'), 'Apache-2.0'
+  weights = [timm(name, f'{name}.{tag}', crop=0.875, licence=licence) for tag in recipes]
   return Architecture(
     name,
     ConvNext(width=width, depths=depths, response=bool(version)),

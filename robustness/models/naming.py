@@ -170,7 +170,7 @@ class Scheme:
     # path[0] is the collection, such as 'params'
     variable, layer, leaf = '/'.join(path[1:]), '/'.join(path[1:-1]), path[-1]
     for pattern, entry in self.table.items():
-      if isinstance(entry, str):  # the template of one array
+      if isinstance(entry, str):  # the template of one array; a kernel has the project's layout
         stored, kernel_layout = Stored((entry,)), self.kernel
       else:
         stored, kernel_layout = entry, entry.layout

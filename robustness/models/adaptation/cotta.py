@@ -1,6 +1,7 @@
 """CoTTA: a teacher with averaged weights and predictions, and random returns to the source."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -74,10 +75,14 @@ class Cotta(Tent):
     confidence = batch.mean(jax.nn.softmax(trained_logits).max(-1))
     logits_of_images, outputs = predict(state['teacher'], images)
 
+    def logits_of_view(key: jax.Array) -> jax.Array:
+      """Returns the teacher's logits for a random augmentation of the images."""
+      logits, _ = predict(state['teacher'], random_view(key, images))
+      return logits
+
     def mean_logits_of_views() -> jax.Array:
       """Returns the teacher's mean logits over random augmentations of the images."""
-      logits = lambda key: predict(state['teacher'], random_view(key, images))[0]  # noqa: E731
-      return jax.lax.map(logits, jax.random.split(key_views, self.num_views)).mean(0)
+      return jax.lax.map(logits_of_view, jax.random.split(key_views, self.num_views)).mean(0)
 
     is_unsure = confidence < self.threshold
     target = jax.lax.cond(is_unsure, mean_logits_of_views, lambda: logits_of_images)
@@ -137,8 +142,8 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
     (cosine * rows - sine * columns) / zoom + (height - 1) / 2,
     (sine * rows + cosine * columns) / zoom + (width - 1) / 2,
   )
-  moved = lambda channel: map_coordinates(channel, source, 1, mode='nearest')  # noqa: E731
-  x = jax.vmap(jax.vmap(moved, -1, -1))(x)  # each image and channel
+  sample = functools.partial(map_coordinates, coordinates=source, order=1, mode='nearest')
+  x = jax.vmap(jax.vmap(sample, -1, -1))(x)  # each channel of each image
   # a Gaussian of five pixels with a standard deviation in [.001, .5], down and then to the right
   kernel = jnp.exp(-0.5 * (jnp.arange(-2, 3) / (0.2505 + 0.2495 * sigma)) ** 2)
   for axis in (1, 2):

@@ -103,7 +103,7 @@ class Eata(SelectiveTent):
       products = p @ past_mean
       norms = jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(past_mean)
       cosine = products / jnp.maximum(norms, 1e-8)
-      e0 = self.max_entropy(logits)
+      e0 = self.max_entropy(logits)  # E₀
       is_new = ~has_mean | (cosine < self.redundancy)  # p is unlike p̄, or there is no p̄ yet
       is_selected = batch.mask & (entropies < e0) & is_new
       # the weight of an image in a mean over the selected ones: 1 / their number, or 0

@@ -71,16 +71,16 @@ class Sar(SelectiveTent):
       state: the state before the step.
       batch: the images.
     """
-    loss = functools.partial(self._mean_entropy, batch.mask)
-    gradient, outputs, (reliable, _) = self.gradient(predict, state['weights'], batch, loss)
-    # the gradient that is used is at nearby weights, at distance `radius` along the first one
-    scale = self.radius / (optax.tree.norm(gradient) + 1e-12)
-    nearby = jax.tree.map(lambda w, g: w + scale * g, state['weights'], gradient)
-    loss = functools.partial(self._mean_entropy, reliable)
-    gradient, _, (reliable, mean) = self.gradient(predict, nearby, batch, loss)
+    entropy = functools.partial(self._mean_entropy, batch.mask)
+    ascent, outputs, (reliable, _) = self.gradient(predict, state['weights'], batch, entropy)
+    # the step uses the gradient at nearby weights, which are `radius` away along `ascent`
+    scale = self.radius / (optax.tree.norm(ascent) + 1e-12)
+    nearby = jax.tree.map(lambda w, g: w + scale * g, state['weights'], ascent)
+    entropy = functools.partial(self._mean_entropy, reliable)
+    gradient, _, (reliable, mean_entropy) = self.gradient(predict, nearby, batch, entropy)
     average = state['average']
     # the average begins as ∞, and stays where no image is reliable
-    moved = jnp.where(jnp.isinf(average), mean, 0.9 * average + 0.1 * mean)
+    moved = jnp.where(jnp.isinf(average), mean_entropy, 0.9 * average + 0.1 * mean_entropy)
     average = jnp.where(reliable.any(), moved, average)
     stepped = self.updated(state, gradient)
     initial_optimizer = self._optimizer.init(trained)

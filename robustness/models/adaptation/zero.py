@@ -70,9 +70,10 @@ class Zero(Adaptation):
       return self.normalised(apply, variables, images, batch.mask)[0]
 
     logits_of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
-    logits_of_views = jnp.concatenate([logits_of_images[None], logits_of_crops])  # [views, B, C]
-    # the image itself is view 0
-    return (jax.vmap(votes, (1, None))(logits_of_views, self.num_voting), outputs), state
+    # the image itself is view 0, [views, B, C]
+    logits_of_views = jnp.concatenate([logits_of_images[None], logits_of_crops])
+    logits_of_votes = jax.vmap(votes, (1, None))(logits_of_views, self.num_voting)  # [B, C]
+    return (logits_of_votes, outputs), state
 
 
 def crop(key: jax.Array, image: jax.Array) -> jax.Array:
@@ -122,11 +123,10 @@ def votes(logits: jax.Array, count: int) -> jax.Array:
   shares = jax.nn.one_hot(voted_class[:count], size, dtype=log_p.dtype).mean(0)
   has_most_votes = shares == shares.max()
   is_tied = has_most_votes.sum() > 1
-  # views after the voting ones that are for one of the tied classes
+  # views after the voting ones can break a tie if they are for one of the tied classes
   can_break = has_most_votes[voted_class] & (jnp.arange(len(voted_class)) >= count)
-  first_breaker = can_break.argmax()  # the index of the first True
-  # one vote, as a share
-  extra_vote = jax.nn.one_hot(voted_class[first_breaker], size, dtype=log_p.dtype) / count
+  breaker = can_break.argmax()  # the first of them, which has the lowest entropy
+  extra_vote = jax.nn.one_hot(voted_class[breaker], size, dtype=log_p.dtype) / count  # as a share
   shares += jnp.where(is_tied & can_break.any(), extra_vote, 0)
   mean_probability = jnp.exp(log_p[order[:count]]).mean(0)
   # `tiny` keeps the logarithm finite for a mean that is rounded to 0
