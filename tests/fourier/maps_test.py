@@ -33,7 +33,7 @@ def test_bands_of_28_pixels_end_at_3_and_6_cycles_as_documented():
 
 def test_cells_of_every_band_inside_a_window_are_counted():
   """The window of figure 4 has a fifth of the middle band and nothing of the high one."""
-  cells = FourierHeatmap(window=63)._cells((224, 224, 3))
+  cells = FourierHeatmap(window=63)._num_cells((224, 224, 3))
   assert cells['mid'] == (1520, 7392) and cells['high'][0] == 0
   assert cells['all'] == (63 * 63, 224 * 224)
   assert sum(cells[name][1] for name in BANDS) == 224 * 224
