@@ -24,14 +24,13 @@ import tensorflow_datasets as tfds
 from numpy.typing import ArrayLike
 
 from input_pipeline.builders import made_of
-from input_pipeline.settings import DataSettings
 from input_pipeline.tfds_sets import prepared_builder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.environments import transforms
-from robustness.environments.class_groups import ClassGroups, from_settings
+from robustness.environments.class_groups import ClassGroups, balanced_groups, groups_by_name
 
 TRAIN, TEST = 'train', 'test'
 STREAM, TRAIN_STREAM = 'systematic', 'held_out_environments/train'
@@ -124,14 +123,11 @@ class HeldOutConfig(made_of.BaseConfig):
     count = len(self.environments)
     # The size 0 makes groups as large as possible. A single group gets half of the classes: with
     # all of them, no class would be held out of its environment.
-    default_size = len(class_names) // 2 if count == 1 else 0
-    settings = DataSettings(
-      class_groups=self.class_groups,
-      random_class_groups=0 if self.class_groups else count,
-      classes_per_group=self.classes_per_group or default_size,
-      class_group_seed=self.class_group_seed,
-    )
-    groups = from_settings(settings, class_names)
+    size = self.classes_per_group or (len(class_names) // 2 if count == 1 else 0)
+    if self.class_groups:
+      groups = groups_by_name(self.class_groups, class_names)
+    else:
+      groups = balanced_groups(count, class_names, self.class_group_seed, size)
     if len(groups) != count:
       raise InputError(
         f'there are {len(groups)} class groups for {count} environments '
