@@ -130,9 +130,8 @@ class ClassifierSettings:
     require_key('initial_weights', self.is_trained_here or not self.initial_weights, valid)
     valid = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
     require_key('std', len(self.mean) == len(self.std), valid)
-    valid = f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the weights"
-    # without a label space, and with the classes of the data, no classes are merged
-    require_key('merge', self.merge == 'max' or self.label_space not in ('', DATA), valid)
+    valid = f"'max' where {KEYS.classifier.label_space} is {DATA!r}, which merges no classes"
+    require_key('merge', self.merge == 'max' or self.label_space != DATA, valid)
 
   @property
   def architecture(self) -> Architecture | None:

@@ -170,7 +170,7 @@ def setting(
     only_with: another setting that this one depends on. With ('optimizer', 'sgd', 'lamb') this
       setting has an effect only if `optimizer` is 'sgd' or 'lamb'. With ('threshold',) it has an
       effect only if `threshold` is not 0, '', () or False. A setting without effect is left out of
-      saved results if it has its default value.
+      saved results; it must have its default value or be off (0, '', () or False).
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
@@ -235,6 +235,12 @@ def check_fields(parsed: object, section: str) -> None:
       settings.require(is_valid, key, value, valid)
     elif words := field.metadata.get('words'):
       settings.choice(key, value, words)
+    only_with = field.metadata.get('only_with')
+    if only_with and value and not settings.is_switched_on(only_with, vars(parsed)):
+      other_key, *needed_values = only_with
+      needed = ' or '.join(map(repr, needed_values)) or 'set'
+      valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} is {needed}'
+      settings.require(value == default, key, value, valid)
 
 
 P = TypeVar('P', bound=Part)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TypeVar
 
@@ -134,12 +134,22 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
     only_with = fields[key].metadata.get('only_with')
     if not value or not only_with:
       return bool(value)  # False if it is off; True if no other setting switches it off
-    # ('optimizer', 'adamw', 'lamb') needs one of two values, ('label_space',) any that is not empty
-    other_key, *needed_values = only_with
-    other_value = section.get(other_key)
-    return other_value in needed_values if needed_values else bool(other_value)
+    return is_switched_on(only_with, section)
 
   return {key: value for key, value in section.items() if is_needed(key, value)}
+
+
+def is_switched_on(only_with: Sequence[str], section: Section) -> bool:
+  """Returns whether a setting has an effect, which depends on another setting of its section.
+
+  Args:
+    only_with: name of the other setting and its values that are needed. ('optimizer', 'adamw',
+      'lamb') needs one of two values, ('label_space',) any that is not empty.
+    section: values by key.
+  """
+  other_key, *needed_values = only_with
+  other_value = section.get(other_key)
+  return other_value in needed_values if needed_values else bool(other_value)
 
 
 def _convert(kind: type, value: object, key: str) -> object:
