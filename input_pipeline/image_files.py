@@ -114,11 +114,35 @@ def images_in(
     extensions: suffixes of image files.
     deep: whether to search subfolders, at any depth.
     left_out: counter of omitted files by reason (hidden or other suffix), which is updated.
+
+  Raises:
+    InputError: the folder holds a copy of itself.
   """
   files = files_in(folder, deep, left_out)
   if left_out is not None:
     left_out.update(skip_reason(file.name) for file in files if not has_suffix(file, extensions))
-  return [file for file in files if has_suffix(file, extensions)]
+  images = [file for file in files if has_suffix(file, extensions)]
+  refuse_copies(folder, images)
+  return images
+
+
+def refuse_copies(folder: Path, files: Sequence[Path]) -> None:
+  """Raises InputError if a folder was copied into itself, as cat/cat/1.jpg beside cat/1.jpg.
+
+  Args:
+    folder: the folder.
+    files: all images below it.
+  """
+  if not (folder / folder.name).is_dir():
+    return
+  names = {os.path.relpath(file, folder.parent): file for file in files}  # such as cat/cat/1.jpg
+  for name, file in names.items():
+    _, _, name_in_original = name.partition('/')
+    if name_in_original in names:
+      raise InputError(
+        f'{names[name_in_original]} is in {file.parent} too, as if a folder was copied into '
+        'itself; each image counts once: remove the copy, or rename its folder.'
+      )
 
 
 def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:

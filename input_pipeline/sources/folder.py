@@ -68,6 +68,7 @@ class Folder(Source):
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
         f'files ending in {", ".join(SUFFIXES)}.'
       )
+    image_files.refuse_copies(root, paths)
     counts = [*map(len, files_of_class.values())]
     labels = np.arange(len(counts), dtype=np.int32).repeat(counts)  # of each file
     return image_files.file_images(

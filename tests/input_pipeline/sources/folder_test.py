@@ -253,6 +253,18 @@ def test_files_that_are_not_read_are_counted_by_reason(tmp_path, caplog):
   assert 'left_out' not in identity_of(rows), 'a new stray file does not change the data'
 
 
+@pytest.mark.parametrize('copied', ['train/cat', 'train'])
+def test_a_folder_that_was_copied_into_itself_is_refused(tmp_path, copied):
+  save_levels(tmp_path / 'train', ['cat', 'dog'])
+  save_levels(tmp_path / 'train/cat', ['cat'], '1.png')  # called like its class, and no copy
+  (tmp_path / 'train/dog/dog').symlink_to('.')
+  assert open_folder(tmp_path, split='train').num_examples == 3
+  folder = shutil.copytree(tmp_path / copied, tmp_path / 'copy', symlinks=True)
+  inner = tmp_path / copied / copied.rpartition('/')[2]
+  shutil.copytree(folder, inner, symlinks=True, dirs_exist_ok=True)
+  refused(f'is in {inner}.* copied into itself', open_folder, tmp_path, split='train')
+
+
 def test_class_folders_called_by_numbers_are_in_the_order_of_the_numbers(tmp_path):
   names = [str(number) for number in range(12)]
   save_levels(tmp_path, names)
