@@ -117,6 +117,18 @@ class ImagenetC(Source):
       """Returns the path of image `index` under the corruption and severity number `part`."""
       return os.path.join(paths[part], files_of_part[part][index])
 
+    first_of_classes = {*np.unique(labels, return_index=True)[1].tolist()}
+
+    def file(index: int) -> str:
+      """Returns a path that changes with an image: of its class folder, which has many images.
+
+      Files that are overwritten do not change their folder. The first image of a class therefore
+      has its own path.
+      """
+      part, base = divmod(index, len(files))
+      path = path_of(part, base)
+      return path if base in first_of_classes else os.path.dirname(path)
+
     return of_parts(
       [*folders],
       len(files),
@@ -128,8 +140,7 @@ class ImagenetC(Source):
       read=functools.partial(read_file, channels=3),
       header=lambda path: read_header(path.decode()),
       where=lambda index: f'{path_of(*divmod(index, len(files)))} (example {index})',
-      # The class folder stands for its many images: a file put in its place changes it.
-      file=lambda index: os.path.dirname(path_of(*divmod(index, len(files)))),
+      file=file,
       # To read millions of headers would take an hour; a file of another size raises an error when
       # it is read.
       sizes=lambda indices: [size] * len(indices),

@@ -229,7 +229,7 @@ class ImagenetP(Source):
       frames,
       labels,
       fetch,
-      lambda name, image: str((paths[name] / files[image]).parent),  # stands for all its videos
+      lambda name, image: str(paths[name] / files[image]),
       self.path,
       f'ImageNet-P in {self.path}',
       class_names=names,

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import os
 import shutil
 import sys
 import time
@@ -97,12 +98,19 @@ def test_a_missing_robustbench_is_named_with_its_installation(monkeypatch):
   refused('is not installed: pip install --no-deps robustbench, or', read_names, 'robustbench')
 
 
-def test_images_may_have_changed_if_their_class_folder_has(folder):
+def test_images_may_have_changed_if_their_class_folder_or_its_first_image_has(folder):
   rows = open_rows(folder)
-  assert rows._images.file(0) == str(folder / 'snow/1' / CLASSES[0])
-  assert rows._images.file(15) == str(folder / 'fog/3' / CLASSES[1])
+  class_folder, last = folder / 'snow/1' / CLASSES[0], folder / 'fog/3' / CLASSES[1]
+  first = rows._images.file(0)
+  assert os.path.dirname(first) == rows._images.file(1) == str(class_folder)
+  assert rows._images.file(15) == str(last)
   assert rows.may_have_changed(0, slice(None))
   assert not rows.may_have_changed(time.time() + 100, slice(None))
+  since = np.nextafter(max(path.stat().st_ctime for path in folder.rglob('*')), np.inf)
+  time.sleep(0.02)  # the clock of files is coarse
+  os.utime(first)  # as if it were overwritten
+  assert rows.may_have_changed(since, slice(0, 2))
+  assert not rows.may_have_changed(since, slice(12, 16))
 
 
 def test_tiny_imagenet_c_is_read_without_the_additional_classes_of_frost(folder):
