@@ -26,7 +26,7 @@ from robustness.models.architecture import (
   Architecture,
   Weights,
 )
-from robustness.models.state_dict import NPZ_SUFFIX, SAFETENSORS_SUFFIX, TORCH_SUFFIXES
+from robustness.models.state_dict import SAFETENSORS_SUFFIX, SUFFIXES
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
@@ -372,8 +372,7 @@ def only_file(folder: pathlib.Path) -> pathlib.Path:
   Raises:
     InputError: there is no weights file, or several without a `model.safetensors`.
   """
-  suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
-  names = sorted(file.name for file in folder.iterdir() if file.suffix in suffixes)
+  names = sorted(file.name for file in folder.iterdir() if file.suffix in SUFFIXES)
   if WEIGHTS_FILE in names:
     return folder / WEIGHTS_FILE
   if len(names) != 1:

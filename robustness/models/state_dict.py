@@ -21,6 +21,8 @@ TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')
 """Suffixes of PyTorch files; `.tar` stands for `.pth.tar`, which many projects use."""
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
+SUFFIXES = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX, NPZ_SUFFIX)
+"""The suffixes of weights files."""
 WRAPPERS = ('state_dict_ema', 'model_ema', 'state_dict', 'model_state_dict', 'model', 'net')
 """Keys of a checkpoint that may hold the weights, the preferred key first. Averaged weights (EMA)
 come first, as in timm."""
@@ -87,14 +89,13 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
     InputError: the path does not exist, is a folder, or has another suffix.
   """
   file = pathlib.Path(path)
-  suffixes = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX, NPZ_SUFFIX)
   if not file.exists():
     raise InputError(f'weights file {file} does not exist')
   if not file.is_file():
     raise InputError(f'weights file {file} is a folder: name one file in it')
-  if file.suffix not in suffixes:
+  if file.suffix not in SUFFIXES:
     raise InputError(
-      f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(suffixes)}. A file of '
+      f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(SUFFIXES)}. A file of '
       'ONNX or Keras runs by a Python file of yours, see docs/your_model.md.'
     )
   return file

@@ -125,11 +125,10 @@ class Notation:
     exponent = math.floor(math.log10(largest)) if largest > 1e-12 else 0
     if self.scale > 1 and self.signed:
       return 1
+    significant, fewest_decimals = 3, 3 if self.quantity.kind == RATIO else 0
     if self.scale > 1:
-      fewest, digits = 1, 1 - exponent  # the second significant digit is the last
-    else:
-      fewest, digits = 3 if self.quantity.kind == RATIO else 0, 2 - exponent  # the third one is
-    return min(12, max(fewest, digits))
+      significant, fewest_decimals = 2, 1
+    return min(12, max(fewest_decimals, significant - 1 - exponent))
 
   def number(self, value: float, digits: int) -> str:
     """Formats a value without its unit; NaN becomes 'unknown'.

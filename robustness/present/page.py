@@ -433,12 +433,12 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
   alternative = escape(f'{words(file.stem)}: {caption}')
   anchor = quote(f'{task}-{file.stem}' if task else file.stem)
   links = []
-  for path in (file.with_suffix(f'.{kind}') for kind in _FORMATS):
+  for kind in _FORMATS:
+    path = file.with_suffix(f'.{kind}')
     if path.is_file():
       target = pathlib.Path(os.path.relpath(path, folder)).as_posix()
-      kind = path.suffix[1:].upper()
-      label = f'aria-label="{escape(words(file.stem))} as {kind}"'
-      links.append(f'<a href="{escape(quote(target))}" {label}>{kind}</a>')
+      label = f'aria-label="{escape(words(file.stem))} as {kind.upper()}"'
+      links.append(f'<a href="{escape(quote(target))}" {label}>{kind.upper()}</a>')
   return (
     f'<figure id="figure-{anchor}">\n'
     f'<img width="{width}" alt="{alternative}" src="data:image/png;base64,{data}">\n'

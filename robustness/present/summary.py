@@ -46,8 +46,7 @@ def present_run(
   if SINGLE in studies:
     presentation = Presentation.of_study(studies[SINGLE])
   elif summary == FOURIER_TABLE:
-    title = fourier_table.TITLE
-    presentation = Presentation(title, papers, _draw_fourier_table, _find_in_tasks)
+    presentation = Presentation(fourier_table.TITLE, papers, _draw_fourier_table, _find_in_tasks)
   else:
     presentation = Presentation('', papers, _draw_battery, _find_in_tasks)
   if not has_seeds:

@@ -106,11 +106,8 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
   """
   # {condition, the values of the facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
-  conditions: list[tuple[Any, ...]] = [()] * len(rows)
-  if facets:
-    conditions = list(rows[list(facets)].itertuples(index=False, name=None))
-  estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
-  for condition, row in zip(conditions, estimates, strict=True):
+  for row in rows[['classifier', 'versus', *CELL, *facets]].itertuples(index=False):
+    condition = row[-len(facets) :] if facets else ()
     texts.setdefault(condition, {})[row.classifier, row.versus] = _estimate_text(quantity, row)
   # (classifier, versus) of each column; values are before differences
   pairs = dict.fromkeys(zip(rows.classifier, rows.versus, strict=True))
