@@ -39,8 +39,9 @@ def with_second_norms(variables: Variables) -> Variables:
   norms = {layer for layer, arrays in arrays_of_layer.items() if layer and arrays <= _ARRAYS}
   second = {}
   for path, value in flat.items():
-    if path[1:-1] in norms:
-      second[path[0], AUXILIARY, *path[1:]] = jnp.copy(value)
+    collection, layer = path[0], path[1:-1]
+    if layer in norms:
+      second[collection, AUXILIARY, *layer, path[-1]] = jnp.copy(value)
   if not second:
     raise InputError(
       f'{KEYS.training.auxiliary_norms} is above 0, and this network has no normalisation layers: '
@@ -67,7 +68,7 @@ def swap_norms(variables: Variables) -> Variables:
   `batch_stats` or both.
   """
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
-  # a path of the second set is (collection, AUXILIARY, *layer, array)
+  # a path of the second set is (collection, AUXILIARY, *layer, array); others may be (collection,)
   for path in [path for path in flat if path[1:2] == (AUXILIARY,)]:
     collection, _, *layer_and_array = path
     in_network = (collection, *layer_and_array)  # path of the same array in the first set

@@ -123,8 +123,7 @@ class Checkpoints:
 
   def _newest(self) -> int | None:
     """Returns the step of the newest checkpoint, as seen by the first process, or None."""
-    step = self._manager.latest_step()
-    from_first, *_ = exchange('the newest checkpoint', json.dumps(step))
+    from_first, *_ = exchange('the newest checkpoint', json.dumps(self._manager.latest_step()))
     return json.loads(from_first)
 
   def _check_or_write(self, facts: Facts) -> None:
@@ -216,8 +215,8 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 
   try:
     state, position = orbax_files.read(folder)
-    directory = folder.parents[1]  # folder is directory / FOLDER_NAME / step
-    if position.pop(DIGEST, None) != _digest(state, position, directory):
+    # the folder is directory / FOLDER_NAME / step
+    if position.pop(DIGEST, None) != _digest(state, position, folder.parents[1]):
       raise ValueError('it was altered: it has another digest than when it was saved')
     return state
   except InputError:  # `classifier.json` cannot be read, and the message says so

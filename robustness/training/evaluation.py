@@ -112,16 +112,15 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   Raises:
     InputError: The data have versions of images, and are too many to read all columns.
   """
-  columns: Mapping[str, np.ndarray] = {}
-  if share:
-    has_versions = 'base_images' in rows.description
-    # versions of an image must not be separated: raises InputError if columns cannot be read
-    columns = rows.without_images() if has_versions else columns_of(rows)
-  # frames of video have these columns, with integers as numbers of clips; other rows may have
-  # `GROUP`, and versions have `BASE`
-  are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
-  # the number of each row's clip, group or base image; None where every row is split by itself
-  groups = clip_numbers(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
+  if not share:
+    return held_out(rows.num_examples, share, None)
+  # versions of an image must not be separated: raises InputError if columns cannot be read
+  columns = rows.without_images() if 'base_images' in rows.description else columns_of(rows)
+  # the group or base image of each row; None if rows have neither, and each is split by itself
+  groups = columns.get(GROUP, columns.get(BASE))
+  # frames of video have these columns, with integers (dtype kinds i and u) as numbers of clips
+  if {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu':
+    groups = clip_numbers(columns)
   return held_out(rows.num_examples, share, groups)
 
 

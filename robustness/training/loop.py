@@ -271,9 +271,8 @@ class _Run:
     Returns:
       The state. With `keep='best'` its `best` is replaced if the accuracy is the highest so far.
     """
-    num_examples = self.training.rows.num_examples
     is_last = step == self.training.total_steps
-    is_due = is_last or schedule.is_evaluated(step, self.settings, num_examples)
+    is_due = is_last or schedule.is_evaluated(step, self.settings, self.training.rows.num_examples)
     if self.evaluate is None or not is_due:
       return state
     self.meter.flush()  # raises before weights that are not finite are evaluated

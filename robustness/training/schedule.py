@@ -71,17 +71,17 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   require(warmup < total, 'config.training.warmup_epochs', settings.warmup_epochs, valid)
   valid = f'at most {total}, the steps of the training, which would end with its first weights'
   require(settings.lookahead <= total, 'config.training.lookahead', settings.lookahead, valid)
-  first_rate = 0.0 if warmup else settings.learning_rate
+  rate = settings.learning_rate
   if settings.schedule in (PLATEAU, CONSTANT):
-    return optax.warmup_constant_schedule(first_rate, settings.learning_rate, warmup)
+    return optax.warmup_constant_schedule(0.0 if warmup else rate, rate, warmup)
   if settings.schedule == TRIANGULAR:
     first_factor, share, last_factor = settings.triangle
-    rate, peak_step = settings.learning_rate, max(1, decimals.floor(share * total))
+    peak_step = max(1, decimals.floor(share * total))
     rise = optax.linear_schedule(first_factor * rate, rate, peak_step)
     fall = optax.linear_schedule(rate, last_factor * rate, total - peak_step)
     return optax.join_schedules([rise, fall], [peak_step])
   if settings.schedule == COSINE:
-    return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
+    return optax.warmup_cosine_decay_schedule(0.0, rate, warmup, total)
   # the schedule 'step'
   per_epoch = num_examples / settings.batch_size
   fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
@@ -94,10 +94,10 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   require(are_inside and are_distinct(fall_steps), key, settings.step_epochs, valid)
   # its steps are counted from the end of the warm-up
   factors = {step - warmup: settings.step_factor for step in fall_steps}
-  fall = optax.piecewise_constant_schedule(settings.learning_rate, factors)
+  fall = optax.piecewise_constant_schedule(rate, factors)
   if not warmup:
     return fall
-  rise = optax.linear_schedule(0.0, settings.learning_rate, warmup)
+  rise = optax.linear_schedule(0.0, rate, warmup)
   return optax.join_schedules([rise, fall], [warmup])
 
 

@@ -121,14 +121,14 @@ class TrainStep:
       The gradient, the new batch statistics, the new state of the objective, and the metrics.
     """
 
-    def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
+    # `memory` is the state of the objective, such as the weights of groups
+    def add(carry: PyTree, micro_batch: Batch) -> tuple[PyTree, None]:
       """Adds the gradient, mean weight and metrics of a micro-batch to the sums so far."""
       sums, batch_stats, memory = carry
-      means, batch_stats, memory = self._micro_batch(state, batch_stats, memory, micro, seed)
+      means, batch_stats, memory = self._micro_batch(state, batch_stats, memory, micro_batch, seed)
       return (jax.tree.map(jnp.add, sums, means), batch_stats, memory), None  # stacks nothing
 
     count = self.training.settings.accumulate
-    # `memory` is the state of the objective, such as the weights of groups
     initial = state.batch_stats, state.objective
     if count == 1:  # without the loop of `scan`
       means, batch_stats, memory = self._micro_batch(state, *initial, batch, seed)
@@ -222,8 +222,9 @@ class TrainStep:
     Args:
       shape: shape of the augmented images, [B, H, W, C], or [B, V, H, W, C] with V versions each.
     """
-    count, num_images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
-    if count and count >= num_images:
+    count = self.training.settings.auxiliary_norms
+    num_images = shape[1] if len(shape) == 5 else 1
+    if count >= num_images:
       images = 'image' if num_images == 1 else 'images'
       raise SettingError(
         KEYS.training.auxiliary_norms,
@@ -249,8 +250,7 @@ class TrainStep:
       return {}
     assert isinstance(self.training.model, Network)  # as `Training` has checked
     keys = _image_keys(batch, seed, DROP_PATH, state.step)
-    rises = self.training.model.drop_path_rises  # whether later blocks are dropped more often
-    return depth.drop_factors(state.params, rate, keys, rises)
+    return depth.drop_factors(state.params, rate, keys, self.training.model.drop_path_rises)
 
   def _with_auxiliary(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
@@ -313,7 +313,7 @@ class TrainStep:
         {'params': params, 'batch_stats': batch_stats, **flat_factors},
         self.training.inputs(flat),
         train=train,
-        mutable=['batch_stats', *(['intermediates'] if needs_features else [])],
+        mutable=['batch_stats', 'intermediates'] if needs_features else ['batch_stats'],
       )
     except FlaxError as error:  # of a user's module
       raise InputError(
@@ -400,7 +400,9 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
 
   batch = jax.tree.map(batch_shape, columns)
   step = random_keys.without_global_draws(TrainStep(training))
-  jax.eval_shape(jax.vmap(step, (None, 0), axis_name=axis) if axis else step, state, batch)
+  if axis:
+    step = jax.vmap(step, (None, 0), axis_name=axis)
+  jax.eval_shape(step, state, batch)
 
 
 def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> jax.Array:

@@ -113,9 +113,8 @@ class Training:
   @functools.cached_property
   def _shapes(self) -> tuple[jax.ShapeDtypeStruct, Variables]:
     """The shapes of the logits for one image, and of the network's variables."""
-    images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
     init = functools.partial(self.model.init_with_output, jax.random.key(0), train=False)
-    return jax.eval_shape(init, images)
+    return jax.eval_shape(init, jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32))
 
   @property
   def order(self) -> Sampler:
@@ -327,20 +326,14 @@ class Training:
     column, key = objective.column, objective.count_key
     stated_number = objective.describe()[key]  # 0 stands for the number of classes
     num_weights = stated_number or self.num_classes
-    known_numbers = {'label': self.num_classes, **self.pipeline.policy.added_columns}
-    num_groups = known_numbers.get(column)
     section = key_name(f'config.classifier.objective.{objective.name}')
-    if num_groups is None:
-      if column not in columns:
-        return
-      values = np.asarray(columns[column])
-      # dtype kinds: bool, signed and unsigned integers
-      if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
-        raise InputError(
-          f'{section}.column is {column!r}, which numbers no groups: take a column of one whole '
-          'number a row, from 0 on.'
-        )
-      num_groups = int(values.max()) + 1
+    known_numbers = {'label': self.num_classes, **self.pipeline.policy.added_columns}
+    if column in known_numbers:
+      num_groups = known_numbers[column]
+    elif column in columns:
+      num_groups = _number_of_groups(columns[column], column, f'{section}.column')
+    else:
+      return
     if num_groups > num_weights:
       in_words = stated_number or f'0, the number of classes ({num_weights})'
       raise InputError(
@@ -380,6 +373,26 @@ class Training:
 def _params_and_statistics(variables: Variables) -> Variables:
   """Selects `params` and `batch_stats` from variables; missing `batch_stats` become {}."""
   return {'params': variables['params'], 'batch_stats': variables.get('batch_stats', {})}
+
+
+def _number_of_groups(values: np.ndarray, column: str, key: str) -> int:
+  """Returns the largest group number in a column plus 1.
+
+  Args:
+    values: the column.
+    column: name of the column, for the message.
+    key: name of the setting that chooses the column, for the message.
+
+  Raises:
+    InputError: The column does not have one integer ≥ 0 for each row.
+  """
+  # dtype kinds: bool, signed and unsigned integers
+  if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
+    raise InputError(
+      f'{key} is {column!r}, which numbers no groups: take a column of one whole number a row, '
+      'from 0 on.'
+    )
+  return int(values.max()) + 1
 
 
 def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
