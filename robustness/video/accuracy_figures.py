@@ -68,7 +68,8 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
     (figure, caption), or None for fewer than two classes.
   """
   table = results.table[results.table.classifier == label]
-  by_class: dict[str, Any] = {'class': ...}  # the value `...` selects the rows of all classes
+  # the value `...` selects the rows of all classes; `class` cannot be the name of an argument
+  by_class: dict[str, Any] = {'class': ...}
   anchor = select(table, 'accuracy_anchor', **by_class).dropna(subset=['value'])
   worst = select(table, 'accuracy_pm_k', **by_class, k=k).dropna(subset=['value'])
   accuracy = anchor.set_index('class').value
@@ -79,8 +80,8 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   # the classes with the largest drops, in the order of falling accuracy on anchors
   with_largest_drops = drop.index[-MAX_CLASSES:]
   drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index
-  rows = pd.concat([anchor, worst])
-  rows = rows[rows['class'].isin(drawn)]
+  all_rows = pd.concat([anchor, worst])
+  rows = all_rows[all_rows['class'].isin(drawn)]
   # `rows_of_points` draws each classifier in a colour; here each of the two quantities has one
   legend = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
   rows = rows.assign(classifier=rows['quantity'].map(legend), marked=False)

@@ -65,7 +65,8 @@ def cohen_kappa(
   num_categories = int(ratings.max(initial=0)) + 1
   # Numbers of items of each cluster by the first and the second rater's category.
   tables = np.zeros((cluster.max(initial=-1) + 1, num_categories, num_categories))
-  np.add.at(tables, (cluster, *ratings.T), 1)
+  by_first, by_second = ratings.T
+  np.add.at(tables, (cluster, by_first, by_second), 1)
 
   def kappa(tables: np.ndarray) -> np.ndarray:
     """Computes Cohen's κ, [...], from contingency tables, [..., categories, categories]."""
@@ -139,9 +140,12 @@ def _bootstrapped(
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)
   # `bootstrap` reads only the weights of the units, which are the sizes of the clusters
   units = Units(total=sizes[:, None], weight=sizes[:, None], n=n, images=n / len(sums))
-  (estimate,) = bootstrap(  # `weights` are [resamples, G]
-    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
-  )
+
+  def kappa_of_resamples(weights: np.ndarray) -> np.ndarray:
+    """Computes κ, [resamples], from the weights of clusters, [resamples, G]."""
+    return kappa(np.tensordot(weights, sums, 1))
+
+  (estimate,) = bootstrap(kappa_of_resamples, units, CONFIDENCE, resamples=RESAMPLES)
   return unless_equal(estimate)
 
 

@@ -92,20 +92,21 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   num_truths = np.zeros((num_images, len(categories)), int)
   np.add.at(num_truths, (truth.image, column), 1)  # counts the boxes of each image and class
   truth_of = _by_image_and_class(truth, np.arange(len(truth.image)))
-  by_score = np.argsort(-detections.score, kind='stable')
+  by_falling_score = np.argsort(-detections.score, kind='stable')
   is_right = np.zeros(len(detections.image), bool)
   is_scored = np.zeros(len(detections.image), bool)
-  for image_and_class, members in _by_image_and_class(detections, by_score).items():
+  # `members` are the detections of an image and class
+  for image_and_class, members in _by_image_and_class(detections, by_falling_score).items():
     best = members[:MAX_DETECTIONS]  # the highest scores of the image and class
     is_scored[best] = True
     if image_and_class in truth_of:
       objects = truth.corners[truth_of[image_and_class]]
       is_right[best] = _claims_truth(detections.corners[best], objects, threshold)
   is_scored &= np.isin(detections.category, categories)  # only classes with ground truth
-  # by falling score; detections of equal score by image, then by class (`lexsort` takes the main
-  # key last)
+  # over all images, by falling score; detections of equal score by image, then by class (`lexsort`
+  # takes the main key last)
   order = np.lexsort((detections.category, detections.image, -detections.score))
-  scored = order[is_scored[order]]  # without the others, in this order
+  scored = order[is_scored[order]]  # indices of the scored detections in this order
   image, category = detections.image[scored], detections.category[scored]
   return Matches(scored, image, category, is_right[scored], num_truths, categories)
 
@@ -218,12 +219,11 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
   """
   precision = np.full(len(matches.num_truths), np.nan)
   detections_of = _by_image_and_class(matches, np.arange(len(matches.image)))
-  no_detections = np.zeros(0, int)
   for image in np.flatnonzero(matches.num_truths.sum(1)).tolist():
     precisions = []
     for column in np.flatnonzero(matches.num_truths[image]):  # of each class with ground truth
       category = int(matches.categories[column])
-      members = detections_of.get((image, category), no_detections)
+      members = detections_of.get((image, category), np.zeros(0, int))
       right, total = matches.right[members], matches.num_truths[image, column]
       weight = np.ones(len(members))  # every detection counts once
       precisions.append(_weighted_average_precision(right, weight, total, recall_points))

@@ -100,8 +100,7 @@ def read(
     if name not in classes:
       problem = f'{path}: {frames[image]} has an object of class {name!r}'
       raise InputError(f'{problem}; {nearest(name, classes)}.')
-    box = Box(y_min=y0, x_min=x0, y_max=y1, x_max=x1, label=classes[name])
-    boxes[frames[image]].append(box)
+    boxes[frames[image]].append(Box(y_min=y0, x_min=x0, y_max=y1, x_max=x1, label=classes[name]))
   return boxes, truth.clipped
 
 

@@ -98,21 +98,21 @@ def build(
   left_out = [name for name in clip_of if name not in labels]
   for name in sorted(labels):
     clip, classes = clip_of[name], labels[name]
+    numbers = clip.numbers()
     # {frame number: labels}; labels of a video are the labels of all its frames
-    by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(clip.numbers(), classes)
-    labelled = [number for number in clip.numbers() if by_number.get(number)]
+    labels_of = classes if isinstance(classes, Mapping) else dict.fromkeys(numbers, classes)
+    labelled = [number for number in numbers if labels_of.get(number)]
     if not labelled:
       left_out.append(name)
       continue
     anchor = labelled[anchor_position(name, len(labelled), seed)]
-    members = [number for number in labelled if abs(number - anchor) <= k]
-    facts_by_path = clip.take(members, frames)
+    members = [number for number in labelled if abs(number - anchor) <= k]  # with the anchor
+    facts_by_path = clip.take(members, frames)  # in the order of `members`
     frame_facts |= facts_by_path
-    # {frame number: path}, because `take` returns the paths in the order of `members`
-    path_of = dict(zip(members, facts_by_path, strict=True))
-    frame_labels |= {path: by_number[number] for number, path in path_of.items()}
-    anchor_path = path_of.pop(anchor)
-    sets[anchor_path] = list(path_of.values())
+    path_of = dict(zip(members, facts_by_path, strict=True))  # {frame number: path}
+    for number, path in path_of.items():
+      frame_labels[path] = labels_of[number]
+    sets[path_of[anchor]] = [path for number, path in path_of.items() if number != anchor]
   return Built(
     sets=metadata.from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
     frames=videos if are_folders else frames,
@@ -201,12 +201,12 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
   if path.suffix.lower() == '.csv':
     classes_of = _from_csv(path)
   else:
-    document = json_files.read(path, advice='Give an object, {video: class}.')
-    classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
+    classes_of = json_files.read(path, advice='Give an object, {video: class}.')
   if not classes_of:
     raise InputError(f'{path} names no videos.')
   labels = {}
-  for video, words in classes_of.items():
+  for video, stored in classes_of.items():
+    words = stored if isinstance(stored, list) else [stored]  # JSON may have a class without a list
     if not words:
       raise InputError(f'{path} gives video {video!r} no class.')
     labels[video] = sorted({_class_index(path, video, word, classes) for word in words})
@@ -273,7 +273,7 @@ def _class_index(path: pathlib.Path, video: str, word: object, classes: Mapping[
   if isinstance(word, str) and word in classes:
     return classes[word]
   number = int(word) if isinstance(word, str) and word.isdecimal() else word
-  if type(number) is int and number in valid:
+  if type(number) is int and number in valid:  # not `isinstance`, which admits True
     return number
   raise InputError(
     f'{path} gives video {video!r} the class {word!r}, which is no class: '

@@ -100,10 +100,10 @@ class Candidates:
   def digest(self) -> str:
     """SHA-256 hash of the neighbor sets and labels, whatever their order in the files."""
     frames = self.sets.frames
-    sets = {
-      frames[self.anchor_frame(anchor)]: [frames[self.pairs[number].frame] for number in numbers]
-      for anchor, numbers in enumerate(self.pairs_of)
-    }
+    sets = {}  # {path of an anchor: paths of its neighbors}
+    for anchor, numbers in enumerate(self.pairs_of):
+      neighbors = [frames[self.pairs[number].frame] for number in numbers]
+      sets[frames[self.anchor_frame(anchor)]] = neighbors
     content = json.dumps([sets, dict(zip(frames, self.labels, strict=True))], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 

@@ -116,9 +116,10 @@ class FrameFolder:
     files: dict[int, pathlib.Path] = {}
     for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')
-      other = files.setdefault(number, file)  # an earlier file with this number, or this file
-      if other != file:
-        raise InputError(f'{file.parent} holds frame {number} twice: {other.name} and {file.name}.')
+      if number in files:
+        names = f'{files[number].name} and {file.name}'
+        raise InputError(f'{file.parent} holds frame {number} twice: {names}.')
+      files[number] = file
     return files
 
   def numbers(self) -> list[int]:
@@ -221,11 +222,14 @@ def _in_display_orientation(frame: VideoFrame) -> Image.Image:
   if matrix is not None:
     # of the matrix 3 × 3, row by row; the pixel x, y is displayed at a x + c y, b x + d y
     a, b, _, c, d, *_ = np.frombuffer(matrix, np.int32).tolist()
-    is_quarter_turn = abs(b) > abs(a)
-    if is_quarter_turn:
+    across, down = a, d  # below 0: the frame is mirrored across, or down
+    if abs(b) > abs(a):  # a quarter turn
       pixels = pixels.swapaxes(0, 1)
-    across, down = (c, b) if is_quarter_turn else (a, d)  # below 0: mirrored
-    pixels = pixels[:: -1 if down < 0 else 1, :: -1 if across < 0 else 1]
+      across, down = c, b
+    if across < 0:
+      pixels = pixels[:, ::-1]
+    if down < 0:
+      pixels = pixels[::-1]
   return Image.fromarray(np.ascontiguousarray(pixels))
 
 
@@ -242,7 +246,7 @@ def frame_rate(times: Sequence[float | None], header_rate: float | None) -> floa
     `header_rate` if it agrees with `times` or the times are unknown; otherwise the mean rate, (n −
     1) / (last time − first time).
   """
-  first, last = (times[0], times[-1]) if times else (None, None)
+  first, last = times[0], times[-1]
   if first is None or last is None or last <= first:
     return header_rate
   duration, num_intervals = last - first, len(times) - 1
@@ -342,8 +346,7 @@ def _declared_size(file: BinaryIO, size: int) -> int:
   start = file.read(12)
   if start[4:8] in BOXES:  # MP4 and QuickTime
     return _end_of_chunks(file, size, _box_length)
-  is_avi = start[:4] == b'RIFF' and start[8:] == b'AVI '
-  if is_avi:
+  if start[:4] == b'RIFF' and start[8:] == b'AVI ':  # AVI
     end = _end_of_chunks(file, size, _riff_length)
     return end if end - size > RIFF_SLACK else 0
   return _end_of_segment(file) if start[:4] == EBML else 0
@@ -402,8 +405,7 @@ def _end_of_segment(file: BinaryIO) -> int:
   `SEGMENT`, length, content) with all data.
   """
   file.seek(len(EBML))
-  header_length = _ebml_number(file)
-  file.seek(header_length, os.SEEK_CUR)  # to the end of the header
+  file.seek(_ebml_number(file), os.SEEK_CUR)  # by the length of the header, to its end
   if file.read(4) != SEGMENT:
     return 0
   length = _ebml_number(file)

@@ -106,8 +106,8 @@ def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
     return None
   paths = columns.get(PATH)
   folders = None if paths is None else np.array([source_of(str(path)) for path in paths])
-  group_id = np.column_stack([columns[GROUP]])  # a column [N] becomes [N, 1]
-  return component_numbers(group_id, folders)
+  # a column [N] becomes [N, 1]
+  return component_numbers(np.column_stack([columns[GROUP]]), folders)
 
 
 def from_columns(
@@ -143,19 +143,7 @@ def from_columns(
   order = np.lexsort((distance, group))  # by the last key first
   frame, distance, group = frame[order].astype(np.int32), distance[order], group[order]
   is_anchor = distance == 0
-
-  def in_words(index: int) -> str:
-    """Returns the number of a set, which replaces its name, and one of its rows, which finds it."""
-    return f'set {set_ids[index]} (of row {frame[group == index].min()})'
-
-  count = np.bincount(group[is_anchor], minlength=len(set_ids))  # anchors of each set
-  if (count != 1).any():
-    bad = int(np.argmax(count != 1))
-    raise InputError(f'{in_words(bad)} has {count[bad]} anchors (rows with offset 0): give one.')
-  is_same_as_next = (np.diff(group) == 0) & (np.diff(distance) == 0)
-  if is_same_as_next.any():
-    bad = int(np.argmax(is_same_as_next))
-    raise InputError(f'{in_words(group[bad])} has two rows with offset {distance[bad]}: give one.')
+  _check_members(frame, distance, group, set_ids)
   # the neighbors of all sets are split where each set but the first begins
   starts_of_sets = np.searchsorted(group[~is_anchor], np.arange(1, len(set_ids)))
   types, fps = _types_and_rates(columns)
@@ -171,6 +159,32 @@ def from_columns(
   )
 
 
+def _check_members(
+  frame: np.ndarray, distance: np.ndarray, group: np.ndarray, set_ids: np.ndarray
+) -> None:
+  """Raises InputError unless each set has one anchor and no two frames at the same distance.
+
+  Args:
+    frame: int [P], the row of each member of a set; members are sorted by set, then by distance.
+    distance: int [P], the distance of each member from the anchor in frames.
+    group: int [P], the index of the set of each member.
+    set_ids: the number that the data give to each set.
+  """
+
+  def in_words(index: int) -> str:
+    """Returns the number of a set, which replaces its name, and one of its rows, which finds it."""
+    return f'set {set_ids[index]} (of row {frame[group == index].min()})'
+
+  count = np.bincount(group[distance == 0], minlength=len(set_ids))  # anchors of each set
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'{in_words(bad)} has {count[bad]} anchors (rows with offset 0): give one.')
+  is_same_as_next = (np.diff(group) == 0) & (np.diff(distance) == 0)
+  if is_same_as_next.any():
+    bad = int(np.argmax(is_same_as_next))
+    raise InputError(f'{in_words(group[bad])} has two rows with offset {distance[bad]}: give one.')
+
+
 def _types_and_rates(
   columns: Mapping[str, np.ndarray],
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -182,7 +196,7 @@ def _types_and_rates(
   Args:
     columns: {name: values} of the frames; `frame_type` and `fps` are read if they are present.
   """
-  types, fps = None, columns.get(FPS)
+  types = None
   if FRAME_TYPE in columns:
     numbers = _whole_numbers(columns, FRAME_TYPE)[:, 0]
     if numbers.min() < -1 or numbers.max() >= len(FRAME_TYPES):
@@ -190,6 +204,7 @@ def _types_and_rates(
       raise InputError(f'{FRAME_TYPE} goes from {numbers.min()} to {numbers.max()}: give {valid}.')
     # −1, unknown, takes the last entry, ''
     types = None if (numbers < 0).all() else np.array([*FRAME_TYPES, ''])[numbers]
+  fps = columns.get(FPS)
   if fps is not None:
     if (fps <= 0).any():
       raise InputError(f'{FPS} is {fps.min():g}: give frames a second above 0, or NaN if unknown.')

@@ -1,10 +1,11 @@
 """Pictures of anchors and of the frames on which a detector is worst, with boxes."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
@@ -75,6 +76,7 @@ def pictures(
     * `class`, `class_name`: numbers and names of the C classes of all boxes, [C].
   """
   precision = scored.scores.per_image
+  # The drop of each set; 0 where no precision is defined, so that the set is not drawn.
   drop = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
   num_drawn = min(count, int((drop > 0).sum()))
   if not num_drawn:
@@ -150,8 +152,8 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   figures = charts.draw(results)
   kinds = [name.removesuffix('/frame') for name in results.arrays if name.endswith('/frame')]
   for kind in kinds:
-    prefix = f'{kind}/'
-    stored = {k.removeprefix(prefix): v for k, v in results.arrays.items() if k.startswith(prefix)}
+    names = [name for name in results.arrays if name.startswith(f'{kind}/')]
+    stored = {name.removeprefix(f'{kind}/'): results.arrays[name] for name in names}
     figures[f'{kind}_pictures'] = (
       gallery(stored),
       f'{kind.capitalize()}: anchors above the worst frames of their sets, where the average '
@@ -175,8 +177,8 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   height, width = stored['image_0'].shape[:2]
   cell_width = style.PAGE_WIDTH / max(columns, 2)  # in inches; one set takes half a page
   cell_height = cell_width * height / width + 0.2  # with its title
-  size = cell_width * columns, 2 * cell_height + 0.3  # with the legend
-  figure = Figure(figsize=size, layout='constrained')
+  # 0.3 inches more for the legend
+  figure = Figure(figsize=(cell_width * columns, 2 * cell_height + 0.3), layout='constrained')
   grid = figure.subplots(2, columns, squeeze=False)
   for index, axes in enumerate(grid.T.flat):  # column by column: an anchor, then its worst frame
     show(axes, stored[f'image_{index}'])
@@ -184,23 +186,36 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
     is_worst_frame = index % 2 == 1
     frame_name = f'offset {number(stored["offset"][index])}' if is_worst_frame else 'anchor'
     axes.set_title(f'{frame_name}, AP {style.percent(stored["precision"][index])}')
-    # (corners, kind of box, text above it) of each box on this picture
-    boxes = [(corners, OBJECT, '') for image, _, *corners in stored['truth'] if image == index]
+    # The boxes of all pictures are in one table each, with a column for the picture.
+    for image, _, *corners in stored['truth']:
+      if image == index:
+        _draw_box(axes, corners, OBJECT, '')
     for image, category, *corners, score, is_right in stored['found']:
       if image == index and score >= MIN_SCORE:
-        kind = HIT if is_right else MISS
-        boxes.append((corners, kind, f'{names[int(category)]} {score:.2f}'))
-    for (x0, y0, x1, y1), kind, text in boxes:
-      colour, dashes = LOOKS[kind]
-      frame = Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, linewidth=1.4)
-      frame.set(edgecolor=colour, linestyle=dashes)
-      axes.add_patch(frame)
-      around = {'facecolor': colour, 'edgecolor': 'none', 'pad': 0.6}
-      if text:
-        axes.text(x0, y0, text, fontsize=5, color='white', va='bottom', bbox=around)
+        text = f'{names[int(category)]} {score:.2f}'
+        _draw_box(axes, corners, HIT if is_right else MISS, text)
   handles = [
     style.dashed(name, dashes, color='0.6' if name == OBJECT else colour)
     for name, (colour, dashes) in LOOKS.items()
   ]
   figure.legend(handles=handles, loc='outside lower center', ncols=3)
   return figure
+
+
+def _draw_box(axes: Axes, corners: Sequence[float], kind: str, text: str) -> None:
+  """Draws the outline of a box in the look of its kind, with a text above it.
+
+  Args:
+    axes: the axes of the picture.
+    corners: x0, y0, x1, y1 in pixels.
+    kind: a key of `LOOKS`.
+    text: the text; '' for none.
+  """
+  x0, y0, x1, y1 = corners
+  colour, dashes = LOOKS[kind]
+  frame = Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, linewidth=1.4)
+  frame.set(edgecolor=colour, linestyle=dashes)
+  axes.add_patch(frame)
+  around = {'facecolor': colour, 'edgecolor': 'none', 'pad': 0.6}
+  if text:
+    axes.text(x0, y0, text, fontsize=5, color='white', va='bottom', bbox=around)

@@ -22,7 +22,7 @@ import json
 import os
 import pathlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
@@ -155,11 +155,11 @@ class NeighborSets:
     of anchors and pairs is the published one (`RELEASES`).
     """
     space = label_space.coarse_space(self.class_names)
-    num_anchors, num_pairs = counts = len(self.anchors), len(self.pairs.frame)
-    counts_in_words = f'{num_anchors} anchors, {num_pairs} pairs'
+    counts = len(self.anchors), len(self.pairs.frame)
+    counts_in_words = f'{counts[0]} anchors, {counts[1]} pairs'
     if space is None or space.name not in RELEASES:
       return f'neighbor sets: {counts_in_words}'
-    name, published = RELEASES[space.name]
+    name, published = RELEASES[space.name]  # `published` is by number of anchors and pairs
     if counts in published:
       return f'{name}, {published[counts]}: {counts_in_words}'
     expected = ' or '.join(f'{anchors} and {pairs}' for anchors, pairs in published)
@@ -287,8 +287,7 @@ def from_mappings(
   neighbors, offsets = [], []
   for anchor, members in sets.items():
     neighbors.append(np.array([position[member] for member in members], np.int32))
-    number = frame_number(anchor)
-    distances = [frame_number(member) - number for member in members]
+    distances = [frame_number(member) - frame_number(anchor) for member in members]
     offsets.append(np.array(distances, np.int32))
   types, fps = _types_and_rates(frames, facts) if facts else (None, None)
   return NeighborSets(
@@ -321,7 +320,7 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
       f'the set of anchor {anchor!r} has the frames {min(counts)} to {max(counts)}: numbers of '
       f'frames are at most {_INT32_MAX} apart.'
     )
-  (number, count), *_ = counts.most_common(1)  # the number of most frames
+  (number, count), *_ = counts.most_common(1)  # the number that most frames have
   if count > 1:
     repeated = [path for path in (anchor, *members) if frame_number(path) == number]
     raise InputError(
@@ -484,6 +483,7 @@ def _class_names_of_indices(
   if list(names_in.values()) == [imagenet] and is_vid_robust:
     raise InputError(f'{folder} has only {first.name}, which does not name its labels.')
   imagenet_index = folder / f'{label_space.IMAGENET}_{CLASS_INDEX}'
+  # Labels are of the coarse classes then, and ImageNet's index is not about them.
   has_coarse_index = any(map(label_space.coarse_space, names_in.values()))
   if has_coarse_index and names_in.get(imagenet_index) == imagenet:
     del names_in[imagenet_index]
@@ -517,7 +517,7 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
   if tuple(entry[0] for entry in entries) == WNIDS:
     return label_space.get(label_space.IMAGENET).class_names
   names = tuple(entry[-1] for entry in entries)
-  for name, count in Counter(names).most_common(1):  # the most frequent name
+  for name, count in Counter(names).most_common(1):  # the most frequent name, if there is any
     if count > 1:
       raise InputError(f'{path} calls {count} classes {name!r}: give each another name.')
   return names
@@ -578,12 +578,12 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
     documents[f'misc/{prefix}{CLASS_INDEX}'] = {  # without identifiers
       str(number): ['', name] for number, name in enumerate(sets.class_names)
     }
-  facts: dict[str, dict[str, object]] = {}
+  facts: dict[str, dict[str, object]] = defaultdict(dict)
   for index, name in enumerate(names):
-    for key, values in (('frame_type', sets.frame_types), ('fps', sets.fps)):
-      value = '' if values is None else values[index].item()
-      if value and value == value:  # neither '' nor NaN
-        facts.setdefault(name, {})[key] = value
+    if sets.frame_types is not None and sets.frame_types[index] != '':
+      facts[name]['frame_type'] = sets.frame_types[index].item()
+    if sets.fps is not None and not np.isnan(sets.fps[index]):
+      facts[name]['fps'] = sets.fps[index].item()
   if facts:
     documents[f'metadata/{FRAMES}'] = facts
   try:
