@@ -282,8 +282,7 @@ class AttackError(AttackStudy):
     entries, sections = [], {}
     for entry in study['attacks']:
       name, attack = _label_and_class(entry)
-      names = cls.settings_of(attack)
-      section = {key: value for key, value in common.items() if key in names}
+      section = {key: value for key, value in common.items() if key in cls.settings_of(attack)}
       has_fixed_loss = settings.parse(attack, section, cls.section).has_fixed_loss
       losses = (Attack.loss,) if has_fixed_loss else all_losses
       for loss in losses:
@@ -329,79 +328,35 @@ class AttackError(AttackStudy):
         ids.append(id_of(words) + 1)  # at least 1, because the clean view has id 0
         indices.append(index)
         radii.append(epsilon)
-    measure, total = self._spectral_functions(image_shape)
     return Views(
       self._show,
       ids=np.array(ids, np.int32),
       parameters={'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
       uses_classifier=True,
       together=True,
-      stages=self._stages if self._ensembles else None,
-      measure=measure,
-      total=total,
+      stages=Stages(self._steps, _begin, self._advance) if self._ensembles else None,
+      measure=self._measure,
+      total=_total,
     )
 
-  def _spectral_functions(
-    self, image_shape: ImageShape
-  ) -> tuple[Callable[..., Arrays], Callable[..., Arrays]]:
-    """Returns the two functions that record Fourier spectra of adversarial changes.
+  def _measure(self, row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
+    """Summarises the Fourier spectrum F of an adversarial change, as recorded for each image.
+
+    Args:
+      row: the clean image, `row['image']` [H, W, C].
+      image: the attacked image, [H, W, C].
+      view: the radius, `view['epsilon']`. If it is 0, the spectrum is of `image` itself.
+      logits: not used.
 
     Returns:
-      `measure`, which computes what is recorded for each image, and `total`, which computes what is
-      summed over images.
+      A dictionary. 'energy' is Σ |F|² over all frequencies, 'high_energy' is Σ |F|² over high
+      frequencies, and 'rings' is the mean |F| by frequency |f|. 'largest' is the largest change
+      of a pixel value.
     """
-    measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-
-    def amplitudes(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns the Fourier amplitudes of an adversarial change, [H, W // 2 + 1, C].
-
-      Args:
-        row: the clean image, `row['image']` [H, W, C].
-        image: the attacked image, [H, W, C].
-        view: the radius, `view['epsilon']`. If it is 0, the amplitudes are of `image` itself.
-      """
-      is_clean_view = view['epsilon'] == 0
-      return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
-
-    def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Summarises the Fourier spectrum F of an adversarial change, as recorded for each image.
-
-      Args:
-        row: the clean image, `row['image']` [H, W, C].
-        image: the attacked image, [H, W, C].
-        view: the radius, `view['epsilon']`. If it is 0, the spectrum is of `image` itself.
-
-      Returns:
-        A dictionary. 'energy' is Σ |F|² over all frequencies, 'high_energy' is Σ |F|² over high
-        frequencies, and 'rings' is the mean |F| by frequency |f|. 'largest' is the largest change
-        of a pixel value.
-      """
-      largest = jnp.abs(image - row['image']).max()
-      return {**measures(amplitudes(row, image, view)), 'largest': largest}
-
-    def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns what an image adds to the sum of spectra of successful adversarial changes.
-
-      An image counts if the attack changed it and it is misclassified. In the clean view the
-      spectra are of the images themselves, and all images count.
-
-      Args:
-        row: the clean image, `row['image']` [H, W, C], and its `label`.
-        image: the attacked image, [H, W, C].
-        view: the radius, `view['epsilon']`, which is 0 in the clean view.
-        logits: function from images [B, H, W, C] to logits.
-
-      Returns:
-        'spectrum', the mean amplitude over channels, [H, W // 2 + 1], or 0; and 'counted', 1 or 0.
-      """
-      rank_of_true_class = summarise(logits(image[None]), row['label'][None])['rank'][0]
-      is_changed, is_wrong = (image != row['image']).any(), rank_of_true_class > 0
-      is_clean_view = view['epsilon'] == 0
-      counted = (is_wrong & is_changed) | is_clean_view
-      mean = amplitudes(row, image, view).mean(-1)
-      return {'spectrum': jnp.where(counted, mean, 0), 'counted': counted.astype(jnp.float32)}
-
-    return measure, total
+    height, width, _ = image.shape
+    measures = spectrum.measures(high_pass(height, width, self.bandwidth))
+    largest = jnp.abs(image - row['image']).max()
+    return {**measures(_amplitudes(row, image, view)), 'largest': largest}
 
   def _show(self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
     """Attacks a batch and returns the images [B, H, W, C], and observations {name: [B]}.
@@ -427,7 +382,7 @@ class AttackError(AttackStudy):
       """Runs one attack on the batch; returns the images, and observations {name: [B]}.
 
       For a single attack the images are the worst of its restarts. An ensemble may have been run
-      before, in steps (see `_stages`); `rows` then holds its result.
+      before, in steps (see `_steps`); `rows` then holds its result.
 
       Args:
         attack: the attack.
@@ -445,77 +400,67 @@ class AttackError(AttackStudy):
 
     branches: list[Callable[..., Shown]] = [lambda scale: (rows['image'], no_observations)]
     branches += (functools.partial(run_attack, attack) for attack in self.runs.values())
-    branch = view['attack'] + 1  # the clean view has attack −1, hence branch 0
-    return jax.lax.switch(branch, branches, view['epsilon'] / self.epsilon)
+    # the clean view has the attack −1, hence the branch 0
+    return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
-  @property
-  def _stages(self) -> Stages:
-    """Functions that run AutoAttack in short steps, so that progress can be shown.
+  def _steps(self, view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
+    """Lists the steps of AutoAttack for a view (an attack at one radius).
 
     AutoAttack runs several attacks in turn, called stages. A step is one restart of a stage, or one
-    target class. Each stage is compiled once. It is identified by the pair (index of the attack,
-    index of the stage).
+    target class. Steps are short, so that progress can be shown between them.
+
+    Args:
+      view: index of the attack and its radius. Other attacks and the clean view have no steps.
+      classes: number of classes, which limits the number of target classes.
+
+    Returns:
+      Tuples of a description for progress, (index of the attack, index of the stage), and the
+      number of the restart or target class.
     """
-    labels, attacks = list(self.runs), list(self.runs.values())
+    index = int(view['attack'])  # −1 in the clean view
+    if index < 0:
+      return []
+    label, attack = list(self.runs.items())[index]
+    if not isinstance(attack, AutoAttack):
+      return []
+    radius = value_text(EPSILON, float(view['epsilon']))
+    attack_and_radius = f'{value_text(ATTACK, label)} {radius}'
+    steps_of_view = []
+    for stage, (_, num_runs) in enumerate(attack.members(classes)):
+      for run in range(num_runs):
+        words = f'{attack_and_radius}, {attack.stages[stage]}, run {run + 1} of {num_runs}'
+        steps_of_view.append((words, (index, stage), run))
+    return steps_of_view
 
-    def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
-      """Lists the steps of AutoAttack for a view (an attack at one radius).
+  def _advance(
+    self,
+    program: tuple[int, int],
+    keys: jax.Array,
+    rows: Arrays,
+    view: Arrays,
+    logits: Logits,
+    state: State,
+    run: jax.Array,
+  ) -> State:
+    """Runs one step of AutoAttack on a batch: a restart or a target class of one stage.
 
-      Args:
-        view: index of the attack and its radius. Other attacks and the clean view have no steps.
-        classes: number of classes, which limits the number of target classes.
+    Args:
+      program: (index of the attack, index of the stage). A stage is an attack of the ensemble.
+      keys: random keys, [B].
+      rows: the batch, with `image` [B, H, W, C] and labels.
+      view: the view (an attack at one radius), with the radius `epsilon`.
+      logits: function from images to logits.
+      state: state before the step, {name: [B, ...]}.
+      run: index of the random start or target class.
 
-      Returns:
-        Tuples of a description for progress, (index of the attack, index of the stage), and the
-        number of the restart or target class.
-      """
-      index = int(view['attack'])  # −1 in the clean view
-      attack = attacks[index] if index >= 0 else None
-      if not isinstance(attack, AutoAttack):
-        return []
-      radius = value_text(EPSILON, float(view['epsilon']))
-      attack_and_radius = f'{value_text(ATTACK, labels[index])} {radius}'
-      steps_of_view = []
-      for stage, (_, num_runs) in enumerate(attack.members(classes)):
-        for run in range(num_runs):
-          words = f'{attack_and_radius}, {attack.stages[stage]}, run {run + 1} of {num_runs}'
-          steps_of_view.append((words, (index, stage), run))
-      return steps_of_view
-
-    def begin(rows: Arrays, logits: Logits) -> State:
-      """Returns the state of AutoAttack on a batch before its first step, {name: [B, ...]}."""
-      return AutoAttack.begin(logits, rows['image'], _labels(rows))
-
-    def advance(
-      program: tuple[int, int],
-      keys: jax.Array,
-      rows: Arrays,
-      view: Arrays,
-      logits: Logits,
-      state: State,
-      run: jax.Array,
-    ) -> State:
-      """Runs one step of AutoAttack on a batch: a restart or a target class of one stage.
-
-      Args:
-        program: (index of the attack, index of the stage). A stage is an attack of the ensemble.
-        keys: random keys, [B].
-        rows: the batch, with `image` [B, H, W, C] and labels.
-        view: the view (an attack at one radius), with the radius `epsilon`.
-        logits: function from images to logits.
-        state: state before the step, {name: [B, ...]}.
-        run: index of the random start or target class.
-
-      Returns:
-        The state after the step.
-      """
-      index, stage = program
-      attack, scale = attacks[index], view['epsilon'] / self.epsilon
-      assert isinstance(attack, AutoAttack)
-      arguments = Arguments(keys, logits, rows['image'], _labels(rows), scale)
-      return attack.advance(stage, first=run, count=1, arguments=arguments, state=state)
-
-    return Stages(steps, begin, advance)
+    Returns:
+      The state after the step.
+    """
+    index, stage = program
+    attack, scale = list(self.runs.values())[index], view['epsilon'] / self.epsilon
+    assert isinstance(attack, AutoAttack)
+    arguments = Arguments(keys, logits, rows['image'], _labels(rows), scale)
+    return attack.advance(stage, first=run, count=1, arguments=arguments, state=state)
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -572,9 +517,8 @@ class AttackError(AttackStudy):
 
     A view is an attack at one radius. Both columns are None for the clean view.
     """
-    clean = (None, None)
     attacked = [(label, epsilon) for epsilon in self.radii for label in self.runs]
-    return pd.DataFrame([clean, *attacked], columns=['attack', 'epsilon'])
+    return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields tables of error on clean images, under each attack and under the worst attack.
@@ -584,8 +528,7 @@ class AttackError(AttackStudy):
     under the worst attack is then over the images that all attacks have run on.
     """
     views = recorded.views
-    is_clean = views.attack.isna().to_numpy()
-    yield self.means(CLEAN_ERROR, recorded, where=is_clean, test=True)
+    yield self.means(CLEAN_ERROR, recorded, where=views.attack.isna().to_numpy(), test=True)
     yield self.means(ERROR, recorded, ('attack', 'epsilon'), test=True)
     # After each member of an ensemble such as AutoAttack, with the members before it.
     for name, attack in self._ensembles.items():
@@ -686,8 +629,7 @@ class AttackError(AttackStudy):
       # [V, H, W]; NaN without an image.
       mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
       # the clean view is first; the others are ordered by radius, then by attack
-      of_attacks = mean[CLEAN + 1 :]
-      attacked = of_attacks.reshape(len(self.radii), len(self.runs), *image_shape[:2])
+      attacked = mean[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *image_shape[:2])
       findings.arrays[f'{evaluation.label}/spectrum'] = attacked
       findings.arrays[f'{evaluation.label}/clean_spectrum'] = mean[CLEAN]
     return findings
@@ -783,3 +725,43 @@ def _raises_flag(flag: Flag, shard: Shard) -> np.ndarray:
 def _labels(rows: Arrays) -> jax.Array:
   """Returns labels, int32 [B], with −1 for padding, which attacks skip."""
   return jnp.where(rows['mask'], rows['label'], -1)
+
+
+def _amplitudes(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
+  """Returns the Fourier amplitudes of an adversarial change, [H, W // 2 + 1, C].
+
+  Args:
+    row: the clean image, `row['image']` [H, W, C].
+    image: the attacked image, [H, W, C].
+    view: the radius, `view['epsilon']`. If it is 0, the amplitudes are of `image` itself.
+  """
+  is_clean_view = view['epsilon'] == 0
+  return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
+
+
+def _total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
+  """Returns what an image adds to the sum of spectra of successful adversarial changes.
+
+  An image counts if the attack changed it and it is misclassified. In the clean view the
+  spectra are of the images themselves, and all images count.
+
+  Args:
+    row: the clean image, `row['image']` [H, W, C], and its `label`.
+    image: the attacked image, [H, W, C].
+    view: the radius, `view['epsilon']`, which is 0 in the clean view.
+    logits: function from images [B, H, W, C] to logits.
+
+  Returns:
+    'spectrum', the mean amplitude over channels, [H, W // 2 + 1], or 0; and 'counted', 1 or 0.
+  """
+  rank_of_true_class = summarise(logits(image[None]), row['label'][None])['rank'][0]
+  is_changed, is_wrong = (image != row['image']).any(), rank_of_true_class > 0
+  is_clean_view = view['epsilon'] == 0
+  counted = (is_wrong & is_changed) | is_clean_view
+  mean = _amplitudes(row, image, view).mean(-1)
+  return {'spectrum': jnp.where(counted, mean, 0), 'counted': counted.astype(jnp.float32)}
+
+
+def _begin(rows: Arrays, logits: Logits) -> State:
+  """Returns the state of AutoAttack on a batch before its first step, {name: [B, ...]}."""
+  return AutoAttack.begin(logits, rows['image'], _labels(rows))

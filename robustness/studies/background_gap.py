@@ -81,10 +81,7 @@ class BackgroundGap(Study):
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []
     for name, values in BACKGROUNDS.items():  # the name of a variant, or 'bg_gap'
+      quantity, facets = (GAP, {}) if name == GAP.name else (ACCURACY, {VARIANT: name})
       for label, value in values.items():
-        network = label.replace('_', ' ')
-        if name == GAP.name:
-          rows.append(published_row(network, GAP, value, PICTURES))
-        else:
-          rows.append(published_row(network, ACCURACY, value, PICTURES, variant=name))
+        rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES, **facets))
     yield table_of_rows(rows)

@@ -190,8 +190,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
         if name in table.groups and quantity in (*ERRORS, EXCESS):
           estimate = measured.estimate(quantity.name, self.confidence)
         else:
-          value, n = float(measured.values[quantity.name]), measured.n
-          estimate = Estimate.without_interval(value, n)
+          estimate = Estimate.without_interval(float(measured.values[quantity.name]), measured.n)
         yield estimate_row(label, '', quantity, table.facets_of(name), estimate, self.confidence)
 
   def _curves(

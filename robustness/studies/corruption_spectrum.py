@@ -113,45 +113,50 @@ class CorruptionSpectrum(StoredOrMade):
     A view is one way to perturb each image. The spectra of clean images are measured in the clean
     view, and the spectra of the changes by corruptions in the others.
     """
-    # A function of the amplitudes |F| of an image.
-    energies_and_rings = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-    views = super().views(image_shape)
-
-    def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns the Fourier amplitudes |F| of a corruption's change, [H, W // 2 + 1, C].
-
-      C is 1 if `channels` is 'grey'.
-
-      Args:
-        row: the clean image, [H, W, C], and for stored images the severity.
-        image: the corrupted image, [H, W, C].
-        view: the severity of generated images. If it is 0, the amplitudes are of `image` itself.
-      """
-      if self.is_stored:
-        clean, severity = row[CLEAN_IMAGE], row['severity']
-      else:
-        clean, severity = row['image'], view['severity']
-      return spectrum.half_magnitude(change(image, clean, severity), self.channels)
-
-    def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      """Returns one image's contribution to the mean spectrum, as {'spectrum': amplitudes}.
-
-      The amplitudes are averaged over channels, [H, W // 2 + 1]. They are later summed over images.
-      For stored images there are S sums, so the amplitudes are [S, H, W // 2 + 1], and 0 in all but
-      one of the S entries. `_with_slots` says which one.
-      """
-      mean = magnitude(row, image, view).mean(-1)
-      if self.is_stored:
-        mean = jnp.multiply.outer(row[SLOTS], mean)  # [S, H, W // 2 + 1]; `SLOTS` is one-hot, [S]
-      return {'spectrum': mean}
-
     return dataclasses.replace(
-      views,
+      super().views(image_shape),
       image_shape=image_shape,
-      measure=lambda row, image, view: energies_and_rings(magnitude(row, image, view)),
-      total=total,
+      measure=self._measure,
+      total=self._total,
       add_columns=_with_slots if self.is_stored else None,
     )
+
+  def _measure(self, row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
+    """Returns the energies and the mean amplitudes by frequency |f| of a corruption's change.
+
+    See `_magnitude` for the arguments.
+    """
+    height, width, _ = image.shape
+    measures = spectrum.measures(high_pass(height, width, self.bandwidth))
+    return measures(self._magnitude(row, image, view))
+
+  def _magnitude(self, row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
+    """Returns the Fourier amplitudes |F| of a corruption's change, [H, W // 2 + 1, C].
+
+    C is 1 if `channels` is 'grey'.
+
+    Args:
+      row: the clean image, [H, W, C], and for stored images the severity.
+      image: the corrupted image, [H, W, C].
+      view: the severity of generated images. If it is 0, the amplitudes are of `image` itself.
+    """
+    if self.is_stored:
+      clean, severity = row[CLEAN_IMAGE], row['severity']
+    else:
+      clean, severity = row['image'], view['severity']
+    return spectrum.half_magnitude(change(image, clean, severity), self.channels)
+
+  def _total(self, row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
+    """Returns one image's contribution to the mean spectrum, as {'spectrum': amplitudes}.
+
+    The amplitudes are averaged over channels, [H, W // 2 + 1]. They are later summed over images.
+    For stored images there are S sums, so the amplitudes are [S, H, W // 2 + 1], and 0 in all but
+    one of the S entries. `_with_slots` says which one.
+    """
+    mean = self._magnitude(row, image, view).mean(-1)
+    if self.is_stored:
+      mean = jnp.multiply.outer(row[SLOTS], mean)  # [S, H, W // 2 + 1]; `SLOTS` is one-hot, [S]
+    return {'spectrum': mean}
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the first image of the data under each corruption and severity, for a figure."""
@@ -167,21 +172,19 @@ class CorruptionSpectrum(StoredOrMade):
     """
     height, width = image_shape[:2]
     # For stored images, `study` is this study with the corruptions and severities that are stored,
-    # and `recorded` has a row per image and a view per corruption and severity.
+    # and `by_image` are the records with a row per image and a view per corruption and severity.
     study, recorded = self.joined(evaluations, image_shape)
-    records = recorded.evaluations[0].records
-    if self.is_stored:
-      total = _total_by_part(evaluations[0].records, study.parts)
-    else:
-      total = records.total('spectrum')
+    records, by_image = evaluations[0].records, recorded.evaluations[0].records
+    # Summed spectra of each view.
+    total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
     # Recorded amplitudes are orthonormal.
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
     # Mean |F| in each view, [1 + corruptions · severities, H, W], the clean view first.
-    mean = (spectrum.full_map(total, width) * scale / records.layout.num_rows).astype(np.float32)
+    mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
     is_high = high_pass(height, width, self.bandwidth)  # bool [H, W]
     lowest = lowest_kept(height, width, self.bandwidth)  # high frequencies begin here: f_y and f_x
     return Findings(
-      estimates=list(study._estimates(records, image_shape, scale)),
+      estimates=list(study._estimates(by_image, image_shape, scale)),
       arrays={
         'clean_spectrum': mean[CLEAN],
         'spectrum': study.grid(mean[CLEAN + 1 :]),
@@ -217,8 +220,8 @@ class CorruptionSpectrum(StoredOrMade):
       (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
       (RMS, CLEAN_RMS, (energy, num_values)),
     ):
-      fields = {IMAGES: arguments}  # results have `IMAGES` in place of a classifier
-      by_view = Outcomes.from_fields(quantity, fields, views, clusters=clusters)
+      # results have `IMAGES` in place of a classifier
+      by_view = Outcomes.from_fields(quantity, {IMAGES: arguments}, views, clusters=clusters)
       yield self.means(clean_quantity, by_view, where=is_clean)
       # The mean of an image over severities, without those at which it has no share.
       by_corruption = by_view.combined(('corruption',), known_mean)
@@ -248,8 +251,7 @@ class CorruptionSpectrum(StoredOrMade):
     figure, caption = figures[BY_RADIUS]
     # `...` selects any value of a facet.
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)
-    changes = results.table[results.table.quantity == RADIAL.name]
-    _add_clean_amplitudes(figure, clean, changes)
+    _add_clean_amplitudes(figure, clean, results.table[results.table.quantity == RADIAL.name])
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
     cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
     # Without repetition, in the order of the table.

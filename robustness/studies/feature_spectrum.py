@@ -105,8 +105,7 @@ class FeatureSpectrum(Study):
     num_left = max(count - self.first_tokens, 0) if self.first_tokens >= 0 else count
     side = math.isqrt(num_left)  # of the largest square with as many tokens; it takes the last ones
     num_dropped = count - side**2
-    is_as_set = self.first_tokens in (-1, num_dropped)
-    if side == 0 or not is_as_set:
+    if side == 0 or self.first_tokens not in (-1, num_dropped):
       raise self.refused(
         'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
       )
@@ -131,9 +130,8 @@ class FeatureSpectrum(Study):
         fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}
         relative = Outcomes.from_fields(RELATIVE, fields, views, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}
-        is_highest = np.arange(count) == count - 1
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
-        yield self.means(HIGHEST, relative, where=is_highest, facets=layer)
+        yield self.means(HIGHEST, relative, where=np.arange(count) == count - 1, facets=layer)
     if not num_maps:
       raise self.refused(
         'of_layers', problem='of which none gives a map of several places', fix='Choose others.'

@@ -193,8 +193,7 @@ class FourierAttack(BeginsWithMap):
     The description of the first states the norm of the waves.
     """
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
-    error = dataclasses.replace(ERROR, words=words)
-    return (error, CLEAN_ERROR, WAVE_ERROR)
+    return (dataclasses.replace(ERROR, words=words), CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns error by number of queries, on clean images, and under each wave alone.

@@ -97,9 +97,8 @@ class FourierHeatmap(Study):
     is_valid = ALL not in self.classes or len(self.classes) == 1
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
     # A map of a class needs all its images at every frequency; `half_width` leaves some out.
-    is_possible = not (self.classes and self.half_width)
     valid = f'() with {KEYS.study.half_width}, which shows images in rounds'
-    self.require(is_possible, 'classes', valid)
+    self.require(not (self.classes and self.half_width), 'classes', valid)
 
   def check_classes(self, rows: Rows) -> None:
     """Raises InputError if the setting `classes` names a class without any image."""
@@ -238,8 +237,7 @@ class FourierHeatmap(Study):
     f = self.frequencies(image_shape)
     band = bands(f.fy, f.fx, image_shape[:2])
     radius = np.floor(np.hypot(f.fy, f.fx) + 0.5)  # rounded, halves up
-    facets = {'frequency_y': f.fy, 'frequency_x': f.fx, 'band': band, 'radius': radius}
-    views = pd.DataFrame(facets)
+    views = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx, 'band': band, 'radius': radius})
     with_clean = views.astype(object).reindex([-1, *range(len(f))])  # there is no row −1: NaN
     return with_clean.reset_index(drop=True)
 

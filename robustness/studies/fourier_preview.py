@@ -135,9 +135,8 @@ class FourierPreview(BeginsWithMap):
     num_cells = [int((band_map(image_shape) == band).sum()) for band in BANDS]
     arguments = {}  # {classifier: the arguments of `energy_per_cell`}
     for evaluation in evaluations:
-      by_view = evaluation.records.table(f'measure/{BAND_ENERGY}')  # [N, 1, bands]
-      energy = by_view[:, 0].astype(float)  # of the only view
-      arguments[evaluation.label] = energy, num_cells
+      energy = evaluation.records.table(f'measure/{BAND_ENERGY}')[:, 0]  # of the only view
+      arguments[evaluation.label] = energy.astype(float), num_cells
     # A band without frequencies, in small images, is None: `means` skips it.
     bands = [band if count else None for band, count in zip(BANDS, num_cells, strict=True)]
     views = pd.DataFrame({'band': bands})
@@ -178,10 +177,10 @@ class FourierPreview(BeginsWithMap):
     # The correlation is over the frequencies that the heatmap measured.
     measured = distinct_frequencies(height, width, self._map.window)
     values, error = _values_at(measured, sensitivity), self._map.error(label, measured)
-    is_constant = np.ptp(values) == 0 or np.ptp(error) == 0
-    rho = np.nan if is_constant else scipy.stats.spearmanr(values, error).statistic
-    n = len(measured)
-    return [*tables, self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=n)]
+    vary = np.ptp(values) > 0 and np.ptp(error) > 0
+    rho = scipy.stats.spearmanr(values, error).statistic if vary else np.nan
+    tables.append(self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=len(measured)))
+    return tables
 
 
 def _values_at(f: Frequencies, spectrum_map: np.ndarray) -> np.ndarray:

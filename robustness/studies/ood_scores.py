@@ -166,8 +166,7 @@ class OodScores(ScoresPredictions):
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mean confidence, and for images of known classes also accuracy."""
-    data = recorded.evaluations[0].records.identity['data']
-    if data.get('labels') != UNKNOWN_CLASSES:
+    if recorded.evaluations[0].records.identity['data'].get('labels') != UNKNOWN_CLASSES:
       yield self.means(ACCURACY, recorded)
     yield self.means(CONFIDENCE, recorded)
 
@@ -372,9 +371,8 @@ def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> Fini
   if first is None:
     return task
   for expected in first.evaluations:
-    actual = _evaluation(task, expected.label)
     classifier = expected.records.identity['classifier']
-    other_classifier = actual.records.identity['classifier']
+    other_classifier = _evaluation(task, expected.label).records.identity['classifier']
     if lines := differing_keys(classifier, other_classifier, 'classifier'):
       raise InputError(
         f'{path} and {first.folder} have other classifiers under '

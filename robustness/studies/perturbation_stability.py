@@ -197,8 +197,7 @@ class PerturbationStability(Study):
         best_classes[label] = best[reference], best[frame]
     # A view is a pair of frames, numbered from 1 in each perturbation.
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_pairs])
-    names = np.repeat(self.names, num_pairs)
-    views = pd.DataFrame({'perturbation': names, 'frame': numbers})
+    views = pd.DataFrame({'perturbation': np.repeat(self.names, num_pairs), 'frame': numbers})
     weight = np.repeat(1 / np.array(num_pairs), num_pairs)  # perturbations have equal weights
     # `frames` is what both the quantity and its ratio to the baseline are computed from.
     for quantity, ratio, frames, published in (

@@ -170,9 +170,8 @@ class Recalibration(StoredOrMade):
     """
     recorded.require_distinct()
     # The facets by which `GROUPS` averages views: the clean view gets severity 0 and view 'clean'.
-    severity = recorded.views.severity.fillna(0).astype(int)
     view = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
-    views = recorded.views.assign(severity=severity, view=view)
+    views = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int), view=view)
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
     fits = {}  # {classifier: its scalings and thresholds}
     values = {}  # {classifier: [n, V, F]}, F values as in `_fields` of the n measured images

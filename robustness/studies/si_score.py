@@ -367,12 +367,8 @@ class SiScore(Study):
     batch = next(rows.batches(num_pairs, [0]))
     prepare = views.prepare
     assert prepare is not None  # views that compose scenes have one
-
-    @jax.jit
-    def prepare_rows(batch: Arrays) -> Arrays:
-      """Computes what all scenes of a pair share, for each pair of a batch."""
-      return map_rows(lambda row, _: prepare(row), batch, None)
-
+    # What all scenes of a pair share, for each pair.
+    prepare_rows = jax.jit(lambda batch: map_rows(lambda row, _: prepare(row), batch, None))
     columns = prepare_rows(numeric_columns(batch))
 
     @jax.jit
@@ -418,9 +414,8 @@ class SiScore(Study):
     estimates = list(self._estimates(right))
     estimates += self._estimates_by_class(right, first.records)
     x_and_y = designs.FACTOR_COLUMNS[designs.LOCATION]
-    is_by_location = designs.LOCATION in designs.varying_factors(right.views)
     is_partly_visible = first.is_visible & ~counted  # too little of the object to count
-    if is_by_location and is_partly_visible.any():
+    if designs.LOCATION in designs.varying_factors(right.views) and is_partly_visible.any():
       visible = dataclasses.replace(right, counted=dict.fromkeys(fields, first.is_visible))
       estimates.append(self.means(ACCURACY_OF_ALL, visible, x_and_y))
       estimates.append(self.means(NORMALISED_OF_ALL, visible, x_and_y, by_group=True))

@@ -68,6 +68,8 @@ instead.
 """
 Measured = tuple[Quantity, Mapping[str, object], Estimate]
 """A quantity, the facets {name: value} of an estimate, and the estimate."""
+Shares = Mapping[str, EnvironmentShares]
+"""{classifier: whether it is right, by image and environment, or level}."""
 Averages = Sequence[tuple[Mapping[str, object], Sequence[int]]]
 """Pairs: the facets of an estimate, and the environments, or levels, that it is averaged over, as
 indices of columns of `EnvironmentShares`.
@@ -122,9 +124,8 @@ class Systematic(Study):
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)
     transforms.check_levels(self.section, self.severities, self.angles)
-    are_right_angles = {*self.angles} <= {*transforms.RIGHT_ANGLES}
     valid = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
-    self.require(are_right_angles, 'angles', valid)
+    self.require(set(self.angles) <= set(transforms.RIGHT_ANGLES), 'angles', valid)
     near_duplicates.check(self.near_duplicates)
     valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
@@ -401,12 +402,7 @@ class Systematic(Study):
       yield table_of_rows(rows)
 
   def _rhos(
-    self,
-    label: str,
-    facts: Facts,
-    by_environment: Mapping[str, EnvironmentShares],
-    by_level: Mapping[str, EnvironmentShares],
-    notes: Mapping[str, str],
+    self, label: str, facts: Facts, by_environment: Shares, by_level: Shares, notes: Facts
   ) -> Iterator[Measured]:
     """Yields the robustness ρ of a classifier by environment and by severity or angle, and means.
 
@@ -427,26 +423,16 @@ class Systematic(Study):
     yield from self._rho_and_accuracies(shares, baseline_shares, averages, notes, num_classes)
     if by_level:
       shares, baseline_shares = by_level[label], by_level.get(baseline)
-      levels = self._each_level(names)
+      # Each severity or angle, such as ({'environment': 'fog', 'severity': 1}, [0]) for column 0.
+      levels: Averages = [
+        ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
+        for column, (k, level) in enumerate(self._levels)
+      ]
       yield from self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
       # The mean of ρ over the levels of an environment, or of all of them.
       for facets, environments in averages:
         columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
         yield MEAN_RHO, facets, self._rho(shares, columns, baseline_shares)
-
-  def _each_level(self, names: Sequence[str]) -> Averages:
-    """Lists each severity or angle of each environment, with its column in the accuracies.
-
-    An entry is, for example, ({'environment': 'fog', 'severity': 1}, [0]) for column 0; see
-    `_shares`.
-
-    Args:
-      names: names of the M environments without the clean one.
-    """
-    return [
-      ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
-      for column, (k, level) in enumerate(self._levels)
-    ]
 
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool

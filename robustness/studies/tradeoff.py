@@ -109,10 +109,10 @@ def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) ->
   of_label = table[table.classifier == label]
   changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
   line = of_label[of_label['quantity'] == LINE.name]
-  fitted = []
+  fit_in_words = []
   for quantity, unit in ((SLOPE, ''), (RESIDUAL, ' points')):
     for row in of_label[of_label['quantity'] == quantity.name].itertuples():  # one, or none
-      fitted.append(f'{quantity.name} {Notation(quantity).bare(row)}{unit}')
-  if len(line):  # no line is fitted to few corruptions
+      fit_in_words.append(f'{quantity.name} {Notation(quantity).bare(row)}{unit}')
+  if len(line):  # no line is fitted to few corruptions, and the table may then lack the column
     line = line.set_index('high_frequency_share')
-  return NamedPoints((label, ', '.join(fitted)), shares, changes, line)
+  return NamedPoints((label, ', '.join(fit_in_words)), shares, changes, line)

@@ -519,11 +519,11 @@ class VideoPmK(study.ScoresPredictions):
     yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
+    # Indices of the offsets up to k, the nearest first, without 0, the anchor itself.
     distance = np.abs(right.offsets)
-    nearest_first = np.argsort(distance, kind='stable')
-    is_near = (distance > 0) & (distance <= self.k)  # without 0, the anchor itself
-    near = nearest_first[is_near[nearest_first]]  # indices of near offsets
-    # A set counts at an offset if it has a frame there and its anchor is right.
+    near = np.flatnonzero((distance > 0) & (distance <= self.k))
+    near = near[np.argsort(distance[near], kind='stable')]
+    # Whether a set has a frame at an offset and its anchor is right, [models, A, offsets].
     counted = right.is_anchor_right[..., None] & right.has_frame
     views = pd.DataFrame({'k': distance[near]})
     # One classifier at a time, because different sets count for each of them.
@@ -602,12 +602,12 @@ class VideoPmK(study.ScoresPredictions):
     counted = np.zeros((len(sets.anchors), 4), bool)
     counted[:, :2] = True
     counted[reviewed_rows, 2:] = True
-    values = np.zeros((len(before.models), *counted.shape), bool)
-    values[..., 0] = before.is_anchor_right
-    values[..., 1] = reachable._all_right_within_k(before)
-    values[:, reviewed_rows, 2] = after.is_anchor_right
-    values[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
-    fields = dict(zip(before.models, values, strict=True))
+    is_right = np.zeros((len(before.models), *counted.shape), bool)  # [models, sets, 4]
+    is_right[..., 0] = before.is_anchor_right
+    is_right[..., 1] = reachable._all_right_within_k(before)
+    is_right[:, reviewed_rows, 2] = after.is_anchor_right
+    is_right[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
+    fields = dict(zip(before.models, is_right, strict=True))
     views = pd.DataFrame({'view': range(4)})
     outcomes = Outcomes.from_fields(
       REVIEW_ANCHOR, fields, views, counted=dict.fromkeys(fields, counted), clusters=before.videos
@@ -653,12 +653,13 @@ class VideoPmK(study.ScoresPredictions):
     right = self._outcomes(predictions)
     for label, mistakes in zip(right.models, right.mistakes, strict=True):
       subsets[label, 'mistakes'] = mistakes & is_accepted
+    # The neighbor set of each pair, or the video if videos have several sets.
     clusters = right.group if right.videos is None else right.videos[right.group]
     views = pd.DataFrame({'distance': DISTANCES})
-    for (label, name), is_in in subsets.items():
-      fields = {label: pair_distances[is_in]}
+    for (label, name), is_in_subset in subsets.items():
+      fields = {label: pair_distances[is_in_subset]}
       for quantity in (WITHIN, WITHIN_RMS):
-        outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in])
+        outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in_subset])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
         yield _with_ascending_ends(shares)
 
