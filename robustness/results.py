@@ -598,8 +598,10 @@ def _check_values(
     InputError: a value is outside by more than 1e-9 · max(1, |low|, |high|). Infinite ends do not
       count in this maximum.
   """
-  low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-  slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
+  low = min(low for low, _ in ranges)
+  high = max(high for _, high in ranges)
+  finite_ends = [abs(end) for end in (low, high) if math.isfinite(end)]
+  slack = 1e-9 * max([1.0, *finite_ends])
   outside = values[(values < low - slack) | (values > high + slack)]
   if len(outside):
     value = outside.iloc[0]

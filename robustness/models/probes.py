@@ -383,7 +383,8 @@ def drawn_rows(
   generator = np.random.default_rng(seed)
   # a choice needs one row of a class to fit and one to hold out
   needed = max(probe.rows_per_class, 2 if has_choice else 1)
-  drawn, held_out, too_small = [], [], dict[str, int]()
+  drawn, held_out = [], []
+  too_small: dict[str, int] = {}  # {class: number of its rows}
   for index, name in enumerate(class_names):
     rows_of_class = generator.permutation(np.flatnonzero(labels == index))
     rows = rows_of_class[: probe.rows_per_class or None]  # 0 takes all

@@ -77,8 +77,8 @@ def read_with_key(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], 
     kind = 'arrays' if file.suffix == NPZ_SUFFIX else 'tensors'
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')
   # several wrappers put their prefixes before one another, such as 'module._orig_mod.'
-  while shared := [x for x in PREFIXES if all(name.startswith(x) for name in arrays)]:
-    arrays = {name.removeprefix(shared[0]): value for name, value in arrays.items()}
+  while prefixes := [x for x in PREFIXES if all(name.startswith(x) for name in arrays)]:
+    arrays = {name.removeprefix(prefixes[0]): value for name, value in arrays.items()}
   return arrays, key
 
 

@@ -51,7 +51,8 @@ def rows_of_points(
     reference: values to compare with. A value for a name is a bar next to the point, a value over
       all conditions a broken line through all names. Plots of differences show neither.
   """
-  drawn = [label for label in labels if any(label in set(plot.rows.classifier) for plot in plots)]
+  in_plots = {label for plot in plots for label in plot.rows.classifier}
+  drawn = [label for label in labels if label in in_plots]
   facet = plots[0].notation.quantity.facet(column)
   ticks = [style.wrapped(label_of(facet, name), 30) for name in names]
   # Widths and heights in inches.
@@ -120,11 +121,16 @@ def _draw_points(
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
-  lengths = [[axis[0] - axis[1], axis[2] - axis[0]] if axis[1:] else [] for axis in (x, y)]
-  # 0 below and above values without an interval, None on an axis without intervals
-  xerr, yerr = (np.maximum(np.nan_to_num(axis), 0) if axis else None for axis in lengths)
-  look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
-  axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
+
+  def lengths(axis: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Returns the lengths of error bars below and above the values; None without intervals."""
+    if len(axis) == 1:
+      return None
+    value, low, high = axis
+    return np.maximum(np.nan_to_num([value - low, high - value]), 0)  # 0 for an unknown end
+
+  look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index), 'label': label}
+  axes.errorbar(x[0], y[0], lengths(y), lengths(x), markersize=3.5, linewidth=linewidth, **look)
 
 
 def _draw_hollow_markers(

@@ -112,7 +112,7 @@ def published(results: Results) -> pd.DataFrame:
   # Table 1 has accuracies under fog by severity. They are shown where `fog_noise` is measured, a
   # network of this table among those of table 3.
   under_fog = TABLE_1 if table is TABLE_3 and 'fog_noise' in results.labels else {}
-  rows = list[Row]()
+  rows: list[Row] = []
 
   def add(label: str, name: str, value: float, versus: str = '', **facets: Any) -> None:
     """Adds a published value to `rows`.

@@ -36,8 +36,9 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
   has_shared_titles = len({tuple(row) for row in rows.values()}) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''
+  num_title_lines = 1 if has_shared_titles else len(rows)
   # Inches, as are all sizes below: 0.2 for each line of titles, 0.3 for the label.
-  text_height = 0.2 * (1 if has_shared_titles else len(rows)) + (0.3 if label else 0.05)
+  text_height = 0.2 * num_title_lines + (0.3 if label else 0.05)
   width_for_page_height = (style.PAGE_HEIGHT - text_height) / (len(rows) * ratio)
   width_for_page_width = (style.PAGE_WIDTH - margin) / columns
   # A column is a picture and the gap to its right.

@@ -82,7 +82,9 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   titles = [style.wrapped(panel.title, letters_per_title) for panel in (*values, *differences)]
   first_table = cells_of(groups[0][0].rows, y, x)
   ratio = len(first_table) / len(first_table.columns)
-  map_height = map_width * (ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4))
+  if (y, x) != FREQUENCIES:
+    ratio = min(max(ratio, 0.6), 1.4)
+  map_height = map_width * ratio
   height_of_title = _TITLE + _LINE * max(title.count('\n') for title in titles)
   height = _BELOW + lines * (map_height + height_of_title)
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
@@ -193,7 +195,8 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   minus_y = _mirror_frequencies(cells[y], cells[x])
   minus_x = _mirror_frequencies(cells[x], cells[y])
   cells = pd.concat([cells, cells.assign(**{y: minus_y, x: minus_x})]).drop_duplicates([y, x])
-  down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
+  down = np.arange(cells[y].min(), cells[y].max() + 1)
+  across = np.arange(cells[x].min(), cells[x].max() + 1)
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
   # Frequencies −2, …, 1 of a window of even side are mirrored to −1, …, 2. The line and the column
   # of 2 have only some of the cells and are left out. In a window of odd side, −2, …, 2, they are

@@ -184,7 +184,8 @@ def _intervals(results: Results, label: str) -> str:
     names = ', '.join(dict.fromkeys(words for words, _ in estimates))
     rows = [row for _, row in estimates]
     confidences |= {f'{100 * row.confidence:g} %' for row in rows}
-    n, units = span(row.n for row in rows), span(row.clusters for row in rows)
+    n = span(row.n for row in rows)
+    units = span(row.clusters for row in rows)
     size = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
     clauses.append(f'for {names}: {METHODS.get(method, method)} ({size})')
   levels = ' and '.join(sorted(confidences))

@@ -185,7 +185,8 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     opening = f'<section id="{quote(name)}"{html_class}>'
     parts.append(f'{opening}\n<h2>{escape(name)}</h2>\n{content}\n</section>')
   body = '\n'.join(parts)
-  style, script = ((_PACKAGE / name).read_text('utf-8') for name in ('report.css', 'report.js'))
+  style = (_PACKAGE / 'report.css').read_text('utf-8')
+  script = (_PACKAGE / 'report.js').read_text('utf-8')
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -248,7 +248,7 @@ def selections(results: Results) -> list[Selection]:
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
-  selected = list[Selection]()
+  selected: list[Selection] = []
   for quantity in quantities:
     selected += overall_selections(table, quantity)
   for quantity in quantities:
@@ -636,7 +636,7 @@ def worst_tasks(selections: list[Selection], label: str) -> list[tuple[Selection
   Returns:
     (selection of the error, its row with the widened interval) for each task.
   """
-  errors = list[tuple[float, Selection, pd.Series]]()
+  errors: list[tuple[float, Selection, pd.Series]] = []
   for selection in selections:
     quantity = selection.quantity
     is_overall = selection.extremes is None and not selection.is_by_class

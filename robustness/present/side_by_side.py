@@ -173,7 +173,7 @@ def named_selections(
   if short_columns:
     return [column for name in short_columns for column in _short_column(tasks, name)]
   _check_names(tasks, quantities, dimensions)
-  selections = list[Selection]()
+  selections: list[Selection] = []
   for task, results in tasks.items():
     selections += _selections(task, results, quantities, _facets(dimensions))
   selections.sort(key=lambda selection: selection.is_by_class)  # single classes come last

@@ -95,8 +95,10 @@ def findings(sentences: Sequence[str]) -> list[str]:
 
 def lines(table: Table) -> list[str]:
   """Formats a table as lines of aligned text, in which floats have four decimals."""
-  rows = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
-  name_width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  rows = [[str(column) for column in table.columns]]
+  rows += [[_cell(value) for value in row] for row in table.rows]
+  columns = zip(*rows, strict=True)
+  name_width, *widths = [max(map(len, column)) for column in columns]
   lines = []
   for name, *cells in rows:
     aligned = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]

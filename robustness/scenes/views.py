@@ -122,8 +122,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     mask.
     """
     columns, cutout = _split_off_cutout(row)
-    counts = {'cutout_pixels': num_mask_pixels(cutout[..., 3])} if measure == 'mask' else {}
-    return {**columns, 'cutout': cutout, **counts}
+    prepared = {**columns, 'cutout': cutout}
+    if measure == 'mask':
+      prepared['cutout_pixels'] = num_mask_pixels(cutout[..., 3])
+    return prepared
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
     """Makes one scene from a prepared cutout and background, [S, S, 3].

@@ -356,8 +356,10 @@ class AccuracyByFactor(Study):
     factors = [name for name in self.factors if name != self.strength]
     # The levels of each image in these factors, such as ('dog',). Images without a level have None,
     # because each NaN would be a group by itself.
-    columns = [[None if pd.isna(level) else level for level in levels[name]] for name in factors]
-    levels_of_image = [*zip(*columns, strict=True)] if factors else [()] * len(bases)
+    columns = []
+    for name in factors:
+      columns.append([None if pd.isna(level) else level for level in levels[name]])
+    levels_of_image = list(zip(*columns, strict=True)) if factors else [()] * len(bases)
     # `group`, `strength` and `picture` are the indices of each image, [N], in `groups` and so on.
     group, groups = pd.factorize(pd.Series(levels_of_image))
     strength, strengths = pd.factorize(levels[self.strength], sort=True)
@@ -447,7 +449,7 @@ class AccuracyByFactor(Study):
     units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
     rows = []
     # (classifier, the one that is subtracted or '' for none)
-    pairs = [*((label, '') for label in units), *((label, first) for label in later)]
+    pairs = [(label, '') for label in units] + [(label, first) for label in later]
     for label, versus in pairs:
       # `relative_errors` subtracts the first of two classifiers from the second
       compared = [units[versus], units[label]] if versus else [units[label]]
