@@ -238,11 +238,12 @@ def separations(
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
     equal_weights = np.ones((1, len(of_id) + len(of_ood)))
     values[name] = Separation(of_id, of_ood, positives)(equal_weights)[0]
-    resampled = Separation(np.append(of_id, added), np.append(of_ood, added), positives)
+    separation = Separation(np.append(of_id, added), np.append(of_ood, added), positives)
     # Stream 0 draws the weights of the ID images, so that they are the same for all sets.
     id_weights, ood_weights = _weights(units, seed, 0), _weights(ood_units, seed, number)
-    batches = [np.hstack(batch) for batch in zip(id_weights, ood_weights, strict=True)]
-    samples[name] = np.concatenate([resampled(weights) for weights in batches])
+    # A generator, because the weights of all samples together may not fit into memory.
+    batches = (np.hstack(batch) for batch in zip(id_weights, ood_weights, strict=True))
+    samples[name] = np.concatenate([separation(weights) for weights in batches])
   estimates = {}
   sets_of_mean: dict[str, Sequence[str]] = {name: [name] for name in sets}  # each set by itself
   sets_of_mean.update(groups or {})

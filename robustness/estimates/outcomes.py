@@ -159,12 +159,13 @@ class Outcomes:
 
   def __post_init__(self) -> None:
     """Raises InputError unless all arrays have the same shape [N, V] with V rows in `views`."""
-    expected = next(iter(self.values.values())).shape
+    first, *_ = self.values.values()
+    num_rows, num_views = len(first), len(self.views)
     for label, values in (*self.values.items(), *(self.counted or {}).items()):
-      if values.shape != expected or len(expected) != 2 or expected[1] != len(self.views):
+      if values.shape != (num_rows, num_views):
         raise InputError(
-          f'outcomes of {label} have shape {values.shape}; give [{expected[0]} rows, '
-          f'{len(self.views)} views] for every classifier.'
+          f'outcomes of {label} have shape {values.shape}; give [{num_rows} rows, '
+          f'{num_views} views] for every classifier.'
         )
 
   @property

@@ -166,7 +166,7 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
     differences: rows of the table of results that are paired differences.
   """
   value = differences['value'].to_numpy(float)
-  low, high = differences['low'].to_numpy(float), differences['high'].to_numpy(float)
+  low, high = np.array(differences['low'], float), np.array(differences['high'], float)
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
   is_bonett_price = method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
@@ -174,10 +174,9 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   is_symmetric = is_ratio | (is_bonett_price & ~_is_clipped(low, high))
   freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
   quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
-  # Ends of ratios become logarithms. Other ends may be below −1: 1 takes their place there.
-  ratio_low, ratio_high = np.where(is_ratio, 1 + low, 1.0), np.where(is_ratio, 1 + high, 1.0)
-  log_low, log_high = _log_ends(ratio_low, ratio_high, quantile)
-  low, high = np.where(is_ratio, log_low, low), np.where(is_ratio, log_high, high)
+  # The ends of ratios minus 1 become logarithms of the ratios.
+  ratio_low, ratio_high = 1 + low[is_ratio], 1 + high[is_ratio]
+  low[is_ratio], high[is_ratio] = _log_ends(ratio_low, ratio_high, quantile[is_ratio])
   centre = np.where(is_symmetric, (low + high) / 2, value)
   half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0
   with np.errstate(divide='ignore', invalid='ignore'):
