@@ -169,10 +169,7 @@ def _measure_tasks(
   if not results_by_task:
     _name, _label, reason = left_out[0]
     raise InputError(f'no task of the battery can be measured: {reason}.')
-  has_fourier_table = experiment.summary == FOURIER_TABLE
-  findings = fourier_table.summarise(results_by_task) if has_fourier_table else None
-  settings = dataclasses.asdict(experiment.execution)
-  results = join_tasks(results_by_task, settings, experiment.summary or 'battery', findings)
+  results = _join_battery(experiment, results_by_task)
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
@@ -182,6 +179,19 @@ def _measure_tasks(
   presented = summary.present_run(experiment.summary, experiment.studies)
   write_results(log, folder, results, presented, with_task_captions(figures_by_task))
   return results
+
+
+def _join_battery(experiment: Experiment, results_by_task: dict[str, Results]) -> Results:
+  """Returns the results of all tasks of a battery together, with the findings of its summary.
+
+  Args:
+    experiment: the battery.
+    results_by_task: {task: results} of the tasks that were measured.
+  """
+  has_fourier_table = experiment.summary == FOURIER_TABLE
+  findings = fourier_table.summarise(results_by_task) if has_fourier_table else None
+  settings = dataclasses.asdict(experiment.execution)
+  return join_tasks(results_by_task, settings, experiment.summary or 'battery', findings)
 
 
 def write_results(

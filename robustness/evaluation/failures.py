@@ -71,9 +71,8 @@ def findings(
     image_lines += [[label, *line] for line in lines]
     view_of_mistake = row_tally.view[damaged]
     rows_and_views[label] = np.stack([damaged, view_of_mistake], 1).astype(np.int32)
-  columns = list(class_lines[0]) if class_lines else []  # the keys of a line
   tables = {
-    AFFECTED_CLASSES: Table(columns, [[*line.values()] for line in class_lines]),
+    AFFECTED_CLASSES: Table.from_lines(class_lines),
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, image_lines),
   }
   return Findings(tables=tables, estimates=[table_of_rows(accuracies)]), rows_and_views

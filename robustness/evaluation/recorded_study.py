@@ -114,8 +114,7 @@ def study_of_results(
   """
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
-  reference = values.get('name')
-  if user_reference and isinstance(reference, str) and _have_same_name(reference, user_reference):
+  if _have_same_name(str(values.get('name', '')), user_reference):
     study = studies.STUDIES.find(user_reference, FLAG)
     values.pop('name')
     return settings.parse(study, values, 'config.study')

@@ -193,5 +193,6 @@ class StagedEvaluator(Evaluator):
       logits = functools.partial(self._logits, variables)
       return self._stages.advance(program, keys, rows, parameters, logits, state, run)
 
+    # each device gets its share of the first argument, and all of the others
     rows_and_state = {'rows': with_scaled_image(batch), 'state': state}
     return self.parallel.by_device(advance_on_device, rows_and_state, variables, view, run)

@@ -191,8 +191,8 @@ def perturb(
   images = as_images(images, taker='waves', rounding=ROUNDING)
   height, width, _ = images.shape[-3:]
   batch, pairs = images.shape[:-3], as_array('frequencies', frequencies)  # batch: () or (B,)
-  has_shape = pairs.shape in ((2,), (*batch, 2))  # one pair, or a pair for each image
-  if not has_shape or not jnp.issubdtype(pairs.dtype, jnp.integer):
+  are_pairs = pairs.shape in ((2,), (*batch, 2))  # one pair, or a pair for each image
+  if not are_pairs or not jnp.issubdtype(pairs.dtype, jnp.integer):
     or_pairs = f', or a pair for each of {batch[0]} images: {(*batch, 2)}' if batch else ''
     raise InputError(
       f'frequencies are {pairs.dtype} of the shape {pairs.shape}; give cycles per image, integers '
@@ -272,9 +272,9 @@ def differences_from_paper(
   norms = published.get(side, ())
   if norm not in norms:
     norms_in_words = ' and '.join(f'{value:g}' for value in norms)
-    sides_in_words = ' and '.join(map(str, published))
-    paper = norms_in_words or f'for {sides_in_words} pixels only'
-    differences.append(f'norm {norm:g}, published {paper}')
+    if not norms:  # the paper has no images of this size
+      norms_in_words = f'for {" and ".join(map(str, published))} pixels only'
+    differences.append(f'norm {norm:g}, published {norms_in_words}')
   if phase != 'reference':
     differences.append(f'phase {phase}')
   if clip:

@@ -181,8 +181,7 @@ def _names(column: int) -> Names:
       template = rf'{blocks}.\1.{names[column]}'  # \1 is the number of the block
       # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
       is_image = column > 0 and part.startswith('response/')
-      stored = Stored((template,), as_image) if is_image else template
-      table[rf'{ours}/block(\d+)/{part}'] = stored
+      table[rf'{ours}/block(\d+)/{part}'] = Stored((template,), as_image) if is_image else template
   return table
 
 

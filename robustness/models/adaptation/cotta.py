@@ -77,8 +77,7 @@ class Cotta(Tent):
 
     def logits_of_view(key: jax.Array) -> jax.Array:
       """Returns the teacher's logits for a random augmentation of the images."""
-      logits, _ = predict(state['teacher'], random_view(key, images))
-      return logits
+      return predict(state['teacher'], random_view(key, images))[0]  # without outputs of layers
 
     def mean_logits_of_views() -> jax.Array:
       """Returns the teacher's mean logits over random augmentations of the images."""
@@ -133,7 +132,8 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   # rotation, moves and scale, and the deviation of the blur: five numbers in [−1, 1]
   angle, down, right, scale, sigma = jax.random.uniform(key_geometry, (5,), minval=-1)
   height, width = x.shape[1:3]
-  rows, columns = jnp.mgrid[:height, :width]  # from the next lines on relative to the moved centre
+  rows, columns = jnp.mgrid[:height, :width]
+  # relative to the centre, after it has moved by whole pixels
   rows = rows - (height - 1) / 2 - jnp.round(down * height / 8)
   columns = columns - (width - 1) / 2 - jnp.round(right * width / 8)
   sine, cosine = jnp.sin(angle * jnp.pi / 12), jnp.cos(angle * jnp.pi / 12)
@@ -144,16 +144,26 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   )
   sample = functools.partial(map_coordinates, coordinates=source, order=1, mode='nearest')
   x = jax.vmap(jax.vmap(sample, -1, -1))(x)  # each channel of each image
-  # a Gaussian of five pixels with a standard deviation in [.001, .5], down and then to the right
-  kernel = jnp.exp(-0.5 * (jnp.arange(-2, 3) / (0.2505 + 0.2495 * sigma)) ** 2)
-  for axis in (1, 2):
+  x = _blurred(x, 0.2505 + 0.2495 * sigma)  # a standard deviation in [.001, .5]
+  x = jnp.where(jax.random.bernoulli(key_mirror), x[:, :, ::-1], x)
+  return jnp.clip(x + 0.005 * jax.random.normal(key_noise, x.shape, x.dtype), 0, 1)
+
+
+def _blurred(x: jax.Array, deviation: jax.Array) -> jax.Array:
+  """Blurs images [B, H, W, C] by a Gaussian of 5 × 5 pixels, with reflected edges.
+
+  Args:
+    x: the images.
+    deviation: standard deviation in pixels.
+  """
+  kernel = jnp.exp(-0.5 * (jnp.arange(-2, 3) / deviation) ** 2)
+  for axis in (1, 2):  # down, then to the right
     pads = [(0, 0)] * 4
     pads[axis] = (2, 2)
     padded = jnp.pad(x, pads, mode='reflect')
     shifted = [jax.lax.slice_in_dim(padded, i, i + x.shape[axis], axis=axis) for i in range(5)]
     x = sum(k * pixels for k, pixels in zip(kernel / kernel.sum(), shifted, strict=True))
-  x = jnp.where(jax.random.bernoulli(key_mirror), x[:, :, ::-1], x)
-  return jnp.clip(x + 0.005 * jax.random.normal(key_noise, x.shape, x.dtype), 0, 1)
+  return x
 
 
 def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:
