@@ -103,10 +103,11 @@ class AutoAttack(Attack):
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """The warnings that results may contain, as {text after 'N images': sign of failure}.
+    """The warnings that results may contain, as {end of the sentence: which images it counts}.
 
-    They are about images without a gradient, images on which only Square succeeds, and images with
-    random logits.
+    A warning is a sentence such as 'N images have no gradient …'. N is the number of images with
+    the output that the `Flag` describes: without a gradient, broken by Square only, or with random
+    logits.
     """
     flags = {NO_GRADIENT: Flag('no_gradient', value=True)}
     if self.stages[-1] == SQUARE:
@@ -143,7 +144,7 @@ class AutoAttack(Attack):
     return {'adversarial': images, 'is_right': is_right, 'stage': jnp.zeros_like(labels)}
 
   def advance(
-    self, stage: int, first: Array | int, count: int, arguments: Arguments, state: State
+    self, stage: int, first_run: Array | int, num_runs: int, arguments: Arguments, state: State
   ) -> State:
     """Runs one attack of the ensemble, or a part of it, and returns the new state.
 
@@ -152,19 +153,20 @@ class AutoAttack(Attack):
 
     Args:
       stage: index of the attack in `stages`, from 0.
-      first: number of the first run, from 0; may be traced.
-      count: number of runs.
+      first_run: number of the first run, from 0; may be traced.
+      num_runs: number of runs.
       arguments: the arguments of AutoAttack.
       state: the state from `begin` or from the previous call.
     """
-    number, was_right = stage + 1, state['is_right']
+    number = stage + 1  # of the attack in `State.stage`, where 0 means that none succeeded
     images = jax.lax.stop_gradient(arguments.images)
     stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(arguments.keys)
-    member, _ = self.members(attacks.num_wrong_classes(arguments.logits, images) + 1)[stage]
     stage_arguments = arguments._replace(keys=stage_keys, images=images)
-    before = state['adversarial'], was_right
-    adversarial, is_right = in_turn(member.run, count, stage_arguments, before, first)
-    successful_stage = jnp.where(was_right & ~is_right, number, state['stage'])
+    num_classes = attacks.num_wrong_classes(arguments.logits, images) + 1
+    attack, _ = self.members(num_classes)[stage]
+    before = state['adversarial'], state['is_right']
+    adversarial, is_right = in_turn(attack.run, num_runs, stage_arguments, before, first_run)
+    successful_stage = jnp.where(state['is_right'] & ~is_right, number, state['stage'])
     return {'adversarial': adversarial, 'is_right': is_right, 'stage': successful_stage}
 
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
@@ -185,7 +187,7 @@ class AutoAttack(Attack):
       'random': _repeats_differ(logits, images),
     }
 
-  def members(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
+  def members(self, num_classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
     """Returns the attacks of this version in order, each with its number of runs.
 
     A targeted attack runs once for each target class. There are at most nine target classes, and at
@@ -193,10 +195,10 @@ class AutoAttack(Attack):
     `RESTARTS[version]` times, and `L1_RESTARTS` times in ℓ1.
 
     Args:
-      classes: number of classes of the classifier.
+      num_classes: number of classes of the classifier.
     """
     is_l1 = self.norm == 'l1'
-    targets = min(TARGETS, classes - 1)
+    targets = min(TARGETS, num_classes - 1)
     apgd_targets = min(L1_TARGETS, targets) if is_l1 else targets
     repeats = L1_RESTARTS if is_l1 else RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
@@ -217,9 +219,9 @@ class AutoAttack(Attack):
 def _repeats_differ(logits: Logits, images: Array) -> Array:
   """Returns for each image whether repeated passes return different logits, bool [B]."""
   scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))  # [passes, B, classes]
-  present = jnp.where(jnp.isneginf(scores), 0, scores)  # −∞: a class that the classifier lacks
-  unit = present / (jnp.linalg.norm(present, axis=-1, keepdims=True) + 1e-10)
-  # the largest difference of two passes, of logits that are scaled to length 1
-  change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))
-  classes = scores.argmax(-1)
-  return (change > DIFFERS) | (classes != classes[:1]).any(0)
+  finite = jnp.where(jnp.isneginf(scores), 0, scores)  # −∞: a class that the classifier lacks
+  scaled = finite / (jnp.linalg.norm(finite, axis=-1, keepdims=True) + 1e-10)  # to length 1
+  distances = jnp.linalg.norm(scaled[:, None] - scaled[None], axis=-1)  # [passes, passes, B]
+  predicted = scores.argmax(-1)  # [passes, B]
+  has_other_class = (predicted != predicted[:1]).any(0)  # than in the first pass
+  return (distances.max((0, 1)) > DIFFERS) | has_other_class

@@ -192,32 +192,32 @@ class AutoPGD(Attack):
       Args:
         x: the starting points [B, H, W, C], which are first projected onto the ball of this ascent.
         ascent: (radius of the ball, number of steps, whether the search ends for an image as soon
-          as it is misclassified).
+          as it is misclassified), scalars.
 
       Returns:
         (points of highest loss, where the next ascent starts; points of largest margin).
       """
-      radius, num_steps, can_stop = ascent
+      radius, num_steps, ends_early = ascent
       start = evaluated(balls.clipped(images, x - images, 'l1', radius))
 
       def step(state: _SparseState) -> _SparseState:
         """Returns the state after one more step."""
         num_moved = state.num_changed / DIVISOR  # values that the step changes
         direction = jax.vmap(sparse_direction)(state.current['gradient'], num_moved)
-        change = state.current['x'] + balls.as_image_factors(state.step_size) * direction - images
-        iterate = evaluated(balls.clipped(images, change, 'l1', radius))
-        # every 4 % of the steps, rounded down, but at least one step
+        x = state.current['x'] + balls.as_image_factors(state.step_size) * direction
+        iterate = evaluated(balls.clipped(images, x - images, 'l1', radius))  # projected
+        # steps between checkpoints: 4 % of all steps, rounded down, but at least one step
         period = jnp.maximum(CHECKPOINT_SHARE * num_steps, 1).astype(int)
         is_checkpoint = (state.number + 1) % period == 0
-        return state.after(iterate, images, radius, is_checkpoint, can_stop)
+        return state.after(iterate, images, radius, is_checkpoint, ends_early)
 
       def continues(state: _SparseState) -> Array:
         """Returns whether to take another step.
 
-        With `can_stop`, the loop ends early when all images are misclassified.
+        With `ends_early`, the loop ends when all images are misclassified.
         """
         is_right = state.largest_margin['margin'] <= 0
-        return (state.number < num_steps) & (~can_stop | is_right.any())
+        return (state.number < num_steps) & (~ends_early | is_right.any())
 
       step_size = jnp.full(len(x), radius, jnp.float32)
       num_changed = _num_changed(start['x'], images)
@@ -226,17 +226,17 @@ class AutoPGD(Attack):
       state = jax.lax.while_loop(continues, step, first_state)
       return state.highest_loss['x'], state.largest_margin['x']
 
-    # steps of the three ascents: of 10 steps 3, 3 and 4
-    # rounded, because .3 · 10 is slightly above 3 in floats
+    # 10 steps are 3, 3 and 4 for the three ascents; `round`, because .3 · 10 is slightly above 3
     first = math.ceil(round(FIRST_SHARE * self.steps, 9))
     second = min(first, self.steps - first)
     nums_steps = jnp.asarray([first, second, self.steps - first - second])
     radii = epsilon * jnp.asarray(RADII, jnp.float32)
-    # only the last ascent, in the ball of radius ε, can stop early
-    ascents = radii, nums_steps, jnp.asarray([False, False, can_stop])
+    # only the last ascent, in the ball of radius ε, can end early
+    end_early = jnp.asarray([False, False, can_stop])
     start = balls.random_shift(keys, images, 'l1', RADII[0] * epsilon)  # in the first, largest ball
-    _, largest_margin = jax.lax.scan(ascend, start, ascents)  # of each ascent, [3, B, H, W, C]
-    return jax.lax.stop_gradient(largest_margin[-1])
+    # the points of largest margin of each ascent, [3, B, H, W, C]
+    _, points = jax.lax.scan(ascend, start, (radii, nums_steps, end_early))
+    return jax.lax.stop_gradient(points[-1])
 
   def _step_with_momentum(self, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns the points after a step with momentum, [B, H, W, C].
@@ -253,9 +253,7 @@ class AutoPGD(Attack):
     return balls.clipped(images, moved - images, self.norm, epsilon)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
   """State of Auto-PGD in ℓ∞ or ℓ2 for B images, between two steps.
 
   Arrays are [B] unless a comment states another shape.

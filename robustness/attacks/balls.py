@@ -172,12 +172,12 @@ def _onto_l1(image: jax.Array, change: jax.Array, epsilon: Scalar) -> jax.Array:
     epsilon: radius ε of the ball.
   """
   size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
-  # −λ where the slope of the sum changes, in ascending order, and the sum there. It is added up
-  # from 0 at the largest λ, so that it is most exact where it is small.
-  breaks = jnp.concatenate([-size.ravel(), -jnp.maximum(size - room, 0).ravel()])
+  # The norm as a function of −λ: it is added up from 0 at the largest λ, so that it is most exact
+  # where it is small. At each break the slope changes, as a term starts to grow or stops.
+  breaks = jnp.concatenate([-size.ravel(), -jnp.maximum(size - room, 0).ravel()])  # −λ
   slope_changes = jnp.repeat(jnp.asarray([1, -1]), size.size)
   breaks, slope_changes = jax.lax.sort((breaks, slope_changes), num_keys=1)
-  slopes = slope_changes[:-1].cumsum()
-  sums = jnp.cumsum(slopes * jnp.diff(breaks))
-  smallest_lambda = -jnp.interp(epsilon, jnp.append(0, sums), breaks)
+  slopes = slope_changes[:-1].cumsum()  # between a break and the next
+  norms = jnp.append(0, jnp.cumsum(slopes * jnp.diff(breaks)))  # at the breaks
+  smallest_lambda = -jnp.interp(epsilon, norms, breaks)  # where the norm is ε
   return jnp.sign(change) * jnp.clip(size - smallest_lambda, 0, room)

@@ -79,17 +79,17 @@ class FAB(Attack):
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
       """Returns (step, points, nearest misclassified images, their distances) after a step."""
       steps, x, nearest, distance = state
-      # the boundary near x as a plane: its value at x, and its normal
-      value, normal = boundary(x)
-      x = self._next_iterate(x, images, value, normal)
+      # a function that is 0 at the decision boundary: its value and its gradient at x
+      value, gradient = boundary(x)
+      x = self._next_iterate(x, images, value, gradient)
       # an image of NaN counts as wrong at distance 0: it is returned, and the study refuses it
       is_nan = jnp.isnan(x).any((1, 2, 3))
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
-      length = jnp.where(is_nan, 0, balls.change_norms(x - images, self.norm))
-      # a wrong image inside the ball is kept
-      is_nearer = is_wrong & (length < distance) & (distance > epsilon)
+      new_distance = jnp.where(is_nan, 0, balls.change_norms(x - images, self.norm))
+      # only until a misclassified image inside the ball is found: it is the result
+      is_nearer = is_wrong & (new_distance < distance) & (distance > epsilon)
       nearest = jnp.where(as_image_factors(is_nearer), x, nearest)
-      distance = jnp.where(is_nearer, length, distance)
+      distance = jnp.where(is_nearer, new_distance, distance)
       moved_back = images + BACKWARD * (x - images)
       return steps + 1, jnp.where(as_image_factors(is_wrong), moved_back, x), nearest, distance
 
@@ -102,7 +102,7 @@ class FAB(Attack):
     _, _, nearest, distance = jax.lax.while_loop(continues, step, start)
     return jnp.where(as_image_factors(distance <= epsilon), nearest, images)
 
-  def _next_iterate(self, x: Array, images: Array, value: Array, normal: Array) -> Array:
+  def _next_iterate(self, x: Array, images: Array, value: Array, gradient: Array) -> Array:
     """Returns the next points of FAB, (1 − α)(x + ηd_1) + α(x_0 + ηd_2), [B, H, W, C].
 
     The function that is 0 at the decision boundary is approximated by a plane at x. d_1 and d_2 are
@@ -112,11 +112,11 @@ class FAB(Attack):
       x: current points [B, H, W, C].
       images: clean images x_0, [B, H, W, C].
       value: value of the function at x, [B].
-      normal: gradient of the function at x, [B, H, W, C].
+      gradient: gradient of the function at x, the normal of the plane, [B, H, W, C].
     """
-    offset = value - (normal * x).sum((1, 2, 3))  # the plane is normal · p + offset = 0
-    d_1 = onto_plane(x, normal, offset, self.norm)
-    d_2 = onto_plane(images, normal, offset, self.norm)
+    offset = value - (gradient * x).sum((1, 2, 3))  # the plane is gradient · p + offset = 0
+    d_1 = onto_plane(x, gradient, offset, self.norm)
+    d_2 = onto_plane(images, gradient, offset, self.norm)
     length_1 = jnp.maximum(balls.change_norms(d_1, self.norm), 1e-8)
     length_2 = jnp.maximum(balls.change_norms(d_2, self.norm), 1e-8)
     alpha = as_image_factors(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
@@ -201,10 +201,10 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   # divided by the largest |w_i|, so that small gradients do not underflow
   largest = jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30)  # [B]
   offsets, normals = offsets / largest, normals / as_image_factors(largest)
-  gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
-  # the sign of each d_i, towards the plane
+  gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d must be this to reach the plane
+  # the sign of each d_i
   towards = jnp.sign(normals) * as_image_factors(jnp.where(gap < 0, -1.0, 1.0))
-  # the largest |d_i|: the way to 1, or to 0, or none where w_i is 0
+  # the largest |d_i|: the way down to 0 or up to 1, or 0 where w_i is 0
   room = jnp.where(towards < 0, points, 0)
   room = jnp.where(towards > 0, 1 - points, room)
   weight = jnp.abs(normals)
@@ -242,10 +242,11 @@ def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
     room: largest move of each value, float32 [B, H, W, C].
     gap: required sum for each image, float32 [B].
   """
-  order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)  # of the values of each image
-  terms = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)  # the largest ones
-  sum_before = terms.cumsum(1) - terms  # over the values of larger weight, which move before
-  # the same sum in the order of the image, and what it leaves of the gap
-  before = jnp.take_along_axis(sum_before, jnp.argsort(order, axis=1), 1)
-  missing = as_image_factors(gap) - before.reshape(weight.shape)
+  # the values of each image, those of largest weight first
+  order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)
+  largest_terms = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
+  sum_before = largest_terms.cumsum(1) - largest_terms  # of the values that move before
+  rank = jnp.argsort(order, axis=1)  # the position of each value in `order`
+  sum_before = jnp.take_along_axis(sum_before, rank, 1).reshape(weight.shape)
+  missing = as_image_factors(gap) - sum_before
   return jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)

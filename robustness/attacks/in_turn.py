@@ -15,9 +15,9 @@ CPU_TILE, TILE = 8, 128
 
 
 def in_turn(
-  run: Run, count: int, arguments: Arguments, state: tuple[Array, Array], first: Array | int = 0
+  run: Run, num_runs: int, arguments: Arguments, state: tuple[Array, Array], first: Array | int = 0
 ) -> tuple[Array, Array]:
-  """Runs an attack `count` times, each time on the images that are still classified correctly.
+  """Runs an attack several times, each time on the images that are still classified correctly.
 
   Each run keeps the misclassified images that it finds. It attacks the remaining images in small
   batches of equal size, called tiles. The last tile is filled up with copies of its first image.
@@ -26,7 +26,7 @@ def in_turn(
   Args:
     run: the attack of one tile of T images. Called with the number of the run and the arguments of
       the attack for the tile; returns images [T, H, W, C]. Keys differ between runs.
-    count: number of runs.
+    num_runs: number of runs.
     arguments: the arguments of the attack, for all B images.
     state: (the images after earlier attacks, float32 [B, H, W, C]; whether they are classified
       correctly, bool [B]).
@@ -37,15 +37,16 @@ def in_turn(
   """
   keys, logits, images, labels, scale = arguments
   num_rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
-  tile = min(num_rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
+  max_tile = CPU_TILE if jax.default_backend() == 'cpu' else TILE
+  tile = min(num_rows, max_tile)  # images in a tile
   no_row = num_rows  # an index past the last row, which `mode='drop'` ignores
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Makes one run; returns (adversarial images, whether they are classified correctly)."""
     _, is_right = state
     # The rows that are still right, followed by `no_row` to fill the last tile: of 3 rows of which
-    # row 0 is wrong, in tiles of 2, the order is 1, 2, 3, 3, 3.
-    order = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=no_row)
+    # row 0 is wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
+    right_rows = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=no_row)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -55,8 +56,9 @@ def in_turn(
       correctly).
       """
       current, is_right = state
-      padded_rows = jax.lax.dynamic_slice(order, (index * tile,), (tile,))  # with `no_row`
-      rows = jnp.where(padded_rows < num_rows, padded_rows, padded_rows[0])  # with the first row
+      padded_rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))
+      # copies of the first row in place of `no_row`
+      rows = jnp.where(padded_rows < num_rows, padded_rows, padded_rows[0])
       tile_arguments = Arguments(run_keys[rows], logits, images[rows], labels[rows], scale)
       candidates = run(number, tile_arguments)
       is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
@@ -67,20 +69,20 @@ def in_turn(
     num_tiles = -(-is_right.sum() // tile)  # rounded up
     return jax.lax.fori_loop(0, num_tiles, attack_tile, state)
 
-  return jax.lax.fori_loop(first, first + count, attack_rows, state)
+  return jax.lax.fori_loop(first, first + num_runs, attack_rows, state)
 
 
-def attack_in_turn(run: Run, count: int, arguments: Arguments) -> Array:
-  """Returns the adversarial images after `count` runs of an attack, [B, H, W, C].
+def attack_in_turn(run: Run, num_runs: int, arguments: Arguments) -> Array:
+  """Returns the adversarial images after several runs of an attack, [B, H, W, C].
 
   Each run attacks only the images that are still classified correctly. An image is unchanged if no
   run succeeds, or if it is misclassified from the start.
 
   Args:
     run: the method `run` of the attack.
-    count: number of runs.
+    num_runs: number of runs.
     arguments: the arguments of the attack.
   """
   is_right = arguments.logits(arguments.images).argmax(-1) == arguments.labels
-  adversarial, _ = in_turn(run, count, arguments, (arguments.images, is_right))
+  adversarial, _ = in_turn(run, num_runs, arguments, (arguments.images, is_right))
   return adversarial

@@ -77,8 +77,9 @@ class Square(Attack):
     keys, logits, images, labels, scale = arguments
     epsilon, shape = scale * self.epsilon, images.shape[1:]
     # functions that return the first changed image, and the image that a later step proposes
-    initial, propose, smallest_window = _stripes, _linf_proposal, 1
-    if self.norm != 'linf':
+    if self.norm == 'linf':
+      initial, propose, smallest_window = _stripes, _linf_proposal, 1
+    else:
       initial = functools.partial(_initial_tiles, self.norm)
       propose = functools.partial(_l2_or_l1_proposal, self.norm, _patterns(shape, self.norm))
       smallest_window = 3
@@ -284,26 +285,27 @@ def _l2_or_l1_proposal(
   _, source = _draw_window(key_source, image.shape, side)
   is_transposed = jax.random.bernoulli(key_transposed).astype(jnp.int32)
   signs = jax.random.rademacher(key_signs, (1, 1, channels), image.dtype)
-  # The pattern begins at the middle of `patterns`: a slice from here has it at `corner`.
+  # In `patterns` the pattern begins at pixel (M, M). In the slice from M − corner it therefore
+  # begins at `corner`.
   start = patterns.shape[-1] // 2 - corner
   pattern = jax.lax.dynamic_slice(patterns[halvings, is_transposed], start, image.shape[:2])
   change = x - image
-  order = int(balls.ORDERS[norm])  # p of the norm
+  p = int(balls.ORDERS[norm])
 
   def channel_norms(values: Array) -> Array:
     """Returns the ℓ2 or ℓ1 norm of each channel of an array [H, W, C], as [1, 1, C]."""
-    return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), order, 1, keepdims=True)
+    return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), p, 1, keepdims=True)
 
-  # the new change in the target: first its direction, then its length in each channel
+  # the direction of the new change in the target
   old = jnp.where(target, change, 0)
-  new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  # Norms to the power of p add up over pixels. A channel of the target gets the power of both
-  # windows together and an equal share of the power that is left to a change of length ε.
-  unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / channels
-  powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
+  direction = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
+  # Its length in each channel. Norms to the power of p add up over pixels: a channel gets the power
+  # of both windows together, and an equal share of the power that is left to a change of length ε.
+  unused = jnp.maximum(epsilon**p - (jnp.abs(change) ** p).sum(), 0) / channels
+  powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** p
   # in ℓ1 the authors' code multiplies by the number of channels, see `Square`
   lengths = jnp.sqrt(powers) if norm == 'l2' else channels * powers
-  new = new / (1e-12 + channel_norms(new)) * lengths
+  new = direction / (1e-12 + channel_norms(direction)) * lengths
   proposed = jnp.where(target, new, jnp.where(source, 0, change))
   return _with_change(norm, image, proposed, epsilon)
 

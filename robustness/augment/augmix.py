@@ -77,15 +77,15 @@ class AugMix(Augmentation):
 
     With `clean`, the clean image comes first.
     """
-    image, shape_of_chains = example['image'], (self.mixtures, self.width)
+    image, num_chains = example['image'], self.mixtures * self.width
     key_weights, key_share, key_chains = jax.random.split(key, 3)
-    chains = self.chains(key_chains, shape_of_chains, image.shape[:2])
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains)  # [mixtures · width, ...]
+    chains = self.chains(key_chains, (self.mixtures, self.width), image.shape[:2])
+    chains = jax.tree.map(lambda x: x.reshape(num_chains, *x.shape[2:]), chains)  # in one axis
     operations = Operations(self.names, 'bilinear')
-    results = map_entries(lambda chain: operations.in_sequence(image, chain), flat)
-    results = results.reshape(*shape_of_chains, *image.shape)  # the image after each chain
-    images = mixture(key_weights, key_share, image, results, self.alpha)
-    return {**example, 'image': stack_variants(image, images, self.clean)}
+    ends = map_entries(lambda chain: operations.in_sequence(image, chain), chains)
+    ends = ends.reshape(self.mixtures, self.width, *image.shape)  # the image after each chain
+    mixtures = mixture(key_weights, key_share, image, ends, self.alpha)
+    return {**example, 'image': stack_variants(image, mixtures, self.clean)}
 
   def chains(self, key: jax.Array, shape: tuple[int, ...], image_size: tuple[int, ...]) -> Drawn:
     """Draws random chains of operations.
@@ -107,14 +107,15 @@ class AugMix(Augmentation):
     index = jax.random.randint(key_name, (*shape, max_steps), 0, len(names))
     level = jax.random.uniform(key_level, index.shape, minval=0.1, maxval=self.severity)
     sign = jax.random.rademacher(key_sign, index.shape, jnp.float32)
-    magnitude_of = magnitudes(level, *image_size)  # {operation: magnitude at every step's level}
-    # at every step the magnitude of its own operation
+    # the magnitudes of all operations at the level of every step, which then selects its own
+    magnitude_of = magnitudes(level, *image_size)  # {name: [*shape, steps]}
     is_operation = [index == number for number in range(len(names))]
     magnitude = jnp.select(is_operation, [magnitude_of[name] for name in names])
-    is_signed = jnp.isin(index, jnp.array([names.index(name) for name in WARPS]))
+    indices_of_warps = jnp.array([names.index(name) for name in WARPS])
+    is_signed = jnp.isin(index, indices_of_warps)  # for example, a rotation has a direction
     step_number = jnp.broadcast_to(jnp.arange(max_steps), index.shape)
     return Drawn(
-      index=jnp.where(step_number < depth, index, -1),
+      index=jnp.where(step_number < depth, index, -1),  # −1 is the identity
       magnitude=jnp.where(is_signed, sign * magnitude, magnitude),
       centre=jnp.zeros((*index.shape, 2), jnp.int32),  # Cutout is none of the operations
     )

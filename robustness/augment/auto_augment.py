@@ -171,8 +171,7 @@ def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
   policies: list[SubPolicy] = []
   for line in lines:
     steps = [part.split() for part in line.split(',')]
-    has_form = len(steps) == 2 and all(len(words) == 3 for words in steps)
-    if not has_form:
+    if len(steps) != 2 or any(len(words) != 3 for words in steps):
       raise InputError(
         f'{key_name(key)} has {line!r}; a sub-policy is two operations, each with its '
         "probability and its magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
@@ -285,17 +284,20 @@ class AutoAugment(Augmentation):
     image = example['image']
     height, width = image.shape[:2]
     apply_operation, tables = _operations_and_tables(self, height, width)
-    # uniform on [0, 1); drawn by a single call, which costs as much as an operation
+    # Uniform on [0, 1); drawn by a single call, which costs as much as an operation. One number for
+    # the sub-policy, then for each of its two operations: whether it is applied, which magnitude it
+    # has, and a position [row, column].
     u = jax.random.uniform(key, (9,))
     u_policy, u_applied, u_magnitude, u_centre = u[0], u[1:3], u[3:5], u[5:].reshape(2, 2)
-    policy = operations.uniform_integer(u_policy, len(tables[0]))
+    num_policies = len(tables[0])
+    policy = operations.uniform_integer(u_policy, num_policies)
     # Two entries each, for the two operations of the sub-policy. The magnitude of an operation is
     # `value` or `mirrored`, such as a rotation by the same angle the other way.
     index, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
     drawn = operations.Drawn(
       index=jnp.where(u_applied < probability, index, -1),
       magnitude=jnp.where(u_magnitude < 0.5, value, mirrored),
-      # of Cutout's square, row and column
+      # of the square that Cutout covers
       centre=operations.uniform_integer(u_centre, jnp.array([[height, width]])),
     )
     # `fill` has an effect only in 'tensorflow_models', where pixels are transparent until the end
@@ -319,15 +321,15 @@ def _operations_and_tables(
     two magnitudes that it can have.
   """
   implementation = augmentation.implementation
+  # both operations of the first sub-policy, then both of the second, and so on
   steps = [step for policy in augmentation.policies for step in policy]
   names = tuple(sorted({step.name for step in steps if step.probability > 0}))
   indices = [names.index(step.name) if step.name in names else -1 for step in steps]
   probabilities = [step.probability for step in steps]
-  magnitudes = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
-  values, mirrored = np.array(magnitudes, np.float32).T
-  # each with one entry per step; steps 2 p and 2 p + 1 are the two operations of sub-policy p
+  pairs = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
+  values, mirrored = np.array(pairs, np.float32).T  # of [steps, 2]
   columns = np.array(indices, np.int32), np.array(probabilities, np.float32), values, mirrored
-  tables = tuple(column.reshape(-1, 2) for column in columns)
+  tables = tuple(column.reshape(-1, 2) for column in columns)  # two steps are one sub-policy
   is_transparent = implementation == 'tensorflow_models'
   # vacated pixels that are transparent are filled at the end, by `AutoAugment.__call__`
   vacated = (0,) if is_transparent else augmentation.vacated
@@ -394,7 +396,8 @@ class RandAugment(Augmentation):
     implementation, level = self.magnitudes, self.magnitude
     pairs = [magnitude(implementation, name, level, height, width, rand=True) for name in names]
     values = jnp.array(pairs, jnp.float32)  # [operations, 2]
-    # uniform on [0, 1); drawn by a single call, which costs as much as an operation
+    # Uniform on [0, 1); drawn by a single call, which costs as much as an operation. The columns
+    # are the drawn operations: which one it is, which magnitude it has, and a row and column.
     u = jax.random.uniform(key, (4, self.operations))
     u_operation, u_magnitude, u_centre = u[0], u[1], u[2:].T
     # 'torchvision' also draws the identity, which has the index −1. values[−1] is the magnitude of
@@ -402,7 +405,7 @@ class RandAugment(Augmentation):
     num_identities = int(implementation == 'torchvision')
     index = operations.uniform_integer(u_operation, num_identities + len(names)) - num_identities
     magnitude_index = operations.uniform_integer(u_magnitude, 2)  # 1 is the mirrored magnitude
-    # of Cutout's square, row and column for each operation
+    # of the squares that Cutout covers, [operations, 2]
     centres = operations.uniform_integer(u_centre, jnp.array([[height, width]]))
     drawn = operations.Drawn(index=index, magnitude=values[index, magnitude_index], centre=centres)
     fill = self.fill or FILL[implementation]

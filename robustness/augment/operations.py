@@ -173,10 +173,12 @@ class Operations:
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
     branch_and_index: dict[str, tuple[int, int]] = {}  # of each operation
     for family, function in zip(FAMILIES, functions, strict=True):
-      if names := tuple(name for name in self.names if name in family):
-        branch_and_index |= {name: (len(branches), index) for index, name in enumerate(names)}
-        branches.append(functools.partial(function, names))
-    # tables by number of the operation in `self.names`
+      names_in_branch = tuple(name for name in self.names if name in family)
+      if names_in_branch:
+        for index, name in enumerate(names_in_branch):
+          branch_and_index[name] = len(branches), index
+        branches.append(functools.partial(function, names_in_branch))
+    # the columns of a table [operations, 2]; entry i is of the operation `self.names[i]`
     branch_of, index_in_branch = jnp.array([branch_and_index[name] for name in self.names]).T
     branch = jnp.where(drawn.index < 0, 0, branch_of[drawn.index])
     drawn_in_branch = dataclasses.replace(drawn, index=index_in_branch[drawn.index])

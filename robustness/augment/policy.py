@@ -160,12 +160,14 @@ def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
   rows = dict(rows)
   keys, images = rows.pop(KEY), rows.pop('image')
   images_per_row = images.shape[1] if images.ndim == 5 else 1  # V
-  if images.ndim == 5:  # image v gets fold_in(key of its row, v): [B, V], then [B · V]
-    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))
-    keys = jax.vmap(keys_of_row, (0, None))(keys, jnp.arange(images_per_row)).ravel()
+  if images.ndim == 5:  # image v of a row gets fold_in(key of the row, v)
+    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))  # from one key and numbers [V]
+    keys_of_rows = jax.vmap(keys_of_row, (0, None))  # from keys [B] and numbers [V] to keys [B, V]
+    keys = keys_of_rows(keys, jnp.arange(images_per_row)).ravel()
+  # from here on, each of the B · V images is a row
   flat = images.reshape(-1, *images.shape[-3:])  # [B · V, H, W, C]
   columns = {name: jnp.repeat(values, images_per_row, axis=0) for name, values in rows.items()}
-  branches = jax.vmap(augmentation.draw_branch)(keys, columns)  # of each image
+  branches = jax.vmap(augmentation.draw_branch)(keys, columns)
   augmented = by_branch(augmentation.apply_branch, augmentation.branches, branches, keys, flat)
   # An added column has the branch of each row. `Policy` refuses an augmentation with such a column
   # for rows with several images, so that a row has one branch.
@@ -252,12 +254,12 @@ def _mirrored_in_groups(groups: jax.Array) -> jax.Array:
     groups: the group of each example, integers [B].
   """
   order = jnp.argsort(groups, stable=True)  # the rows sorted by group
-  place = jnp.argsort(order)  # of each row when sorted
-  # The group of each row is at the places first, …, last. Its mirror image is as far from `last` as
-  # the row is from `first`.
+  place = jnp.argsort(order)  # the inverse: the place of each row when sorted
+  # the first and the last place of each row's group
   first = jnp.searchsorted(groups[order], groups, 'left')
   last = jnp.searchsorted(groups[order], groups, 'right') - 1
-  return order[last - (place - first)]
+  distance_from_first = place - first
+  return order[last - distance_from_first]  # the partner is as far from the last place
 
 
 def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) -> jax.Array:

@@ -67,15 +67,13 @@ class Prime(Augmentation):
 
     With `clean`, the clean image comes first.
     """
-    image, shape_of_chains = example['image'], (self.mixtures, WIDTH)
-    shape_of_steps = (*shape_of_chains, MAX_DEPTH)
-    key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
-    # `kind` is the index of the operation of each step. Steps beyond the end of a chain have the
-    # identity, 0.
+    image, shape_of_steps = example['image'], (self.mixtures, WIDTH, MAX_DEPTH)
+    key_weights, key_share, key_depth, key_index, key_steps = jax.random.split(key, 5)
+    # `index` is the operation of each step: 0, the identity, after the end of a chain
     operations = [lambda key, image: image, self.filter, self.recolour, self.deform]
-    depth = jax.random.randint(key_depth, (*shape_of_chains, 1), 1, MAX_DEPTH + 1)
-    kind = jax.random.randint(key_kind, shape_of_steps, 1, len(operations))
-    kind = jnp.where(jnp.arange(MAX_DEPTH)[None, None] < depth, kind, 0)
+    depth = jax.random.randint(key_depth, (self.mixtures, WIDTH, 1), 1, MAX_DEPTH + 1)
+    index = jax.random.randint(key_index, shape_of_steps, 1, len(operations))
+    index = jnp.where(jnp.arange(MAX_DEPTH)[None, None] < depth, index, 0)
     keys = jax.random.split(key_steps, shape_of_steps)
 
     def step(image: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
@@ -83,15 +81,15 @@ class Prime(Augmentation):
 
       `draw` is (index of the operation, random key).
       """
-      step_kind, step_key = draw
-      return jax.lax.switch(step_kind, operations, step_key, image), None
+      step_index, step_key = draw
+      return jax.lax.switch(step_index, operations, step_key, image), None
 
-    # kinds and keys of the steps of each chain, [mixtures · WIDTH, MAX_DEPTH]
-    flat = kind.reshape(-1, MAX_DEPTH), keys.reshape(-1, MAX_DEPTH)
-    ends = map_entries(lambda *chain: jax.lax.scan(step, image, chain)[0], *flat)
-    ends = ends.reshape(*shape_of_chains, *image.shape)  # the image after each chain
-    images = mixture(key_weights, key_share, image, ends, alpha=1.0)
-    return {**example, 'image': stack_variants(image, images, self.clean)}
+    # the draws of all chains, [mixtures · WIDTH, MAX_DEPTH]
+    chains = index.reshape(-1, MAX_DEPTH), keys.reshape(-1, MAX_DEPTH)
+    ends = map_entries(lambda *draws: jax.lax.scan(step, image, draws)[0], *chains)
+    ends = ends.reshape(self.mixtures, WIDTH, *image.shape)  # the image after each chain
+    mixtures = mixture(key_weights, key_share, image, ends, alpha=1.0)
+    return {**example, 'image': stack_variants(image, mixtures, self.clean)}
 
   def filter(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after a random 3 × 3 filter, [H, W, C].

@@ -80,9 +80,11 @@ def of_transform(
     InputError: The name is unknown, or the corruption cannot be applied to the images.
   """
   transforms.check_names('name', (name,))
-  # `level` is one of the two; 1 is a valid value of the other, so that only `level` is checked
-  severity, angle = (1, level) if name == transforms.ROTATION else (level, 1)
-  transforms.check_levels('level', severities=(severity,), angles=(angle,))
+  # `level` is an angle or a severity; 1 stands for the other one, since it is valid for both
+  if name == transforms.ROTATION:
+    transforms.check_levels('level', severities=(1,), angles=(level,))
+  else:
+    transforms.check_levels('level', severities=(level,), angles=(1,))
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:

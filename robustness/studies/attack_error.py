@@ -460,7 +460,7 @@ class AttackError(AttackStudy):
     attack, scale = list(self.runs.values())[index], view['epsilon'] / self.epsilon
     assert isinstance(attack, AutoAttack)
     arguments = Arguments(keys, logits, rows['image'], _labels(rows), scale)
-    return attack.advance(stage, first=run, count=1, arguments=arguments, state=state)
+    return attack.advance(stage, run, num_runs=1, arguments=arguments, state=state)
 
   @property
   def shown_as(self) -> dict[str, str]:
