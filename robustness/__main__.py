@@ -94,23 +94,22 @@ def main(arguments: Sequence[str]) -> int:
     print(f'robustness {__version__}', *(f'{name} {version(name)}' for name in ('jax', 'flax')))
     return 0
   first, *rest = arguments
-  name = first.replace('-', '_')
+  command_name = first.replace('-', '_')
   try:
-    if name in COMMANDS:
-      command = importlib.import_module(f'robustness.cli.{COMMANDS[name]}')
+    if command_name in COMMANDS:
+      command = importlib.import_module(f'robustness.cli.{COMMANDS[command_name]}')
       with exits_refused():
         status: int = command.main(rest)
       return status
+    # all other arguments run a config: NAME:VARIANT or a flag such as --config=FILE
     if not first.startswith('-'):
-      # only for its InputError, if NAME of NAME:VARIANT is neither a config nor a command
-      packaged.find(first.partition(':')[0], COMMANDS)
+      packaged.find(first.partition(':')[0], COMMANDS)  # raises if there is no such config
       first = f'--config={first}'
     gc.disable()  # collecting during imports takes time and frees little memory
     from robustness.cli import running
 
     gc.enable()
-    # The flags that are parsed, and the command as it was typed.
-    running.begin(['robustness', first, *rest], ['robustness', *arguments])
+    running.begin(['robustness', first, *rest], typed=['robustness', *arguments])
   except Exception as error:
     advice = _advice(error)
     if advice is None:

@@ -13,7 +13,7 @@ import os
 import pathlib
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -48,7 +48,7 @@ from robustness.core.errors import (
 )
 from robustness.core.paths import expanded
 from robustness.core.random_keys import without_global_draws
-from robustness.core.registry import Part
+from robustness.core.registry import Part, Registry
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
@@ -182,11 +182,11 @@ def measure(
     name, seed = study_object.name, execution.seed
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
       models = _named_models(model)  # checked before images are read, which may take long
-      # A study of images alone takes no classifier.
-      fewest = study_object.fewest_classifiers if study_object.needs_classifier else 0
-      is_valid_number = len(models) >= fewest if fewest else not models
-      if not is_valid_number:
-        valid = f'at least {fewest} of them' if fewest else 'images alone: set model=None'
+      is_valid, valid = not models, 'images alone: set model=None'
+      if study_object.needs_classifier:
+        fewest = study_object.fewest_classifiers
+        is_valid, valid = len(models) >= fewest, f'at least {fewest} of them'
+      if not is_valid:
         raise InputError(f'model has {len(models)} classifiers; {name} takes {valid}.')
       columns = {} if columns is None else dict(columns)
       rows = as_rows(data, labels, columns, _as_names(class_names), seed)
@@ -196,14 +196,15 @@ def measure(
       checks.check_step(study_object, execution, classifiers, rows)
     if workdir is not None:
       return launch.measure_in_workdir(study_object, execution, classifiers, rows, workdir, devices)
+    # If the measurement fails, the folder is removed at once. Otherwise it is removed together with
+    # the object that reads records from it.
     with contextlib.ExitStack() as stack:
       temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
       folder = pathlib.Path(stack.enter_context(temporary))
       results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
       assert results.studies is not None
-      # `pop_all` keeps the folder at the end of `with`. It is removed together with the object that
-      # reads records from it.
-      weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)
+      remove_folder = stack.pop_all().close  # the end of `with` now leaves the folder
+      weakref.finalize(results.studies()[SINGLE], remove_folder)
       return results
 
 
@@ -222,26 +223,27 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
       raise InputError(f'{study.name} is an object: give {next(iter(settings))} to its class.')
     return study
   study_class = studies.STUDIES.find(study, 'study')
-  values: dict[str, Any] = {}
-  objects: dict[str, Part] = {}  # all parts that are given as objects, by name such as 'pgd'
+  values = dict(settings)  # with names in place of objects: {'attacks': ('pgd',)}
+  objects: dict[str, Part] = {}  # by name: {'pgd': PGD(steps=20)}
   for key, value in settings.items():
-    entries = (value,) if isinstance(value, Part) else value
-    if isinstance(entries, list | tuple):
-      objects |= {entry.name: entry for entry in entries if isinstance(entry, Part)}
-      entries = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
-    values[key] = entries
-  # in the example `values` is now {'attacks': ('pgd',)}, and `objects` {'pgd': PGD(steps=20)}
+    entries = value if isinstance(value, list | tuple) else [value]
+    parts = [entry for entry in entries if isinstance(entry, Part)]
+    if parts:
+      objects |= {part.name: part for part in parts}
+      values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
   sections = study_class.chosen_parts(values) if objects else {}
   for section, classes in sections.items():  # such as 'attack' and {'pgd': PGD}
     for name in classes.keys() & objects.keys():
-      setting_names = study_class.settings_of(classes[name])
-      settings_of_part = {key: getattr(objects[name], key) for key in setting_names}
-      values[section] = {**values.get(section, {}), name: settings_of_part}
+      part, setting_names = objects[name], study_class.settings_of(classes[name])
+      part_settings = {key: getattr(part, key) for key in setting_names}
+      values[section] = {**values.get(section, {}), name: part_settings}
   return studies.from_config({'name': study, **values})
 
 
 def _named_models(model: Any) -> list[Classifier | Model]:
-  """Returns the models of `measure`, each with its name; weights of networks given by name exist.
+  """Returns the models of `measure`, each with its name.
+
+  Weights of a network that is given by its name are downloaded if they are missing.
 
   Args:
     model: one model, {label: model}, or None, as for `measure`.
@@ -249,9 +251,9 @@ def _named_models(model: Any) -> list[Classifier | Model]:
   Raises:
     InputError: a model or its name is not valid, two have one name, or weights are missing.
   """
-  model_by_label = model if isinstance(model, Mapping) else {'': model}
   if model is None:
-    model_by_label = {}
+    return []
+  model_by_label = model if isinstance(model, Mapping) else {'': model}  # '' keeps its own name
   models = [_with_label(str(label), entry) for label, entry in model_by_label.items()]
   names = [entry.name if isinstance(entry, Classifier) else entry.label for entry in models]
   for name, entry in zip(names, models, strict=True):
@@ -303,10 +305,11 @@ def as_rows(
   if isinstance(data, Source):
     data = DataSettings(source=data)
   if isinstance(data, DataSettings):
-    loaded = input_pipeline.load(data, seed)
-    groups = class_groups.from_settings(data, loaded.class_names)
-    data = class_groups.with_groups(loaded, groups)
-  if not hasattr(data, 'training_batches'):  # no object with the methods of `Rows`
+    rows = input_pipeline.load(data, seed)
+    groups = class_groups.from_settings(data, rows.class_names)
+    data = class_groups.with_groups(rows, groups)  # with the column `class_group` if groups are set
+  is_rows = hasattr(data, 'training_batches')  # whether it has the methods of `Rows`
+  if not is_rows:
     # names of sets of neighboring frames, in the column `group_id`, become numbers
     columns = with_numbered_sets(columns or {})
     return user_data.rows_of(data, labels, columns, class_names)
@@ -392,17 +395,19 @@ def compare(
   if not results:
     raise InputError('compare needs at least two classifiers: give results, or paths of workdirs.')
   workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
-  names_and_paths = iter(named_workdirs(workdirs).items())  # taken one by one in the loop
+  # {'LABEL=PATH' or 'PATH', as given: (name, path)}
+  name_and_path = dict(zip(workdirs, named_workdirs(workdirs).items(), strict=True))
   result_labels: list[str] = []  # labels of classifiers in `Results`, not in workdirs
   studies_by_workdir: dict[str, Mapping[str, FinishedStudy]] = {}
   for index, entry in enumerate(results):
     if not isinstance(entry, Results):
-      name, path = next(names_and_paths)
+      name, path = name_and_path[os.fspath(entry)]
       studies_by_workdir[name] = finished_workdir.read(path)
       continue
     if entry.studies is None:
       raise InputError(f'results of {entry.study} have no records: take those of measure or read.')
     result_labels += entry.classifier_labels
+    # results have no folder that names them in messages, so the position among the arguments does
     studies_by_workdir[f'results[{index}]'] = entry.studies()
   for label in result_labels:
     if result_labels.count(label) > 1:
@@ -414,8 +419,8 @@ def compare(
     for entries in entries_by_task.values():
       # the baseline moves to the front, as False sorts before True; the others keep their order
       entries.sort(key=lambda entry: entry.label != baseline)
-  compared, _by_task = comparing.compare_tasks(entries_by_task, common)
-  return compared
+  comparison, _ = comparing.compare_tasks(entries_by_task, common)
+  return comparison
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
@@ -518,7 +523,12 @@ def train(
   recipe = _training_recipe(
     network,
     rows.image_shape,
-    {'augment': as_policy(policy), 'attack': attack, 'objective': objective},
+    {
+      'augment': as_policy(policy),
+      'attack': _part('attack', attack, Attack, ATTACKS),
+      'objective': _part('objective', objective, Objective, OBJECTIVES) or CrossEntropy(),
+      'input_filter': _part('input_filter', settings.pop('input_filter', None), InputFilter),
+    },
     {'epochs': epochs, **settings},
     # states where the images are from, if the input pipeline loads them
     data=images if isinstance(images, DataSettings) else DataSettings(split=''),
@@ -531,8 +541,9 @@ def train(
       raise InputError(f'workdir is {str(folder)!r}, which is no folder: give a new or empty one.')
     # The experiment measures nothing, and has no report.
     classifiers = {recipe.name: recipe}
-    training = recipe.training
-    experiment = Experiment({}, '', recipe.data, training, classifiers, execution, has_labels=False)
+    experiment = Experiment(
+      {}, '', recipe.data, recipe.training, classifiers, execution, has_labels=False
+    )
     builder = ClassifierBuilder(
       experiment,
       rows,
@@ -563,10 +574,31 @@ def _training_rows(images: Any, labels: Any, class_names: Sequence[str], seed: i
   return dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
 
 
+def _part(key: str, value: Any, base_class: type, registry: Registry[Any] | None = None) -> Any:
+  """Returns a part of a training, such as the attack, from an object, a name or None.
+
+  Args:
+    key: name of the argument, for messages.
+    value: an object; a name in the registry, for the part with default settings; or None.
+    base_class: class of all valid objects.
+    registry: the classes by name. None if the part cannot be given by name.
+
+  Raises:
+    InputError: the name is unknown, or the value is no such object.
+  """
+  if registry and isinstance(value, str):
+    return registry.find(value, key)()
+  if value is not None and not isinstance(value, base_class):
+    raise InputError(
+      f'{key} is {value!r}; it must be an object of a class of {base_class.__name__}.'
+    )
+  return value
+
+
 def _training_recipe(
   network: Any,
   image_shape: tuple[int, int, int],
-  parts: dict[str, Any],
+  parts: Mapping[str, Any],
   settings: dict[str, Any],
   data: DataSettings,
   seed: int,
@@ -576,18 +608,20 @@ def _training_recipe(
   Args:
     network: the name of an architecture, or a Linen module.
     image_shape: shape of the images, (H, W, C).
-    parts: {'augment': policy, 'attack': attack, 'objective': objective}. Attack and objective are
-      objects, names or None.
-    settings: settings of `TrainingSettings`. 'initial_weights' and 'input_filter' may be among
-      them.
+    parts: {'augment': policy, 'attack': attack, 'objective': objective, 'input_filter': filter}.
+    settings: settings of `TrainingSettings`. 'initial_weights' may be among them.
     data: where the training images are from.
     seed: seed of the training.
 
   Raises:
-    InputError: the network, a component or a setting cannot be used.
+    InputError: the network or a setting cannot be used.
   """
-  is_named = isinstance(network, str)
-  if not is_named and not isinstance(network, nn.Module):
+  recipe_class: type[TrainedHere] = TrainedHere
+  network_fields = {'name': network}
+  if isinstance(network, nn.Module):
+    recipe_class = TrainedModule
+    network_fields = {'name': 'network', 'module': network, 'image_shape': image_shape}
+  elif not isinstance(network, str):
     raise InputError(
       f'network is a {type(network).__name__}; it must be a module of Linen or the name of an '
       'architecture.'
@@ -598,20 +632,6 @@ def _training_recipe(
       f'initial_weights is a {type(initial_weights).__name__}; give a folder of checkpoints, or of '
       'an architecture also a file or a name of weights.'
     )
-  for key, registry in (('attack', ATTACKS), ('objective', OBJECTIVES)):
-    if isinstance(parts[key], str):
-      parts[key] = registry.find(parts[key], key)()
-  parts['input_filter'] = settings.pop('input_filter', None)
-  for key, kind in (('attack', Attack), ('objective', Objective), ('input_filter', InputFilter)):
-    part = parts[key]
-    if part is not None and not isinstance(part, kind):
-      raise InputError(f'{key} is {part!r}; it must be an object of a class of {kind.__name__}.')
-  parts['objective'] = parts['objective'] or CrossEntropy()
-  recipe_class: type[TrainedHere] = TrainedHere
-  network_fields = {'name': network}
-  if not is_named:
-    recipe_class = TrainedModule
-    network_fields = {'name': 'network', 'module': network, 'image_shape': image_shape}
   return recipe_class(
     train=True,
     initial_weights=os.fspath(initial_weights),
@@ -685,24 +705,16 @@ def attack(
       with a NaN gradient becomes NaN.
   """
   images = as_images(images, (4,), 'attacks')
-  logits = model  # a function of images, unless it has to be made from a network
-  if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
-    with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
-      is_traced = isinstance(images, jax.core.Tracer)
-      noise = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
-      # traced images have no values
-      network = as_classifier(model, noise if is_traced else np.asarray(images), ())
-    # `apply` returns (logits, outputs of layers)
-    logits = lambda batch: network.apply(network.variables, batch, ())[0]  # noqa: E731
+  logits = _logits_function(model, images)
   attack_class = ATTACKS.find(name, 'name')
   section = f'{attack_class.section}.{attack_class.name}'
   try:
     outputs = jax.eval_shape(logits, images)
   except jax.errors.JAXTypeError as error:  # a function of NumPy cannot be traced
     raise without_gradient(Model(model).label) from error
-  shape: tuple[int, ...] = getattr(outputs, 'shape', ())  # of valid outputs [B, classes]
-  # 1 for outputs without an axis of classes, or with an empty one, which `check_logits` refuses
-  num_classes = max(1, shape[1]) if len(shape) > 1 else 1
+  shape: tuple[int, ...] = getattr(outputs, 'shape', ())
+  has_classes = len(shape) > 1 and shape[1] > 0  # valid outputs are [B, classes]
+  num_classes = shape[1] if has_classes else 1  # with 1, `check_logits` refuses other outputs
   check_logits('the model', outputs, len(images), num_classes)
   check_integers('labels', labels, (len(images),), range(num_classes))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
@@ -715,6 +727,25 @@ def attack(
     if len(invalid):
       raise without_finite_gradient('the model', f'image {invalid[0]}')
   return attacked
+
+
+def _logits_function(model: Any, images: jax.Array) -> Callable[[jax.Array], jax.Array]:
+  """Returns a model as a function from images [B, H, W, C] to logits [B, classes].
+
+  Args:
+    model: a function, which is returned unchanged, or another form of model that `measure` takes.
+    images: example inputs, which may be traced.
+  """
+  is_network = isinstance(model, Classifier | Model | str) or Model(model).library != 'function'
+  if not is_network:
+    return model
+  with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
+    examples = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
+    if not isinstance(images, jax.core.Tracer):  # which has no values
+      examples = np.asarray(images)
+    network = as_classifier(model, examples, ())
+  # `apply` returns (logits, outputs of layers)
+  return lambda batch: network.apply(network.variables, batch, ())[0]
 
 
 @naming_arguments('images')
@@ -746,12 +777,14 @@ def apply_policy(
       f'labels have the shape {labels.shape}; give a class, or a row of targets, for each of '
       f'{len(images)} images.'
     )
-  column = 'target' if labels.ndim == 2 else 'label'
-  labels = labels.astype(jnp.float32) if labels.ndim == 2 else labels
+  column = 'label'
+  if labels.ndim == 2:
+    column, labels = 'target', labels.astype(jnp.float32)
   batch = {'image': images, column: labels, 'example_id': jnp.arange(len(images))}
+  seed = jax.random.bits(as_key(key))  # a policy takes an integer seed
   try:
     augment = without_global_draws(as_policy(policy))
-    augmented = augment(batch, jax.random.bits(as_key(key)), jnp.int32(0))  # training step 0
+    augmented = augment(batch, seed, jnp.int32(0))  # training step 0
   except KeyError as error:  # an augmentation needs the column 'target', and there is 'label'
     fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
     raise InputError(f'the policy needs the column {error}: {fix}.') from error

@@ -15,8 +15,7 @@ from absl import logging
 
 from input_pipeline.settings import DataSettings
 from robustness.augment.environment import find_environment
-from robustness.building import along_training
-from robustness.building.along_training import AlongTraining
+from robustness.building.along_training import FOLDER, AlongTraining, join_steps
 from robustness.classifiers import ClassifierKind, Images
 from robustness.classifiers.network import Network, NetworkWeights
 from robustness.classifiers.published_weights import PublishedWeights
@@ -316,9 +315,10 @@ class ClassifierBuilder:
     architecture = recipe.architecture
     normalisation = initial or architecture  # each has the mean and std that its weights expect
     parallel = self.parallel(recipe.training)
+    # The sampler draws all values of the column `training.balanced` equally often; None without
+    # this setting. One such column is the transform of the augmentation `environment`.
     environment = find_environment(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
-    # draws all values of the column `training.balanced` equally often; None without this setting
     sampler = balanced_sampler(recipe.training.balanced, rows, transforms, recipe.seed)
     training = Training(
       model=architecture.build(
@@ -370,7 +370,7 @@ class ClassifierBuilder:
     if not recipe.training.measure:
       return None
     classifier_at = functools.partial(self._with_trained_weights, label, recipe, initial)
-    folder, execution = self.directory.parent / along_training.FOLDER, self.experiment.execution
+    folder, execution = self.directory.parent / FOLDER, self.experiment.execution
     return AlongTraining(classifier_at, self.along_tasks(recipe), execution, folder)
 
   def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
@@ -390,7 +390,7 @@ class ClassifierBuilder:
       for task in recipe.training.measure:
         steps = schedule.measured_steps(recipe.training, len(fitted))
         steps_by_task.setdefault(task, {})[label] = steps
-    folder, join_steps = self.directory.parent / along_training.FOLDER, along_training.join_steps
+    folder = self.directory.parent / FOLDER
     return {task: join_steps(folder / task, steps) for task, steps in steps_by_task.items()}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
@@ -404,18 +404,16 @@ class ClassifierBuilder:
       label: name of the classifier.
       recipe: the classifier's section of the config.
     """
-    rows, settings = self.open_rows(recipe), recipe.training  # the training images
     _, held_out = self._split(recipe)
-    if not (len(held_out) or self.experiment.measurements):  # no study, so no other images
-      return None
-    classifier = self._load(label)
     if len(held_out):
-      rows = rows.at(held_out)
-    else:
-      classifier = self._prepare_for_measurement(classifier, recipe)
+      classifier, rows = self._load(label), self.open_rows(recipe).at(held_out)
+    elif self.experiment.measurements:
+      classifier = self._prepare_for_measurement(self._load(label), recipe)
       rows = match_labels(self.rows, classifier)
+    else:  # without a study there are no images to measure on
+      return None
+    settings, seed = recipe.training, self.experiment.execution.seed
     parallel = self.parallel(settings, all_processes=False)
-    seed = self.experiment.execution.seed
     return AccuracyOnRows(classifier, rows, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:

@@ -125,13 +125,13 @@ class ClassifierSettings:
       """
       require(is_valid, f'config.classifier.{key}', getattr(self, key), valid)
 
-    trained = f'the network is trained here ({KEYS.classifier.train}=True, no '
-    valid = f"'' unless {trained}config.classifier.weights)"
-    require_key('initial_weights', self.is_trained_here or not self.initial_weights, valid)
-    valid = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
-    require_key('std', len(self.mean) == len(self.std), valid)
-    valid = f"'max' where {KEYS.classifier.label_space} is {DATA!r}, which merges no classes"
-    require_key('merge', self.merge == 'max' or self.label_space != DATA, valid)
+    trained_here = f'trained here ({KEYS.classifier.train}=True, no config.classifier.weights)'
+    valid_weights = f"'' unless the network is {trained_here}"
+    require_key('initial_weights', self.is_trained_here or not self.initial_weights, valid_weights)
+    valid_std = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
+    require_key('std', len(self.mean) == len(self.std), valid_std)
+    valid_merge = f"'max' where {KEYS.classifier.label_space} is {DATA!r}, which merges no classes"
+    require_key('merge', self.merge == 'max' or self.label_space != DATA, valid_merge)
 
   @property
   def architecture(self) -> Architecture | None:

@@ -55,7 +55,8 @@ class CheckpointFolder(StoredNetwork):
     """
     loaded, facts = self._read_newest()
     configured = self.input_filter.describe() if self.input_filter else None
-    if configured != (trained_with := facts.get('input_filter')):
+    trained_with = facts.get('input_filter')
+    if configured != trained_with:
       raise InputError(
         f'{expanded(self.weights)} was trained with the input filter {trained_with or "none"} '
         f'({FACTS_NAME}); the config has {configured or "none"}: set '

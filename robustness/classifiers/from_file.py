@@ -82,7 +82,7 @@ class FromFile(ClassifierKind):
       InputError: the file or NAME does not exist, the file or the classifier raises an error, or
         NAME is neither a `Classifier` nor a `Model`.
     """
-    made = _call_factory(self.name, self._digest, images.shape, images.class_names)
+    made = _identified_classifier(self.name, self._digest, images.shape, images.class_names)
     return dataclasses.replace(made, name=label)
 
   @property
@@ -95,7 +95,7 @@ def forget() -> None:
   """Clears the caches of loaded files, because files that they read may have changed."""
   registry.forget()
   _classifier_in_file.cache_clear()
-  _call_factory.cache_clear()
+  _identified_classifier.cache_clear()
 
 
 @functools.lru_cache(maxsize=8)
@@ -109,9 +109,10 @@ def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
     digest: SHA-256 of the file. It is part of the cache key, so that a changed file is read again.
   """
   loaded = registry.load(reference, WHERE)
-  value, title = loaded.value, f'{loaded.name} in {loaded.path}'
+  made = loaded.value
   try:
-    made = value() if callable(value) and not isinstance(value, Classifier | Model) else value
+    if callable(made) and not isinstance(made, Classifier | Model):
+      made = made()
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the function is the user's and may raise anything
@@ -119,13 +120,14 @@ def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
     raise error_of_user(error) or InputError(message) from error
   if not isinstance(made, Classifier | Model):
     raise InputError(
-      f'{title} is a {type(made).__name__}, not a Classifier: see robustness.classifier.'
+      f'{loaded.name} in {loaded.path} is a {type(made).__name__}, not a Classifier: see '
+      'robustness.classifier.'
     )
   return made
 
 
 @functools.lru_cache(maxsize=8)
-def _call_factory(
+def _identified_classifier(
   reference: str, digest: str, shape: tuple[int, int, int], class_names: tuple[str, ...]
 ) -> Classifier:
   """Returns the classifier that a user's file defines, with a provenance that identifies it.

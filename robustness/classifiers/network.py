@@ -76,11 +76,13 @@ class NetworkWeights:
     last_layer = {path: x for path, x in flat.items() if path[1:-1] in LAST_LAYERS}
     names = self.class_names
     if not names:
-      imagenet = label_space.get(label_space.IMAGENET).class_names
-      assumed = imagenet if label_space.is_imagenet(class_names) else tuple(class_names)
+      names = tuple(class_names)
+      if label_space.is_imagenet(class_names):
+        names = label_space.get(label_space.IMAGENET).class_names
       # the last axis of every array of the last layer, kernel and bias, is the axis of the outputs
       num_outputs = {np.shape(x)[-1] for x in last_layer.values()}
-      names = assumed if num_outputs == {len(assumed)} else ()  # () leaves the last layer out
+      if num_outputs != {len(names)}:
+        names = ()  # the assumption is wrong: the classes are unknown, and none of `class_names`
     if _are_same(names, class_names):
       return dict(self.variables)
     other_layers = {path: value for path, value in flat.items() if path not in last_layer}

@@ -110,7 +110,8 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
     raise InputError(f'{name} is no tag of {base} in timm: {nearest(identity, tags)}')
   pretrained_cfg = timm.get_pretrained_cfg(identity)
   config: Facts = pretrained_cfg.to_dict() if pretrained_cfg else {}
-  path: pathlib.Path | None = None  # random weights
+  path: pathlib.Path | None = None  # random weights have no files
+  record: pathlib.Path | None = None
   if not weights:
     repository = config.get('hf_hub_id')
     if not repository:
@@ -120,9 +121,9 @@ def _timm_source(name: str, identity: str, weights: str) -> _Source:
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
   elif weights != RANDOM:
     path = expanded(weights)
-  record = None  # random weights have no `config.json`
   if path:
-    record = (path if path.is_dir() else path.parent) / CONFIG_FILE
+    folder = path if path.is_dir() else path.parent
+    record = folder / CONFIG_FILE
   stored = preprocessing.read_if_present(record) if record else {}
   if stored.get('pretrained_cfg'):
     stated = stored.get('architecture', base)
@@ -151,13 +152,15 @@ def _transformers_source(name: str, identity: str, weights: str) -> _Source:
     is_repository = not identity.startswith(('/', '~', '.')) and identity.count('/') == 1
     if not is_repository:
       raise InputError(f'{name} is neither a folder here nor a repository ACCOUNT/NAME of the hub.')
-    files = [CONFIG_FILE, TRANSFORMERS_FILE, *([] if weights else [WEIGHTS_FILE])]
+    files = [CONFIG_FILE, TRANSFORMERS_FILE]
+    if not weights:
+      files.append(WEIGHTS_FILE)
     paths = [hub.from_hugging_face(identity, file, name).path for file in files]
     folder = paths[0].parent  # all files are in one folder of the hub's cache
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
-  path: pathlib.Path | None = folder
+  path: pathlib.Path | None = folder  # with the file of weights
   if weights:
     path = None if weights == RANDOM else expanded(weights)
   record = folder / TRANSFORMERS_FILE
@@ -182,10 +185,10 @@ def _stored_source(
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
-  folder, file_name = (str(file.parent), file.name) if file else ('', '')
   stated = {**fields, 'record': record.name if record and record.is_file() else ''}
-  # the network has the name of the classifier
-  weights = Weights(name, name, source=LOCAL, package=folder, file=file_name, **stated)
+  weights = Weights(name, name, source=LOCAL, package='', file='', **stated)  # random weights
+  if file:
+    weights = dataclasses.replace(weights, package=str(file.parent), file=file.name)
   return _Source(weights, file, config)
 
 
@@ -353,13 +356,13 @@ class TorchLibrary(ClassifierKind):
     )
 
 
-def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
+def _build_timm(source: _Source, shape: tuple[int, int, int], num_classes: int) -> _Built:
   """Returns a network of timm with its weights, built for images of a shape.
 
   Args:
     source: the files and descriptions of the network.
-    input_shape: height, width and channels of the images.
-    classes: number of outputs if weights are random; otherwise the file decides.
+    shape: height, width and channels of the images.
+    num_classes: number of outputs if weights are random; otherwise the file decides.
   """
   name, config, file = source.weights.name, source.config, source.file
   timm = _import_with_torch('timm', name)
@@ -369,33 +372,35 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   if ours := catalog.of_timm_name(base):
     logging.info('%s runs in PyTorch; %s is the same network in JAX', name, ours)
   if file and file.suffix == NPZ_SUFFIX:  # its arrays have other names than timm's
-    classes = config['num_classes']
+    num_classes = config['num_classes']
   elif file:
     arrays = read_arrays(file)
-    # the bias, or the weight, of the last linear map has a row for each output; 0 without both
-    classes = len(arrays.get(f'{head}.bias', arrays.get(f'{head}.weight', ())))
-  size = {'img_size': input_shape[:2]} if config.get('fixed_input_size') else {}
-  overlay = {'file': str(file), 'num_classes': classes} if file else None
+    # the last linear map: its bias and weight have a row for each output; the bias may be missing
+    rows_of_head = arrays.get(f'{head}.bias', arrays.get(f'{head}.weight'))
+    num_classes = 0 if rows_of_head is None else len(rows_of_head)
+  size = {'img_size': shape[:2]} if config.get('fixed_input_size') else {}
+  overlay = {'file': str(file), 'num_classes': num_classes} if file else None
   module = timm.create_model(
-    base, pretrained=bool(file), pretrained_cfg_overlay=overlay, num_classes=classes, **size
+    base, pretrained=bool(file), pretrained_cfg_overlay=overlay, num_classes=num_classes, **size
   )
   names = preprocessing.class_names(config)
-  if not names and classes != 1000 and classes == config.get('num_classes'):
+  if not names and num_classes != 1000 and num_classes == config.get('num_classes'):
     # the name of a set of classes other than ImageNet-1k, such as 'imagenet-12k'; None if unknown
     subset = timm.data.infer_imagenet_subset(config)
     names = tuple(timm.data.ImageNetInfo(subset).label_names()) if subset else ()
-  is_headless = not classes  # the network then returns features
-  outputs = classes or getattr(module, 'head_hidden_size', module.num_features)
-  return _Built(module.eval(), head, outputs, () if is_headless else names, is_headless)
+  if num_classes:
+    return _Built(module.eval(), head, num_classes, names, is_headless=False)
+  num_features = getattr(module, 'head_hidden_size', module.num_features)
+  return _Built(module.eval(), head, num_features, (), is_headless=True)
 
 
-def _build_transformers(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
+def _build_transformers(source: _Source, shape: tuple[int, int, int], num_classes: int) -> _Built:
   """Returns a network of the library transformers with its weights.
 
   Args:
     source: the files and descriptions of the network.
-    input_shape: not used; the network's description decides which sizes of images it takes.
-    classes: number of outputs if weights are random; otherwise the description decides.
+    shape: not used; the network's description decides which sizes of images it takes.
+    num_classes: number of outputs if weights are random; otherwise the description decides.
 
   Raises:
     InputError: arrays are missing in the file or have no place in the network.
@@ -418,7 +423,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   facts = {k: v for k, v in source.config.items() if k not in ('torch_dtype', 'dtype')}
   config = transformers.AutoConfig.for_model(**facts)
   if not source.file:
-    config.num_labels = classes
+    config.num_labels = num_classes
   model = transformers.AutoModelForImageClassification.from_config(config)
   is_headless = False
   if source.file:

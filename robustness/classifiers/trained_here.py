@@ -163,9 +163,11 @@ def facts_of_initial(initial: NetworkWeights) -> Facts:
   if trained_with is not None:
     policy = Policy.of(**{name: {} for name in trained_with})
     resembles = sorted({name for part in policy.augmentations for name in part.resembles})
-  return {
+  facts = {
     'initial_weights': initial.name,
     'initial_weights_trained_with': None if trained_with is None else [*trained_with],
     'initial_weights_resemble': resembles,
-    **({'initial_weights_unfinished': initial.unfinished} if initial.unfinished else {}),
   }
+  if initial.unfinished:
+    facts['initial_weights_unfinished'] = initial.unfinished
+  return facts

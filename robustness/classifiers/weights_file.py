@@ -77,18 +77,18 @@ class WeightsFile(StoredNetwork):
 
     If there is a probe, which replaces the logits, the file needs no last layer and no class names.
     """
-    candidates = self._possible_classes(images.class_names)
-    names = candidates[0]
+    possible_classes = self._possible_classes(images.class_names)
+    names = possible_classes[0]
     shape = images.shape if images.has_set_size else self.architecture.input_shape
     if self.record and not images.has_set_size:  # the size that the weights are for
       shape = (self.record.input_size, self.record.input_size, shape[2])
-    # `_read` checks the number of outputs if only one is possible
-    is_known = self.probe is None and len(candidates) == 1 and bool(names)
-    loaded = self._read(shape, len(names) if is_known else None)
+    # whether the outputs must be the classes `names`; `_read` then checks their number
+    is_certain = self.probe is None and len(possible_classes) == 1 and bool(names)
+    loaded = self._read(shape, len(names) if is_certain else None)
     variables = loaded.variables
     if self.probe:
       variables = weights.with_head(self.architecture, variables, loaded.input_shape)
-    if not is_known:
+    if not is_certain:
       if 'head' not in variables['params']:
         raise InputError(
           f'{self.fetched.path} has no last linear map, so it gives features and no classes: set '
@@ -96,7 +96,7 @@ class WeightsFile(StoredNetwork):
         )
       # the last axis of every array of the last layer is the axis of the outputs
       num_outputs = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      fitting = [names for names in candidates if len(names) == num_outputs]
+      fitting = [names for names in possible_classes if len(names) == num_outputs]
       names = fitting[0] if fitting else tuple(map(str, range(num_outputs)))
     self.warn(label, loaded)
     named = dataclasses.replace(loaded, variables=variables, class_names=names)
