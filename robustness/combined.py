@@ -115,14 +115,16 @@ def _means_over(
   by_seed = table[table.family == 1].reset_index(drop=True)  # N estimates, each of one seed
   # For each estimate, the index of the one of M means that averages it, [N].
   mean_index = by_seed.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
-  # All arrays from here on have a value for each mean, [M], except `values`, [N].
+  # All arrays from here on have a value for each mean, [M], except `values`, [N]. `bincount` counts
+  # the values of each mean, or adds them up.
   values, count = by_seed['value'].to_numpy(), np.bincount(mean_index)
   mean = np.bincount(mean_index, values) / count
   sum_of_squares = np.bincount(mean_index, (values - mean[mean_index]) ** 2)
   std = np.sqrt(sum_of_squares / np.maximum(count - 1, 1))
   # M rows: the estimate of the first seed that has it; the column `seed` is empty for a mean
   first = by_seed.drop_duplicates(keys).assign(**{SEED: None})
-  is_constant = np.bincount(mean_index, values == first.value.to_numpy()[mean_index]) == count
+  value_of_first_seed = first.value.to_numpy()
+  is_constant = np.bincount(mean_index, values == value_of_first_seed[mean_index]) == count
   confidence = first.confidence.fillna(0.95).to_numpy()  # 0.95 for estimates without interval
   intervals = _intervals(first, quantities, mean, std, count, confidence)
   has_interval = ~is_constant & (count >= FEWEST_SEEDS)
@@ -130,9 +132,10 @@ def _means_over(
   notes_of_means: list[dict[int, str]] = [{} for _ in count]  # {seed: note} for each mean
   for index, seed, note in zip(mean_index, by_seed[SEED], by_seed['note'], strict=True):
     notes_of_means[index][seed] = note
-  note_and_equality = zip(notes_of_means, is_constant, strict=True)
+  joined_notes = []
+  for notes, is_equal in zip(notes_of_means, is_constant, strict=True):
+    joined_notes.append(_note_of_mean(notes, seeds, is_equal))
   numbers = {'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count}
-  joined_notes = [_note_of_mean(notes, seeds, is_equal) for notes, is_equal in note_and_equality]
   means = first.assign(
     **numbers, method=estimates.OVER_SEEDS, confidence=confidence, p=np.nan, note=joined_notes
   )

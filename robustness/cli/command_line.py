@@ -159,9 +159,9 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
   Returns:
     (config, the other changes).
   """
-  for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):
-    # ('study', None, NAME) or ('battery.TASK.study', 'TASK', NAME)
-    section_key, task, name = match.groups()
+  # ('study', None, NAME) or ('battery.TASK.study', 'TASK', NAME) of each change that names a study
+  choices = [match.groups() for match in map(_STUDY_NAME.fullmatch, changes) if match]
+  for section_key, task, name in choices:
     _check_key(config, f'{section_key}.name', f'={name}')
     if task:
       with renaming_section('config.study', f'config.{section_key}'):
@@ -238,12 +238,13 @@ def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
     InputError: a label is unknown, or the list is empty.
   """
   classifiers = config.classifiers
-  for match in filter(None, map(_LIST.fullmatch, changes)):
+  lists = [match[1] for match in map(_LIST.fullmatch, changes) if match]
+  for text in lists:
     # '(a, b)', 'a,b' and "['a', 'b']" are ['a', 'b']
-    words = [word.strip(' \'"') for word in match[1].strip('()[] ').split(',')]
+    words = [word.strip(' \'"') for word in text.strip('()[] ').split(',')]
     labels = [word for word in words if word]
     valid = f'labels to keep, of {", ".join(classifiers)}'
-    settings.require(bool(labels), '--config.classifiers', match[1], valid)
+    settings.require(bool(labels), '--config.classifiers', text, valid)
     for label in labels:
       settings.choice('--config.classifiers', label, classifiers)
     with config.unlocked():

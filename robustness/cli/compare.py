@@ -13,6 +13,7 @@ import pathlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from robustness.combined import join_tasks
@@ -48,17 +49,19 @@ def main(arguments: Sequence[str]) -> int:
   add('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
   add('--out', type=expanded, required=True, help='where the comparison goes')
   add('--pdf', action='store_true', help='write the figures as PDF too')
-  meaning = 'compare runs that share a part of their images on that part alone'
-  add('--common', action='store_true', help=meaning)
-  meaning = 'task of batteries; gives effective robustness in others relative to its accuracy'
-  add('--reference', action='append', default=[], metavar='TASK', help=meaning)
+  common = 'compare runs that share a part of their images on that part alone'
+  add('--common', action='store_true', help=common)
+  reference = 'task of batteries; gives effective robustness in others relative to its accuracy'
+  add('--reference', action='append', default=[], metavar='TASK', help=reference)
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
 
   with phase('estimates, figures and report'):
-    flags = {'common': options.common, 'references': options.reference, 'pdf': options.pdf}
-    results = run(options.workdirs, options.out, command=command, study_file=options.study, **flags)
+    study_file, pdf = options.study, options.pdf
+    results = run(
+      options.workdirs, options.out, options.common, command, options.reference, study_file, pdf
+    )
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')
@@ -111,9 +114,9 @@ def run(
     assert isinstance(presented, Presentation)
     return publish(folder, results, presented, environment, config, figures_of_tasks, pdf)
 
-  figures = {
-    task: write(workdir.task_folder(out, task), of_task) for task, of_task in tasks.items()
-  }
+  figures = {}
+  for task, results_of_task in tasks.items():
+    figures[task] = write(workdir.task_folder(out, task), results_of_task)
   write(out, results, with_task_captions(figures))
   return results
 
@@ -133,8 +136,8 @@ def compare_tasks(
     (results of all studies together, {name of the study: results}). The second is {} for a single
     study.
   """
-  # The first classifier is the baseline of all tasks. A task that could not measure it lacks it,
-  # but not the task with the most classifiers.
+  # The first classifier is the baseline of all tasks. Tasks lack a classifier that they could not
+  # measure, so it is the first one of the task with the most classifiers.
   baseline = max(entries.values(), key=len)[0].label
   tasks = {
     task: compare(entries_of_task, common, baseline) for task, entries_of_task in entries.items()
@@ -165,17 +168,18 @@ def _keep_printed(results: Results) -> Results:
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
   accuracies = _by_view(accuracies, results.settings[PRINTED_FACETS])
   quantities = [q for q in results.quantities if q != ACCURACY]
-  # Headlines that may be accuracies under another name.
+  # main results of the study that may be accuracies under another name
   shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
   headlines = other_estimates[other_estimates['quantity'].isin(shares)]
   headline_values = set(_comparable_values(headlines))
-  is_new = [values not in headline_values for values in _comparable_values(accuracies)]
-  # All accuracies in a condition are printed if any of them is new. A condition is the values of
-  # all facets, as text; without facets there is a single condition, 0.
-  index = accuracies.index
-  facets = [accuracies[name].astype(str) for name in facets_of(accuracies)]
-  by_condition = pd.Series(is_new, index, bool).groupby(facets or [pd.Series(0, index)])
-  table = assemble([other_estimates, accuracies[by_condition.transform('any')]])
+  # All accuracies in a condition are printed if one of them is not among these values. A condition
+  # is the values of all facets, as text.
+  facets = accuracies[facets_of(accuracies)].to_numpy(object)
+  conditions = [tuple(map(str, values)) for values in facets]
+  pairs = zip(conditions, _comparable_values(accuracies), strict=True)
+  printed_conditions = {condition for condition, values in pairs if values not in headline_values}
+  is_printed = np.array([condition in printed_conditions for condition in conditions], bool)
+  table = assemble([other_estimates, accuracies[is_printed]])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
 

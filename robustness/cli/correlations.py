@@ -13,6 +13,7 @@ import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -88,38 +89,53 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
       networks are measured with different settings or images.
   """
   names_of_networks: dict[str, str] = {}  # {description of a network: its name}
-  rows: dict[str, dict[str, pd.Series]] = {}  # {name of a quantity: {network: row}}
-  # What the first run that measured a quantity has: {name of the quantity: settings and data}, and
-  # {name of the quantity, and description of the images: their digest}.
-  first_protocols: dict[str, Facts] = {}
-  first_digests: dict[tuple[str, str], str] = {}
+  rows_by_name: dict[str, dict[str, pd.Series]] = {}  # {name of a quantity: {network: row}}
+  first_runs = _FirstRuns({}, {})
   for path in paths:
     name_of_path, location = label_and_path(path)
     for folder in _folders_with_results(location):
       results = Results.read(folder).over_seeds
       network_by_label = _networks_of_labels(results, folder, names_of_networks)
-      for task, of_task in results.by_task.items():
-        data = {key: value for key, value in of_task.data.items() if key not in OF_NETWORKS}
-        protocol: Facts = {'settings': of_task.protocol, 'data': data}
-        description_of_images = json.dumps(of_task.data, sort_keys=True)
+      for task, results_of_task in results.by_task.items():
         digest = results.image_digest(task)
-        for quantity, words, values in _comparable_values(of_task, network_by_label):
+        for quantity, words, values in _comparable_values(results_of_task, network_by_label):
           name = ': '.join(filter(None, (name_of_path, task, words)))
-          differences = differing_keys(first_protocols.setdefault(name, protocol), protocol)
-          if digest:
-            first_digest = first_digests.setdefault((name, description_of_images), digest)
-            differences += differing_keys(first_digest, digest, DIGEST_OF_IMAGES)
           networks = values.classifier.map(network_by_label)  # the network of each row of `values`
-          rows_of_name = rows.setdefault(name, {})
-          if differences or not rows_of_name.keys().isdisjoint(networks):
+          rows = rows_by_name.setdefault(name, {})
+          differences = first_runs.differences(name, results_of_task, digest)
+          if differences or not rows.keys().isdisjoint(networks):
             reason = '; '.join(differences) or 'for the same network'
             raise InputError(
               f'{folder} measures {name} again, {reason}: give it another name, NAME={path}.'
             )
           better = 1 if quantity.better == 'higher' else -1
           values = values.assign(scale=quantity.scale, better=better)
-          rows_of_name |= zip(networks, (row for _, row in values.iterrows()), strict=True)
-  return {name: pd.DataFrame(by_network).T for name, by_network in rows.items()}
+          rows |= zip(networks, (row for _, row in values.iterrows()), strict=True)
+  return {name: pd.DataFrame(rows).T for name, rows in rows_by_name.items()}
+
+
+class _FirstRuns(NamedTuple):
+  """Settings and images of the first run that measured each quantity."""
+
+  protocols: dict[str, Facts]  # {name of a quantity: settings and data}
+  digests: dict[tuple[str, str], str]  # {(name of a quantity, description of images): their digest}
+
+  def differences(self, name: str, results: Results, digest: str) -> list[str]:
+    """Returns how a run differs from the first run that measured a quantity; [] for the first run.
+
+    Args:
+      name: name of the quantity.
+      results: results of the run, of a single study.
+      digest: digest of the images; '' if unknown.
+    """
+    data = {key: value for key, value in results.data.items() if key not in OF_NETWORKS}
+    protocol: Facts = {'settings': results.protocol, 'data': data}
+    differences = differing_keys(self.protocols.setdefault(name, protocol), protocol)
+    if digest:
+      description_of_images = json.dumps(results.data, sort_keys=True)
+      first_digest = self.digests.setdefault((name, description_of_images), digest)
+      differences += differing_keys(first_digest, digest, DIGEST_OF_IMAGES)
+    return differences
 
 
 def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:

@@ -118,12 +118,13 @@ def data() -> Iterator[tuple[str, str]]:
   for source, (module, contents) in DATA.items():
     yield source, _installation_state((module,), contents)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
-  prepared = sorted(
-    f'{file.parent.relative_to(folder)}{"" if _has_all_files(file) else " (incomplete)"}'
-    for file in folder.glob('*/**/dataset_info.json')
-    if (file.parent / 'features.json').is_file()  # else it is no data set of TFDS
-  )
-  yield 'tfds', f'{folder}: {", ".join(prepared) or "no data set; TFDS downloads one when asked"}'
+  prepared = []
+  for file in folder.glob('*/**/dataset_info.json'):
+    if (file.parent / 'features.json').is_file():  # else it is no data set of TFDS
+      note = '' if _has_all_files(file) else ' (incomplete)'
+      prepared.append(f'{file.parent.relative_to(folder)}{note}')
+  names = ', '.join(sorted(prepared)) or 'no data set; TFDS downloads one when asked'
+  yield 'tfds', f'{folder}: {names}'
 
 
 def _has_all_files(info: pathlib.Path) -> bool:

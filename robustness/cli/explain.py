@@ -114,7 +114,7 @@ def meanings(cls: type) -> dict[str, str]:
   """
   meaning_by_key: dict[str, str] = {}
   for base in reversed(cls.__mro__):  # a description in a subclass replaces the base's
-    _, _, text = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')
+    _, _, text = inspect.cleandoc(base.__doc__ or '').partition('Attributes:\n')
     attributes = re.split(r'\n+(?=\S)', text)[0]  # to the next line that is not indented
     for names, meaning in _ATTRIBUTE.findall(attributes):
       meaning_by_key.update({name.strip(): ' '.join(meaning.split()) for name in names.split(',')})
@@ -145,7 +145,7 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
     classifiers, path = [config.classifier], 'config.classifier'
   else:  # all classifiers are listed as one section, 'config.classifiers.{a,b}'
     by_label = config.get('classifiers', {})
-    classifiers, path = [*by_label.values()], f'config.classifiers.{{{",".join(by_label)}}}'
+    classifiers, path = [*by_label.values()], 'config.classifiers.{' + ','.join(by_label) + '}'
   if classifiers:
     yield from _keys_of_section(path, classifiers, meanings(ClassifierSettings))
     for kind, (key, registry) in PART_KINDS.items():

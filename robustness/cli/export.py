@@ -69,8 +69,9 @@ def main(arguments: Sequence[str]) -> int:
     print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
   label = _check_hub_options(options, results.labels)
-  # On values that the records do not reproduce: at most one text, about the workdir as a whole.
-  unverified = [*verification.note_unverifiable(path, str(path)).values()][:1]
+  # Values that the records do not reproduce. With several folders of results, such as those of the
+  # seeds, the text about the first one is enough: it is the note that is printed.
+  unverified = list(verification.note_unverifiable(path, str(path)).values())[:1]
   files = {'robustness.md': card(results, label, environment, unverified)}
   if options.dataset:
     quantity, row = estimate(results, label, options.quantity, options.at)
@@ -158,7 +159,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   headlines = [quantity.name for quantity in results.quantities if quantity.headline]
-  name = name or (headlines or list(declared))[0]
+  if not name:
+    name = headlines[0] if headlines else results.quantities[0].name
   choice('--quantity', name, declared)
   table = results.over_seeds.table
   table = table[table.classifier == label]
@@ -170,8 +172,9 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   if len(rows) != 1:
     of_quantity = table[(table['quantity'] == name) & (table.versus == '')]
     facets = [facet for facet in facets_of(of_quantity) if of_quantity[facet].notna().any()]
+    place = f'at {at}' if at else 'over all'
     raise InputError(
-      f'{len(rows)} estimates of {name} are {f"at {at}" if at else "over all"}, and a hub takes '
+      f'{len(rows)} estimates of {name} are {place}, and a hub takes '
       f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}, or another '
       f'--quantity of {", ".join(declared)}.'
     )
@@ -196,11 +199,12 @@ def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[s
   """
   condition: dict[str, Any] = {}
   words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
-  for facet, _, text in (word.partition('=') for word in words if word):
+  for word in filter(None, words):
+    facet, _, text = word.partition('=')
     choice('--at', facet, facets_of(table))
     values = list(table[facet].dropna().unique())
     printed = {value_text(quantity.facet(facet), v).replace(MINUS, '-'): v for v in values}
-    value_by_text = {**printed, **{str(value): value for value in values}}
+    value_by_text = printed | {str(value): value for value in values}
     if text not in value_by_text:
       raise InputError(f'--at={facet}={text}: {nearest(text, printed)}.')
     condition[facet] = value_by_text[text]

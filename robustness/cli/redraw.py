@@ -8,9 +8,8 @@ robustness report WORKDIR [--study=FILE.py:NAME] [--pdf]
 """
 
 import functools
-import itertools
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from robustness.cli import new_parser, verification
 from robustness.config.recorded import recorded
@@ -63,9 +62,14 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   seeds = finished_workdir.seeds_of(config, path)
   run_folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   # {folder of a seed, or the workdir if there are no seeds: {task: folder of its results}}
-  task_folders = {folder: _task_folders(folder, sections) for folder in run_folders}
-  folders_of_tasks = itertools.chain(*(by_task.values() for by_task in task_folders.values()))
-  all_folders = [*folders_of_tasks, *run_folders, path]
+  task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}
+  all_folders: list[pathlib.Path] = []
+  for folder in run_folders:
+    left_out = finished_workdir.left_out(folder)
+    tasks = [task for task in sections if task not in left_out]
+    task_folders[folder] = {task: workdir.task_folder(folder, task) for task in tasks}
+    all_folders += task_folders[folder].values()
+  all_folders += [*run_folders, path]
   # Nothing is written if any results are missing, altered, or fewer than a report shows.
   finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
   with workdir.held(path):
@@ -78,9 +82,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
       studies, whole_run = finished_workdir.studies_and_presentation(
         path, Results.read(folder), config, study_file
       )
-      folders_by_task = task_folders.get(folder, {})
+      folders_by_task = task_folders.get(folder, {})  # {} for the means over seeds
       drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
-      if SINGLE not in sections or folder not in task_folders:  # a battery, or means over seeds
+      if SINGLE not in folders_by_task:  # the folder of a single study is drawn already
         # The report of a battery shows the figures of its tasks too.
         draw(folder, whole_run, with_task_captions(drawn))
     return path / page.NAME
@@ -123,19 +127,6 @@ def _draw(
       f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
       f'altered, or is of another version. {REBUILD}'
     ) from error
-
-
-def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathlib.Path]:
-  """Returns the folders of the studies of a battery, as {name of the study: folder}.
-
-  Studies that the run left out are not included.
-
-  Args:
-    folder: the folder of the run.
-    tasks: names of all studies of the battery.
-  """
-  left_out = finished_workdir.left_out(folder)
-  return {task: workdir.task_folder(folder, task) for task in tasks if task not in left_out}
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:

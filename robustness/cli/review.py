@@ -52,9 +52,9 @@ def serve(flags: argparse.Namespace) -> None:
   annotator = None if flags.annotator is None else answers.check_name(flags.annotator)
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)
-  keys = [field.name for field in dataclasses.fields(answers.ReviewPlan)]
   # Settings from the user's flags; others are as in the log's earlier answers, or defaults.
-  settings = {key: value for key in keys if (value := vars(flags)[key]) is not None}
+  names = {field.name for field in dataclasses.fields(answers.ReviewPlan)}
+  settings = {k: v for k, v in vars(flags).items() if k in names and v is not None}
   with answers.AnswerLog(flags.answers, candidates.digest, settings) as log:
     rounds = ReviewRounds(candidates, log.plan, log.answers)
     with ReviewServer(rounds, log, frames, flags.host, flags.port, annotator) as server:

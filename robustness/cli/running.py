@@ -155,10 +155,13 @@ def _run(
     print(json.dumps(recorded(config.to_dict()), indent=2))
     return 0
   status = dry_run(config.to_dict()) if DRY_RUN.value else _run_here(config, shlex.join(typed))
-  for find_hint in (command_line.training_hint, command_line.data_hint):
-    if status == BAD_INPUT and (hint := find_hint(config, arguments)):
-      print(hint, file=sys.stderr)
-  if status == 0 and (hint := command_line.tasks_hint(config, arguments)):
+  hints = []
+  if status == BAD_INPUT:
+    hints = [command_line.training_hint(config, arguments)]
+    hints.append(command_line.data_hint(config, arguments))
+  elif status == 0:
+    hints = [command_line.tasks_hint(config, arguments)]
+  for hint in filter(None, hints):
     print(hint, file=sys.stderr)
   return status
 

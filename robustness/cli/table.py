@@ -80,19 +80,17 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   """
   runs: dict[str, Results] = {}
   tasks_by_run: dict[str, dict[str, Results]] = {}
+  study_names: dict[str, dict[str, str]] = {}  # {name of the run: {task: name of the study}}
   for name, path in entries.named_workdirs(workdirs).items():
-    results = runs[name] = Results.read(path)
-    tasks_by_run[name] = {
-      task: dataclasses.replace(of_task, study=of_task.study or results.study)
-      for task, of_task in results.over_seeds.by_task.items()
-    }
+    results = Results.read(path)
+    runs[name], tasks_by_run[name], study_names[name] = results, {}, {}
+    for task, results_of_task in results.over_seeds.by_task.items():
+      study = results_of_task.study or results.study
+      tasks_by_run[name][task] = dataclasses.replace(results_of_task, study=study)
+      study_names[name][task] = study
     verification.note_unverifiable(path, name, study_file)
   labels_by_run = {name: set(results.labels) for name, results in runs.items()}
   labels = entries.distinct_labels(labels_by_run, entries.typed_labels(workdirs))
-  study_names = {
-    name: {task: of_task.study for task, of_task in tasks.items()}
-    for name, tasks in tasks_by_run.items()
-  }
   results_by_task = {}
   for task in entries.common_tasks(study_names):
     results_by_run = {name: tasks[task] for name, tasks in tasks_by_run.items()}
@@ -166,14 +164,12 @@ def _check_comparable(
         f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
         'one study.'
       )
-    differing = {
-      'images': differing_keys(first.data, other.data),
-      'settings': differing_keys(first.protocol, other.protocol),
-    }
+    differing_data = differing_keys(first.data, other.data)
     digest, other_digest = digests[first_name], digests[name]
-    if not differing['images'] and digest and other_digest:  # the data are described as equal
-      differing['images'] = differing_keys(digest, other_digest, DIGEST_OF_IMAGES)
-    for subject, lines in differing.items():
+    if not differing_data and digest and other_digest:  # the data are described as equal
+      differing_data = differing_keys(digest, other_digest, DIGEST_OF_IMAGES)
+    differing_settings = differing_keys(first.protocol, other.protocol)
+    for subject, lines in (('images', differing_data), ('settings', differing_settings)):
       if lines:
         first_lines = '; '.join(lines[:3])
         note = f'{prefix}{first_name} and {name} have other {subject} ({first_lines})'
@@ -196,7 +192,8 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
     # The ratio of a baseline to itself, which has this note, shows which quantities are ratios.
     of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(of_baseline['quantity'])
-    network = entries.network_of(results.classifiers[0]) or name  # '' if it is unknown
+    # the name of the run stands for an unknown network, and '' for no baseline
+    network = entries.network_of(results.classifiers[0]) or name
     baselines.add(network if len(of_baseline) else '')
   return list(ratios) if len(baselines) > 1 else []
 

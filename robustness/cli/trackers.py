@@ -53,23 +53,23 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
     InputError: there is no log, or a line is damaged.
   """
   # {label: {step: (time in seconds, {metric: value})}} and {label: {estimate: value}}
-  entries: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
+  training_logs: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
   results: dict[str, dict[str, float]] = {}
   for step, when, line in _lines(path):
     values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
     # A line of a training names its classifier; a line with estimates is about several.
     if label := line.get('classifier'):
-      entry_by_step = entries.setdefault(label, {})
-      _, earlier_values = entry_by_step.get(step, (when, {}))
-      entry_by_step[step] = when, {**earlier_values, **values}
+      training_log = training_logs.setdefault(label, {})
+      _, metrics = training_log.get(step, (when, {}))  # of an earlier line of the same step
+      training_log[step] = when, metrics | values
     for name, value in values.items():
       if name.startswith(RESULTS):
         # The name of an estimate is results/LABEL/…, or results/LABEL minus LABEL/….
         label = name.split('/')[1].partition(' minus ')[0]
         results.setdefault(label, {})[name] = value
-  for label in dict.fromkeys((*entries, *results)):
+  for label in dict.fromkeys((*training_logs, *results)):
     identity = hashlib.sha256(f'{path.resolve()} {label}'.encode()).hexdigest()[:12]
-    steps = [(step, *entry) for step, entry in sorted(entries.get(label, {}).items())]
+    steps = [(step, *entry) for step, entry in sorted(training_logs.get(label, {}).items())]
     yield Logged(identity, f'{path.name} {label}', steps, results.get(label, {}))
 
 
@@ -151,7 +151,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
   run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
   last_sent = int(run.data.tags.get('robustness_step', -1))
-  last_step, last_time, _ = log.steps[-1] if log.steps else (0, 0.0, {})
+  last_step, last_time, _ = log.steps[-1] if log.steps else (0, 0.0, {})  # 0 without a training
   metrics, params = [], []
   for step, time, values in log.steps:
     if step > last_sent:

@@ -63,14 +63,14 @@ class _Differences:
     """
     if len(self.changed):
       row = self.changed.iloc[0]
-      pairs = {name: (row[f'{name}_stored'], row[f'{name}_computed']) for name in _COMPARED}
-      column = next(name for name in _COMPARED if not _is_close(*pairs[name]))
-      stored, computed = pairs[column]
-      raise InputError(
-        f'its answers do not give its {row["quantity"]} of {row.classifier}, {column} {stored:g} '
-        f'(records: {computed:g}), in {path}/results.csv: altered, or of another version. '
-        f'{REBUILD}'
-      )
+      for column in _COMPARED:
+        stored, computed = row[f'{column}_stored'], row[f'{column}_computed']
+        if not _is_close(stored, computed):
+          raise InputError(
+            f'its answers do not give its {row["quantity"]} of {row.classifier}, {column} '
+            f'{stored:g} (records: {computed:g}), in {path}/results.csv: altered, or of another '
+            f'version. {REBUILD}'
+          )
     for rows in (self.only_in_records, self.only_in_results):
       if len(rows):
         row = rows.iloc[0]
@@ -164,7 +164,8 @@ def _unverified_in_seeds(
     text_by_folder |= _unverified_in_folder(folder, study_file)
     if folder in text_by_folder:
       texts.append(f'seed {seed}: {text_by_folder[folder]}')
-  return {path: '; '.join(filter(None, texts)), **text_by_folder} if any(texts) else {}
+  text_of_workdir = '; '.join(filter(None, texts))
+  return {path: text_of_workdir, **text_by_folder} if text_of_workdir else {}
 
 
 def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
@@ -208,9 +209,11 @@ def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> st
   for index, name in rows['quantity'][~is_verifiable].items():
     suffix = ' by class' if is_by_class[index] else ''
     not_verifiable.append(f'{words.get(name, name)}{suffix}')
-  once_each = ', '.join(dict.fromkeys(not_verifiable))
-  listed = f'{once_each}: {NOT_VERIFIABLE}' if not_verifiable else ''
-  return '; '.join(filter(None, (verifiable.in_words(), listed)))
+  texts = [verifiable.in_words()]  # '' if nothing differs
+  if not_verifiable:
+    each_once = ', '.join(dict.fromkeys(not_verifiable))
+    texts.append(f'{each_once}: {NOT_VERIFIABLE}')
+  return '; '.join(filter(None, texts))
 
 
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
@@ -264,9 +267,9 @@ def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.P
   text_by_folder = {tasks[task].folder: text for task, text in text_by_task.items() if text}
   if SINGLE in tasks:  # its folder is the workdir
     return text_by_folder
-  texts_of_battery = [f'{task}: {text}' for task, text in text_by_task.items() if text]
-  texts_of_battery += _tasks_that_differ(path, tasks)
-  return {path: '; '.join(texts_of_battery), **text_by_folder} if texts_of_battery else {}
+  texts = [f'{task}: {text}' for task, text in text_by_task.items() if text]
+  text_of_workdir = '; '.join([*texts, *_tasks_that_differ(path, tasks)])
+  return {path: text_of_workdir, **text_by_folder} if text_of_workdir else {}
 
 
 def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
@@ -322,8 +325,8 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
   rows = stored.merge(computed, 'outer', keys, suffixes=suffixes, indicator='found_in')
   differs = np.zeros(len(rows), bool)
   for name in _COMPARED:
-    stored, computed = (rows[name + suffix].to_numpy(float) for suffix in suffixes)
-    differs |= ~_is_close(stored, computed)
+    stored_numbers, computed_numbers = (rows[name + suffix].to_numpy(float) for suffix in suffixes)
+    differs |= ~_is_close(stored_numbers, computed_numbers)
   return _Differences(
     changed=rows[(rows.found_in == 'both') & differs],
     only_in_results=rows[rows.found_in == 'left_only'],
