@@ -276,7 +276,8 @@ def paste_rotated(
       scene: float32 [S, S, 3]; lines outside the band are returned unchanged.
     """
     first = jnp.minimum(number * lines, side - lines)
-    row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
+    row = (jnp.arange(lines) + first + 0.5)[:, None]
+    column = (jnp.arange(side) + 0.5)[None, :]
     # the vertical and horizontal position in the cutout of each pixel of the band, [lines, S]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
     colours, alpha = _interpolate(packed, index, offset, placement.resized, v, h)
@@ -343,14 +344,16 @@ def _interpolate(
   """
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   # The second row and column of the 4 × 4 neighbours: the last ones that are not beyond (v, h).
-  v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
-  row_weights, column_weights = _cubic_weights(v - 0.5 - v0), _cubic_weights(h - 0.5 - h0)
-  # Row and column of the first of the 16 neighbours, with the windows below one another.
+  second_row, second_column = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
+  row_weights = _cubic_weights(v - 0.5 - second_row)
+  column_weights = _cubic_weights(h - 0.5 - second_column)
   _, height, width = packed.shape
-  row_in_window = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
-  row = row_in_window + jnp.asarray(index, jnp.int32) * height
-  first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
-  pixels = packed.reshape(-1)  # `first` is an index into these
+  # Row and column in the window of the first of the 16 neighbours.
+  first_row = jnp.clip(second_row.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
+  first_column = jnp.clip(second_column.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
+  pixels = packed.reshape(-1)  # the windows are below one another
+  rows_above = jnp.asarray(index, jnp.int32) * height
+  first = (first_row + rows_above) * width + first_column  # index in `pixels`
 
   # An iteration adds one row of the 4 × 4 neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
