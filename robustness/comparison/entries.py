@@ -87,24 +87,16 @@ def entries_of(
     InputError: there are fewer than two classifiers, the studies or their perturbations differ, or
       no study of classifiers is in all workdirs.
   """
-  tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
+  tasks = _tasks_of_classifiers(studies_by_workdir)
   labels_by_workdir = {}
   for name, studies in studies_by_workdir.items():
-    evaluations = itertools.chain(*(studies[task].evaluations for task in tasks_of_classifiers))
+    evaluations = itertools.chain(*(studies[task].evaluations for task in tasks))
     labels_by_workdir[name] = {evaluation.label for evaluation in evaluations}
-  labels = distinct_labels(labels_by_workdir, typed)  # {(workdir, label in it): unique label}
-  entries_by_task: dict[str, list[Entry]] = {}
-  for task in tasks_of_classifiers:
+  unique_labels = distinct_labels(labels_by_workdir, typed)
+  entries_by_task = {}
+  for task in tasks:
     finished_studies = {name: studies[task] for name, studies in studies_by_workdir.items()}
-    confidence = next(iter(finished_studies.values())).study.confidence  # of the first workdir
-    entries_by_task[task] = []
-    for name, finished in finished_studies.items():
-      restricted = _restrict_to_common_views(name, finished, [*finished_studies.values()])
-      for evaluation in restricted.evaluations:
-        label = labels[name, evaluation.label]
-        relabelled = Evaluation(label, evaluation.records)
-        entry = Entry(label, evaluation.label, restricted, relabelled, confidence)
-        entries_by_task[task].append(entry)
+    entries_by_task[task] = _entries_of_study(finished_studies, unique_labels)
   if all(len(entries) < 2 for entries in entries_by_task.values()):
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for task, entries in entries_by_task.items():
@@ -113,6 +105,26 @@ def entries_of(
       refuse_unknown_classes(data, f'{entry.label}: a comparison')
     _check_same_views(task, entries)
   return entries_by_task
+
+
+def _entries_of_study(
+  finished_studies: Mapping[str, FinishedStudy], unique_labels: Mapping[tuple[str, str], str]
+) -> list[Entry]:
+  """Returns the classifiers of one study in all workdirs.
+
+  Args:
+    finished_studies: {name of the workdir: the study in it}.
+    unique_labels: {(name of the workdir, label in it): label in the comparison}.
+  """
+  first, *later = finished_studies.values()
+  entries = []
+  for name, finished in finished_studies.items():
+    restricted = _restrict_to_common_views(name, finished, [first, *later])
+    for evaluation in restricted.evaluations:
+      label = unique_labels[name, evaluation.label]
+      relabelled = Evaluation(label, evaluation.records)
+      entries.append(Entry(label, evaluation.label, restricted, relabelled, first.study.confidence))
+  return entries
 
 
 def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -223,8 +235,8 @@ def distinct_labels(
 
   A classifier keeps its label if no other workdir has this label. Otherwise the label becomes
   'WORKDIR LABEL', or 'WORKDIR' if it is the only classifier of the workdir. The only classifier of
-  a workdir that the user named always gets this name. If two labels are still equal, all become
-  'WORKDIR LABEL'.
+  a workdir is also called 'WORKDIR' if the user typed this name. If two labels are still equal, all
+  become 'WORKDIR LABEL'.
 
   Args:
     labels_by_workdir: {name of the workdir: labels of its classifiers}.
@@ -238,10 +250,11 @@ def distinct_labels(
   distinct = {}
   for name, labels in labels_by_workdir.items():
     for label in labels:
-      if len(labels) == 1 and (name in typed or counts[label] > 1):
+      is_shared = counts[label] > 1
+      if len(labels) == 1 and (is_shared or name in typed):
         distinct[name, label] = name
       else:
-        distinct[name, label] = label if counts[label] == 1 else f'{name} {label}'
+        distinct[name, label] = f'{name} {label}' if is_shared else label
   if len(set(distinct.values())) < len(distinct):
     return {(name, label): f'{name} {label}' for name, label in distinct}
   return distinct

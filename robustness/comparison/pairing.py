@@ -80,22 +80,22 @@ def pair(
     """Returns whether a column is equal in both runs for the shared images."""
     return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
 
-  data, other = first.identity['data'], second.identity['data']  # descriptions of the data
-  differing = {key for key in {*data, *other} if differing_keys(data.get(key), other.get(key))}
-  # The digests of images with equal ids may differ for three reasons. If only keys of preparation
-  # differ, the same stored images were prepared otherwise. If other keys differ, they are other
-  # images. If no key explains it, the files were changed.
-  has_equal_digests = is_equal(IMAGE_DIGEST)
-  has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
   no_rows = np.zeros(0, int)
-  if not num_shared or not has_same_stored_images:
+  if not num_shared:
     return Pairing(no_rows, no_rows, 'other images')
-  if not has_equal_digests and differing <= SELECTION_KEYS:
-    raise InputError(
-      f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
-      'common, but not the same images: files were changed between the runs, or arrays are others '
-      'or in another order. Run one again on the same images in the same order.'
-    )
+  notes = []
+  if not is_equal(IMAGE_DIGEST):
+    data, other = first.identity['data'], second.identity['data']  # descriptions of the data
+    differing = {key for key in {*data, *other} if differing_keys(data.get(key), other.get(key))}
+    if not differing <= PREPARATION_KEYS:
+      return Pairing(no_rows, no_rows, 'other images')
+    if differing <= SELECTION_KEYS:  # no key explains why the pixels differ
+      raise InputError(
+        f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids '
+        'in common, but not the same images: files were changed between the runs, or arrays are '
+        'others or in another order. Run one again on the same images in the same order.'
+      )
+    notes.append('the same stored images, prepared otherwise')
   has_unshared = num_shared < max(len(first_ids), len(second_ids))
   if has_unshared and not common:
     on_shared = for_caller('give --common', 'set common=True')
@@ -108,9 +108,6 @@ def pair(
   if has_draws and not is_equal(DRAWS):
     note = f'other images, and {num_shared} of the same shown otherwise'
     return Pairing(no_rows, no_rows, note)
-  notes = []
-  if not has_equal_digests:
-    notes.append('the same stored images, prepared otherwise')
   classes = first.identity.get('classes')
   if classes and classes == second.identity.get('classes') and not is_equal('label'):
     notes.append('some images have other labels')
@@ -229,18 +226,23 @@ class Answers:
       other: answers of the other classifier on the same images.
       groups: names of the sets of perturbations.
     """
-    a, b = other.right, self.right
+    first, second = other.right, self.right
     # The four possible outcomes of a pair of answers, bool [N, V].
-    cells = {'both right': a & b, 'first': a & ~b, 'second': b & ~a, 'neither': ~(a | b)}
-    outcomes, num_views = self.outcomes(cells), a.shape[1]
-    views = [Group.of_view(view) for view in range(num_views)]
-    # Numbers of images in each cell, by unit (an image, or a cluster) and view, [4, units, views].
-    counts = [units_of_classifier(outcomes, cell, views).total for cell in cells]
+    pair_outcomes = {
+      'both right': first & second,
+      'only first': first & ~second,
+      'only second': second & ~first,
+      'neither': ~(first | second),
+    }
+    outcomes = self.outcomes(pair_outcomes)
+    views = [Group.of_view(view) for view in range(first.shape[1])]
+    # Numbers of images with each outcome, by unit (an image, or a cluster) and view, [units, V].
+    counts = [units_of_classifier(outcomes, name, views).total for name in pair_outcomes]
     weighted_groups = [self.group(name) for name in groups]
-    group_weights = np.zeros((len(groups), num_views))
+    group_weights = np.zeros((len(groups), len(views)))
     for weights, group in zip(group_weights, weighted_groups, strict=True):
       weights[group.views] = group.weight
-    # The same images count in each cell: any cell has their number.
+    # The same images count for each outcome: any outcome has their number.
     n = [outcomes.observations('both right', group.views) for group in weighted_groups]
     return consistency.estimates(np.stack(counts), group_weights, n, self.confidence)
 

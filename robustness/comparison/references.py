@@ -47,15 +47,16 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   accuracies = {task: _accuracies_by_group(task, results) for task, results in tasks.items()}
   reference_accuracies = [_reference_accuracies(name, accuracies[name]) for name in references]
   # [classifiers, references]
-  predictors = np.stack([reference.in_order(labels) for reference in reference_accuracies], 1)
+  predictors = np.stack([reference.accuracies_of(labels) for reference in reference_accuracies], 1)
+  num_reference_images = min(reference.num_images for reference in reference_accuracies)
   tasks_with_references = {}
   for task, results in tasks.items():
     rows = []
     judged_groups = [] if task in references else accuracies[task]
     for group in judged_groups:
-      n = min(group.num_images, *(reference.num_images for reference in reference_accuracies))
+      n = min(group.num_images, num_reference_images)
       facets = {**group.facets, 'reference': ' and '.join(references)}
-      values = effective_robustness(predictors, group.in_order(labels), n)
+      values = effective_robustness(predictors, group.accuracies_of(labels), n)
       confidence = results.settings['confidence']
       for label, value in zip(labels, values, strict=True):
         estimate = Estimate.without_interval(float(value), n)
@@ -80,8 +81,8 @@ class GroupAccuracies(NamedTuple):
   values: dict[str, float]
   num_images: int
 
-  def in_order(self, labels: Sequence[str]) -> np.ndarray:
-    """Returns the accuracies in the order of `labels`.
+  def accuracies_of(self, labels: Sequence[str]) -> np.ndarray:
+    """Returns the accuracies of the classifiers with these labels, in this order.
 
     Raises InputError if one is missing.
     """
@@ -128,6 +129,7 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
   Raises:
     InputError: the study has none of these.
   """
+  # {} has no facet: an accuracy over all images
   for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
     for group in groups:
       if group.facets == facets:
