@@ -71,8 +71,8 @@ def variants(
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
     """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'."""
-    name, *labels = variant.split(',')
-    if labelled and name == labelled.__name__ and labels and all(labels):  # no label is ''
+    first_word, *labels = variant.split(',')
+    if labelled and first_word == labelled.__name__ and labels and '' not in labels:
       return labelled(tuple(labels))
     if not added or '+' not in variant:
       check_variant(variant, function_by_name)
@@ -174,7 +174,9 @@ def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[st
     labels: labels of several classifiers; () for a single section `classifier`.
     needs_classifier: whether there are sections for classifiers and training.
   """
-  sections: dict[str, Any] = {'data': data_section()}
+  # with the settings of every image source
+  data = {**vars(DataSettings()), 'source': DEFAULT, **SOURCES.default_sections()}
+  sections: dict[str, Any] = {'data': data}
   if needs_classifier:
     recipes = {label: classifier_section() for label in labels}
     sections |= {'classifiers': recipes} if labels else {'classifier': classifier_section()}
@@ -195,7 +197,7 @@ def classifier_section() -> dict[str, Any]:
   for kind, (key, registry) in PART_KINDS.items():  # such as 'augment' and its key 'policy'
     section[kind] = {key: default_parts.get(kind, ''), **registry.default_sections()}
   section |= {'training': inherited_section(TrainingSettings), 'data': inherited_data()}
-  return {**section, 'seed': placeholder(int)}
+  return {**section, 'seed': placeholder(int)}  # `seed` is listed last
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
@@ -213,19 +215,28 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
     study_class = study.STUDIES.find(study_section.name, 'config.study.name')
     for key, parts in study_class.sections_of_parts(study_values).items():
       _add(study_section, key, parts)
-  labels = config.get('classifiers') or ()
-  # keys that lead to the section of each classifier; a section may be missing
-  paths = [('classifier',), *(('classifiers', label) for label in labels)]
-  for path in paths:
-    for kind, (key, registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'
-      section = _value_at(config, *path, kind)
-      if not isinstance(section, ConfigDict):
-        continue
-      for reference in _references(_value_at(values, *path, kind, key)):
-        if part_name(reference) not in section:  # not added before
-          part = registry.find(reference, '.'.join(('config', *path, kind, key)))
-          _add(section, part.name, _field_defaults(part))
+  _add_parts(config, values, 'classifier')
+  for label in config.get('classifiers', ()):
+    _add_parts(config, values, 'classifiers', label)
   _add_sources(config, values)
+
+
+def _add_parts(config: ConfigDict, values: Mapping[str, Any], *path: str) -> None:
+  """Adds the settings of attacks and other parts in users' files to the section of a classifier.
+
+  Args:
+    config: the config, which is changed.
+    values: changes that are applied later and name the parts.
+    *path: keys that lead to the section of the classifier, which may be missing.
+  """
+  for kind, (key, registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'
+    section = _value_at(config, *path, kind)
+    if not isinstance(section, ConfigDict):
+      continue
+    for reference in _references(_value_at(values, *path, kind, key)):
+      if part_name(reference) not in section:  # not added before
+        part = registry.find(reference, '.'.join(('config', *path, kind, key)))
+        _add(section, part.name, _field_defaults(part))
 
 
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
@@ -239,16 +250,17 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     config: the config, which is changed.
     values: changes that are applied later and name the sources.
   """
-  by_name = [(key, name) for key in ('battery', 'classifiers') for name in config.get(key, ())]
+  studies = [('battery', task) for task in config.get('battery', ())]
+  classifiers = [('classifiers', label) for label in config.get('classifiers', ())]
   # keys that lead to the sections that may have a section `data`; () leads to the whole config
-  paths: list[tuple[str, ...]] = [(), *by_name, ('classifier',)]
-  sections = [section for path in paths if (section := _value_at(config, *path, 'data'))]
-  names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
-  for reference in _references(list(names)):
+  paths: list[tuple[str, ...]] = [(), *studies, *classifiers, ('classifier',)]
+  sections = [_value_at(config, *path, 'data') for path in paths]
+  names = [_value_at(values, *path, 'data', 'source') for path in paths]
+  for reference in dict.fromkeys(_references(names)):
     source = SOURCES.find(reference, 'config.data.source')
-    for section in sections:
+    for section in filter(None, sections):  # some sections have no `data`
       if source.name not in section:
-        is_shared = section is sections[0]  # `config.data`
+        is_shared = section is config.get('data')
         keys = _field_defaults(source) if is_shared else inherited_section(source)
         _add(section, source.name, keys)
 
@@ -306,11 +318,6 @@ def _value_at(values: Any, *path: str) -> Any:
   for name in path:
     values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
   return values
-
-
-def data_section() -> dict[str, Any]:
-  """Returns the section `config.data`, with the settings of every image source."""
-  return {**vars(DataSettings()), 'source': DEFAULT, **SOURCES.default_sections()}
 
 
 def inherited_data() -> dict[str, Any]:

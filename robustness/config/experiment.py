@@ -177,30 +177,28 @@ class Experiment:
     preparations: dict[tuple[int, int, str, bool], Preparation] = {}
     unrecorded = []  # labels of classifiers with weights that do not state a preparation
     for label, classifier in self.classifiers.items():
-      if weights := classifier.record:  # the description of published weights
-        name = weights.name + (f' ({weights.record})' if weights.record else '')
+      weights = classifier.record  # the description of published weights, or None
+      if weights:
         expected = weights.input_size, weights.resize, weights.interpolation, weights.squash
-        preparations.setdefault(expected, Preparation(name, *expected))
+        if expected not in preparations:
+          name = f'{weights.name} ({weights.record})' if weights.record else weights.name
+          preparations[expected] = Preparation(name, *expected)
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
-    if len(preparations) > 1:
-      sizes = ', '.join(
-        f'{p.name}: {p.side} of {p.resize} pixels, {p.interpolation}' for p in preparations.values()
-      )
-      raise InputError(
-        f'the classifiers want their images prepared differently ({sizes}): run '
-        f'them apart, or set {KEYS.data.resize:--} and {KEYS.data.crop:--} for all.'
-      )
     if not preparations:
       return None
-    (preparation,) = preparations.values()
-    if unrecorded:
-      logging.warning(
-        'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
-        f'does: set {KEYS.data.resize:--} and {KEYS.data.crop:--} if otherwise.',
-        *(preparation.name, preparation.side, preparation.resize, preparation.interpolation),
-        ', '.join(unrecorded),
+    preparation, *other_preparations = preparations.values()
+    keys = f'{KEYS.data.resize:--} and {KEYS.data.crop:--}'  # as flags of the command line
+    if other_preparations:
+      sizes = ', '.join(f'{p.name}: {_size_in_words(p)}' for p in preparations.values())
+      raise InputError(
+        f'the classifiers want their images prepared differently ({sizes}): run them apart, or set '
+        f'{keys} for all.'
       )
+    if unrecorded:
+      message = 'images are prepared as %s wants them (%s), and no record says how %s does: set %s'
+      names, size = ', '.join(unrecorded), _size_in_words(preparation)
+      logging.warning(f'{message} if otherwise.', preparation.name, size, names, keys)
     return preparation
 
   def with_seed(self, seed: int) -> Self:
@@ -208,6 +206,11 @@ class Experiment:
     recipes = self.classifiers.items()
     seeded = {label: dataclasses.replace(recipe, seed=seed) for label, recipe in recipes}
     return dataclasses.replace(self, classifiers=seeded)
+
+
+def _size_in_words(preparation: Preparation) -> str:
+  """Returns the sizes and interpolation for messages, such as '224 of 256 pixels, bicubic'."""
+  return f'{preparation.side} of {preparation.resize} pixels, {preparation.interpolation}'
 
 
 SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
@@ -225,27 +228,25 @@ def from_config(config: Section) -> Experiment:
   # `values` keeps the keys that are no sections, such as `seed`
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   settings.refuse_unknown(values, [*SETTINGS, *SECTIONS], 'config')
-  data = sections.get('data', {})
-  parsed_data = DataSettings.from_section(data)
+  data_section = sections.get('data', {})
+  data = DataSettings.from_section(data_section)
   summary = ''
   if 'battery' not in sections:
-    single = _parse_measurement(sections.get('study', {}), data, 'config.data')
+    single = _parse_measurement(sections.get('study', {}), data_section, 'config.data')
     # the study may have changed settings of the source
-    measurements, parsed_data = {SINGLE: single}, single.data
+    measurements, data = {SINGLE: single}, single.data
   elif 'study' in sections:
     raise InputError(f'give either {KEYS.study} or config.battery (several studies, by name).')
   else:
     summary = sections['battery'].get(SUMMARY, '')
     settings.choice(f'{BATTERY}.{SUMMARY}', summary, SUMMARIES)
-    measurements = _parse_battery(sections['battery'], data)
+    measurements = _parse_battery(sections['battery'], data_section)
   execution = settings.parse(Execution, values, 'config')
   all_studies = [task.study for task in measurements.values()]
   training = settings.parse(TrainingSettings, sections.get('training', {}), 'config.training')
   classifiers = _parse_classifiers(sections, all_studies, execution)
   has_labels = 'classifiers' in sections  # `config.classifiers.LABEL`, not `config.classifier`
-  experiment = Experiment(
-    measurements, summary, parsed_data, training, classifiers, execution, has_labels
-  )
+  experiment = Experiment(measurements, summary, data, training, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
   _check_measured_along_training(experiment)
   _check_adaptations(experiment)
@@ -372,29 +373,23 @@ def _parse_classifiers(
       f'the study {strictest.name} compares classifiers with the first of config.classifiers: give '
       f'at least {strictest.fewest_classifiers}, not {count}.'
     )
-
-  def parsed(section: Section, path: str) -> ClassifierKind:
-    """Returns the settings in a classifier's section.
-
-    Args:
-      section: the section.
-      path: name of the section, for messages.
-    """
-    training, data = (sections.get(name, {}) for name in ('training', 'data'))
-    return parse_classifier(section, path, training, data, execution.seed)
-
+  # the values of the run for what the section of a classifier leaves out
+  inherited = sections.get('training', {}), sections.get('data', {}), execution.seed
   if has_one:
     section = sections['classifier']
     label = default_label(str(section.get('name', ClassifierSettings.name)))
     settings.check_name('config.classifier.name', label, is_key=False)
-    return {label: parsed(section, 'config.classifier')}
+    return {label: parse_classifier(section, 'config.classifier', *inherited)}
   path, by_label = 'config.classifiers', sections['classifiers']
   if not by_label:
     raise InputError(f'{path} is empty: give at least one.')
   settings.check_sections(by_label, by_label, path)
   for label in by_label:
     settings.check_name(path, label)
-  return {label: parsed(section, f'{path}.{label}') for label, section in by_label.items()}
+  return {
+    label: parse_classifier(section, f'{path}.{label}', *inherited)
+    for label, section in by_label.items()
+  }
 
 
 def _check_measured_along_training(experiment: Experiment) -> None:
@@ -411,12 +406,9 @@ def _check_measured_along_training(experiment: Experiment) -> None:
     for name in classifier.training.measure:
       settings.choice(key, name, names)
     if classifier.training.measure and classifier.probe:
-      raise SettingError(
-        key,
-        classifier.training.measure,
-        problem='and the probe of this classifier is fitted after the training',
-        fix=f'Leave it or {experiment.section_of_classifier(label)}.probe.name empty.',
-      )
+      problem = 'and the probe of this classifier is fitted after the training'
+      fix = f'Leave it or {experiment.section_of_classifier(label)}.probe.name empty.'
+      raise SettingError(key, classifier.training.measure, problem=problem, fix=fix)
 
 
 def _check_adaptations(experiment: Experiment) -> None:

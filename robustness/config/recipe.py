@@ -81,23 +81,22 @@ def parse_classifier(
     renaming_section('config.training', f'{path}.training'),
     renaming_section('config.data', f'{path}.data'),
   ):
-    merged = {**training, **sections['training']}
-    training_settings = settings.parse(TrainingSettings, merged, f'{path}.training')
+    merged_training = {**training, **sections['training']}
+    training_settings = settings.parse(TrainingSettings, merged_training, f'{path}.training')
     # `CHOOSE_ROWS` has the values that choose all images of the split
-    inherited = {**data, 'split': training_settings.split, **CHOOSE_ROWS}
-    rows = settings.merge_changes(inherited, sections['data'])
-    data_settings = DataSettings.from_section(rows, f'{path}.data')
+    inherited_data = {**data, 'split': training_settings.split, **CHOOSE_ROWS}
+    merged_data = settings.merge_changes(inherited_data, sections['data'])
+    data_settings = DataSettings.from_section(merged_data, f'{path}.data')
     augment = policy.from_section(sections['augment'], f'{path}.augment')
-    parts = {}  # the part of each kind or None, without `augment`, which may have several
-    for kind, (_key, registry) in PART_KINDS.items():
-      if kind != 'augment':
-        parts[kind] = registry.optional(sections[kind], f'{path}.{kind}')
-    environment_settings = sections['augment'].get(Environment.name, {})
-    allows_leaks = environment_settings.get('allow_leaks', False)
-    # whether each class is stored in some environments only
-    has_held_out = data_settings.is_permitted_cells and not allows_leaks
-    attack_and_filter = parts['attack'], parts['input_filter']
-    refuse_leaks(augment.augmentations, attack_and_filter, path, has_held_out)
+    parts = {  # the part of each kind or None; a classifier may have several augmentations
+      kind: registry.optional(sections[kind], f'{path}.{kind}')
+      for kind, (_key, registry) in PART_KINDS.items()
+      if kind != 'augment'
+    }
+    allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
+    is_stored = data_settings.is_permitted_cells and not allows_leaks  # in environments
+    other_parts = parts['attack'], parts['input_filter']
+    refuse_leaks(augment.augmentations, other_parts, path, is_stored)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
     values = {'seed': seed, **section, **parsed}  # the section may have another seed

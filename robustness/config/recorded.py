@@ -1,14 +1,12 @@
 """The config that a run records: only the sections that it uses, with all their settings."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, Source, moved_keys
 from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITED_SECTIONS, PART_KINDS, SECTIONS, TRAINING_PARTS
-from robustness.core.errors import InputError
-from robustness.core.registry import is_reference, part_name
+from robustness.core.registry import part_name
 from robustness.core.settings import Section, settings_in_use, without_inherited
 from robustness.training.settings import TrainingSettings
 
@@ -125,10 +123,10 @@ def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object
     names: names of the sources to keep.
   """
   data = _section(parent, 'data')
-  # a source in a user's file (a reference) has no keys of earlier versions; its file is not run
-  if isinstance(source, str) and not is_reference(source):
-    with contextlib.suppress(InputError):  # raised if no source has this name
-      _move_keys(data, SOURCES.find(source, 'config.data.source'))
+  # only these had other keys in earlier versions; a source in a user's file is not among them
+  packaged_sources = SOURCES.classes()
+  if isinstance(source, str) and source in packaged_sources:
+    _move_keys(data, packaged_sources[source])
   sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
   for key in sections_of_sources:
     if key not in _part_names(names) or not data[key]:

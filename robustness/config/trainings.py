@@ -16,11 +16,10 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
     config: the config, which is changed.
     num_images: number of images; 0 uses all 10,000.
   """
-  config.data.source = 'tfds'
+  config.data.update(source='tfds', num_images=num_images)
   config.data.tfds.dataset = 'cifar10'
   # has an effect only if a user changes `source` to 'cifar10_c', which also needs clean images
   config.data.cifar10_c.clean_dataset = 'cifar10'
-  config.data.num_images = num_images
 
 
 def use_imagenet(config: ConfigDict, num_images: int = 0) -> None:
@@ -32,9 +31,9 @@ def use_imagenet(config: ConfigDict, num_images: int = 0) -> None:
     config: the config, which is changed.
     num_images: number of images; 0 uses all 50,000.
   """
-  config.data.update(source='tfds', split='validation', resize=256, crop=224)
+  config.data.update(source='tfds', split='validation', num_images=num_images)
+  config.data.update(resize=256, crop=224)
   config.data.tfds.dataset = 'imagenet2012'
-  config.data.num_images = num_images
 
 
 def resnet20_on_cifar10(
