@@ -68,7 +68,7 @@ def as_key(key: object) -> jax.Array:
 def as_images(
   images: object,
   ranks: tuple[int, ...] = (3, 4),
-  taker: str = 'corruptions',
+  callers: str = 'corruptions',
   rounding: float = ROUNDING,
 ) -> jax.Array:
   """Returns images as float32 clipped to [0, 1].
@@ -78,7 +78,7 @@ def as_images(
   Args:
     images: floating-point images, [H, W, C] or [B, H, W, C] with 1 or 3 channels.
     ranks: allowed numbers of dimensions: (3,), (4,) or (3, 4).
-    taker: plural name of the calling functions in error messages, such as 'corruptions'.
+    callers: plural name of the calling functions in error messages, such as 'corruptions'.
     rounding: tolerance. Values in [-rounding, 1 + rounding] are accepted and clipped.
 
   Raises:
@@ -86,22 +86,23 @@ def as_images(
   """
   array = as_array('images', images)
   shape = tuple(array.shape)
-  forms = ' or '.join({3: '[H, W, C]', 4: '[B, H, W, C]'}[rank] for rank in ranks)
-  if len(shape) not in ranks or shape[-1] not in (1, 3):
+  has_valid_rank = len(shape) in ranks
+  if not has_valid_rank or shape[-1] not in (1, 3):
     hint = ''
-    if len(shape) in ranks and shape[-3] in (1, 3):
+    if has_valid_rank and shape[-3] in (1, 3):
       hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
-    elif len(shape) == 4:
+    elif len(shape) == 4:  # a batch, where only a single image is allowed
       hint = ' Take jax.vmap or corrupt_each for a batch.'
-    form = f'{taker} take {forms} with 1 or 3 channels last'
+    forms = ' or '.join('[H, W, C]' if rank == 3 else '[B, H, W, C]' for rank in ranks)
+    form = f'{callers} take {forms} with 1 or 3 channels last'
     raise InputError(f'images have the shape {shape}; {form}.{hint}')
   if 0 in shape:
     raise InputError(f'images have the shape {shape}: there is nothing to change.')
-  return as_pixels('images', array, taker, rounding)
+  return as_pixels('images', array, callers, rounding)
 
 
 def as_pixels(
-  name: str, array: jax.Array | np.ndarray, taker: str, rounding: float = ROUNDING
+  name: str, array: jax.Array | np.ndarray, callers: str, rounding: float = ROUNDING
 ) -> jax.Array:
   """Returns floating-point pixels of any shape as float32 clipped to [0, 1].
 
@@ -110,7 +111,7 @@ def as_pixels(
   Args:
     name: plural noun for the pixels in error messages, such as 'images'.
     array: floating-point pixels.
-    taker: plural name of the calling functions in error messages, such as 'corruptions'.
+    callers: plural name of the calling functions in error messages, such as 'corruptions'.
     rounding: tolerance. Values in [-rounding, 1 + rounding] are accepted and clipped.
 
   Raises:
@@ -118,7 +119,7 @@ def as_pixels(
   """
   if not jnp.issubdtype(array.dtype, jnp.floating):
     fix = 'Divide 8-bit images by 255.'
-    raise InputError(f'{name} are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
+    raise InputError(f'{name} are {array.dtype}; {callers} take floats in [0, 1]. {fix}')
   array = jnp.asarray(array, jnp.float32)
   minimum, maximum = array.min(), array.max()
   # `minimum` is tested and not `array`: in a branch of `lax.cond`, the minimum is traced although
@@ -128,7 +129,7 @@ def as_pixels(
   low, high = float(minimum), float(maximum)
   if not (low >= -rounding and high <= 1 + rounding):
     raise InputError(
-      f'{name} have values from {low:.9g} to {high:.9g}; {taker} take values in '
+      f'{name} have values from {low:.9g} to {high:.9g}; {callers} take values in '
       '[0, 1]. Normalise afterwards; divide 8-bit values by 255.'
     )
   return jnp.clip(array, 0, 1)
@@ -175,9 +176,10 @@ def check_within(
   _check_shape(name, values, batch, 'number')
   if isinstance(values, jax.core.Tracer):
     return
-  numbers = np.asarray(values).ravel()
-  is_numeric = jnp.issubdtype(numbers.dtype, jnp.number)
-  invalid = numbers[~((numbers >= low) & (numbers <= high))] if is_numeric else numbers
+  invalid = np.asarray(values).ravel()  # all, if they are no numbers
+  if jnp.issubdtype(invalid.dtype, jnp.number):
+    is_valid = (invalid >= low) & (invalid <= high)  # False for NaN
+    invalid = invalid[~is_valid]
   if invalid.size:
     raise InputError(f'{name} is {invalid[0]}; it must be a number {valid}.')
 

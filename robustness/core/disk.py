@@ -32,31 +32,30 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
     directory: the run's output folder, or '' for a command without one.
   """
   for cause in causes(error):
-    number = _errno(cause)
+    error_number = _errno(cause)
     path = directory
     if isinstance(cause, OSError):  # `filename2` is the target if a file was renamed
       path = cause.filename2 or cause.filename or directory
-    if number in FULL:
+    if error_number in FULL:
       place = f' ({path})' if path else ''
       return (
         f'no space left on disk{place}. What was computed is kept: free some space and run the '
         'same command again.'
       )
-    if number in TOO_LARGE:
+    if error_number in TOO_LARGE:
       return (
         f'{path or "a file"}: file too large. What was computed is kept: raise the limit (ulimit '
         '-f), or use another file system, and run the same command again.'
       )
-    if number in NOT_WRITABLE:
-      place = f'{WORKDIR:--}' if directory else 'folder'
+    if error_number in NOT_WRITABLE:
+      needed = f'{WORKDIR:--}' if directory else 'folder'
       return (
-        f'{path or "files"}: {os.strerror(number).lower()}. Give a {place} that can be written to, '
-        'and files that may be read.'
+        f'{path or "files"}: {os.strerror(error_number).lower()}. Give a {needed} that can be '
+        'written to, and files that may be read.'
       )
     file = pathlib.Path(path)
-    # '' is expanded to the current folder
-    is_in_directory = expanded(directory).absolute() in file.parents
-    if number in IN_THE_WAY and is_in_directory:
+    output_folder = expanded(directory).absolute()  # the current folder if `directory` is ''
+    if error_number in IN_THE_WAY and output_folder in file.parents:
       existing = next(folder for folder in (file, *file.parents) if folder.exists())
       other = f', or give another {WORKDIR:--}' if directory else ''
       return f'{existing} is in the way of a file or folder of the run: move it{other}.'

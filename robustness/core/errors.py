@@ -18,7 +18,6 @@ import pathlib
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import FrameType
 
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
 """{section in errors: name of the section in the user's config}, see `renaming_section`."""
@@ -120,11 +119,12 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
   Args:
     data: name of the argument that holds the images.
   """
-  # {name of a section or key in the config: name in messages}; '' leaves out the section
-  actual = dict.fromkeys(('config', 'config.classifier', 'config.study', 'config.training'), '')
+  left_out = ('config', 'config.classifier', 'config.study', 'config.training')
   augment = 'config.classifier.augment'  # also the section of the settings of augmentations
-  actual |= {'config.classifier.name': 'model', augment: 'policy', f'{augment}.policy': 'policy'}
-  token = _sections.set({**actual, 'config.study.name': 'study', 'config.data': data})
+  names_in_messages = {**dict.fromkeys(left_out, ''), 'config.study.name': 'study'}
+  names_in_messages |= {augment: 'policy', f'{augment}.policy': 'policy'}
+  names_in_messages |= {'config.classifier.name': 'model', 'config.data': data}
+  token = _sections.set(names_in_messages)
   try:
     with users_errors_refused():
       yield
@@ -197,27 +197,24 @@ def error_of_user(error: BaseException) -> InputError | None:
     The InputError, or None if no line of the user's code is at fault. None is also returned for an
     `InputError`, a `MemoryError` and a `JaxRuntimeError`.
   """
-  is_of_user = isinstance(error, Exception) and not isinstance(error, InputError | MemoryError)
-  if not is_of_user or type(error).__name__ == 'JaxRuntimeError':
+  is_excluded = isinstance(error, InputError | MemoryError)
+  if is_excluded or not isinstance(error, Exception) or type(error).__name__ == 'JaxRuntimeError':
     return None
-
-  def is_in_users_file(step: tuple[FrameType, int]) -> bool:
-    """Returns whether a step of the traceback, (frame, line number), is in a user's file."""
-    return is_users(step[0].f_code.co_filename)
-
+  calls = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
   # The traceback begins with the user's code that called this project, which is not at fault. The
   # code that this project called, such as a user's attack, follows.
-  steps = itertools.dropwhile(is_in_users_file, traceback.walk_tb(error.__traceback__))
-  users_steps = list(filter(is_in_users_file, steps))
-  if not users_steps:
+  inner_calls = itertools.dropwhile(lambda call: is_users(call[0].co_filename), calls)
+  users_calls = [(code, line) for code, line in inner_calls if is_users(code.co_filename)]
+  if not users_calls:
     return None
-  frame, line = users_steps[-1]
-  lines = str(error).splitlines()
+  code, line = users_calls[-1]
+  message_lines = str(error).splitlines()
   if type(error).__module__.startswith('jax'):
-    # of the lines after the first, only the link 'See https://...' says nothing of JAX's functions
-    lines = lines[:1] + [text for text in lines[1:] if text.startswith('See ')]
-  reason = ' '.join(' '.join(lines).split())[:MAX_REASON_LENGTH]
-  place = f'{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_qualname}'
+    # the first line has the reason; the others are about functions of JAX, except for a link
+    links = [text for text in message_lines[1:] if text.startswith('See ')]
+    message_lines = [*message_lines[:1], *links]
+  reason = ' '.join(' '.join(message_lines).split())[:MAX_REASON_LENGTH]
+  place = f'{code.co_filename}, line {line}, in {code.co_qualname}'
   return InputError(f'{place}, raised {type(error).__name__}: {reason}')
 
 
@@ -310,11 +307,13 @@ def nearest(word: str, valid: Iterable[str], state: str = 'valid') -> str:
     state: adjective for the words in the phrase, such as 'valid', or 'defined' for words in a file.
   """
   words = sorted(valid)
-  equal = [name for name in words if name.lower() == word.lower()]
+  same_letters = [name for name in words if name.lower() == word.lower()]
   longer = [name for name in words if word and name.startswith(word)]
-  close = (equal or difflib.get_close_matches(word, words, n=3) or longer)[:3]
-  listed, count = f'{state}: {", ".join(map(repr, words))}', f'{len(words)} are {state}'
-  if not close:
-    return listed if len(words) <= 2 * MAX_LISTED else f'{count}, none is similar'
-  all_words = listed if len(words) <= MAX_LISTED else f'({count})'
-  return f'did you mean {" or ".join(map(repr, close))}? {all_words}'
+  similar = same_letters or difflib.get_close_matches(word, words, n=3) or longer
+  listed = f'{state}: {", ".join(map(repr, words))}'
+  count = f'{len(words)} are {state}'
+  if similar:
+    suggestions = ' or '.join(map(repr, similar[:3]))
+    all_words = listed if len(words) <= MAX_LISTED else f'({count})'
+    return f'did you mean {suggestions}? {all_words}'
+  return listed if len(words) <= 2 * MAX_LISTED else f'{count}, none is similar'

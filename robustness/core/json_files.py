@@ -3,7 +3,7 @@
 import json
 import os
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from robustness.core.bounded_files import read_bounded
@@ -68,7 +68,8 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
   """
   try:
     value = json.loads(content.decode('utf-8-sig'), object_pairs_hook=_without_repeated_keys)
-    _check_depth(value)
+    if isinstance(value, dict | list):
+      _check_depth(value)
     if b'\\ud' in content or b'\\uD' in content:  # half of a surrogate pair cannot be encoded
       json.dumps(value, ensure_ascii=False).encode()
   # errors of JSON and of the encoding are ValueErrors
@@ -89,24 +90,23 @@ def check(value: object, title: str, form: Form, advice: str = '') -> None:
       `Form`).
     advice: sentence on how to fix a bad value, appended to the error message.
   """
-  misfit = _first_mismatch(value, form, '')
-  if misfit:
-    place, expected, actual = misfit
+  for place, expected, actual in _mismatches(value, form, ''):  # only the first is reported
     subject = f'{title}: {place} is' if place else f'{title} holds'
     raise InputError(f'{subject} {actual}; expected {expected}. {advice}'.strip())
 
 
-def _check_depth(value: object) -> None:
-  """Raises RecursionError if lists and objects are nested deeper than `MAX_JSON_DEPTH`."""
-  level = [value] if isinstance(value, dict | list) else []
-  for _ in range(MAX_JSON_DEPTH):
-    next_level = []
-    for container in level:
-      members = container.values() if isinstance(container, dict) else container
-      next_level += [member for member in members if isinstance(member, dict | list)]
-    level = next_level
-  if level:
+def _check_depth(container: dict[str, Any] | list[Any], depth: int = 1) -> None:
+  """Raises RecursionError if lists and objects are nested deeper than `MAX_JSON_DEPTH`.
+
+  Args:
+    container: the object or list.
+    depth: how many objects and lists contain its members.
+  """
+  if depth > MAX_JSON_DEPTH:
     raise RecursionError
+  for member in container.values() if isinstance(container, dict) else container:
+    if isinstance(member, dict | list):
+      _check_depth(member, depth + 1)
 
 
 def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -119,11 +119,11 @@ def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]
   return entries
 
 
-def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
-  """Returns the first member of a JSON value that does not have the expected type, or None.
+def _mismatches(value: object, form: Form, path: str) -> Iterator[tuple[str, str, str]]:
+  """Yields the members of a JSON value that do not have the expected type.
 
-  For example, {'size': [1, 'a']} with the form {'size': [int]} returns ('size[1]', 'a whole
-  number', "'a'").
+  For example, {'size': [1, 'a']} with the form {'size': [int]} yields ('size[1]', 'a whole number',
+  "'a'").
 
   Args:
     value: the parsed value.
@@ -132,35 +132,34 @@ def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str
     path: path of keys from the root of the file to `value`, such as 'data.size[0]'; '' for the
       root.
 
-  Returns:
-    The path of the first mismatch, the expected type in words, and the actual value in words. None
-    if all types are as expected.
+  Yields:
+    The path of a member, its expected type in words, and its actual value in words.
   """
   if isinstance(form, dict):
-    return _first_mismatch_of_object(value, form, path)
-  if isinstance(form, list):
+    yield from _mismatches_in_object(value, form, path)
+  elif isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
-      return path, _NAMES[list], _value_in_words(value)
+      yield path, _NAMES[list], _value_in_words(value)
+      return
     (entry_form,) = form  # all entries have the same form
-    misfits = (_first_mismatch(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
-    return next(filter(None, misfits), None)
-  # the form is a type or a tuple of alternatives with at most one object or list
-  alternatives = form if isinstance(form, tuple) else (form,)
-  for alternative in alternatives:
-    if isinstance(alternative, dict | list) and isinstance(value, dict | list):
-      return _first_mismatch(value, alternative, path)
-  types = {kind for kind in alternatives if not isinstance(kind, dict | list)}
-  if float in types:
-    types.add(int)  # 1 is a number as 1.0 is
-  if type(value) in types or (dict in types and isinstance(value, Mapping)):
-    return None
-  return path, _form_in_words(form), _value_in_words(value)
+    for index, entry in enumerate(value):
+      yield from _mismatches(entry, entry_form, f'{path}[{index}]')
+  else:
+    alternatives = form if isinstance(form, tuple) else (form,)
+    containers = [kind for kind in alternatives if isinstance(kind, dict | list)]
+    types = [kind for kind in alternatives if kind not in containers]
+    if float in types:
+      types.append(int)  # 1 is a number as 1.0 is
+    if containers and isinstance(value, dict | list):
+      yield from _mismatches(value, containers[0], path)  # a form has at most one of them
+    elif type(value) not in types and not (dict in types and isinstance(value, Mapping)):
+      yield path, _form_in_words(form), _value_in_words(value)
 
 
-def _first_mismatch_of_object(
+def _mismatches_in_object(
   value: object, form: dict[Any, Form], path: str
-) -> tuple[str, str, str] | None:
-  """Returns the first member of a JSON object that does not have the expected type, or None.
+) -> Iterator[tuple[str, str, str]]:
+  """Yields the members of a JSON object that do not have the expected type.
 
   Args:
     value: the parsed value.
@@ -168,24 +167,24 @@ def _first_mismatch_of_object(
       {str: expected type} allows any keys.
     path: path of keys from the root of the file to `value`; '' for the root.
 
-  Returns:
-    (path, expected type, actual value), as from `_first_mismatch`.
+  Yields:
+    (path, expected type, actual value), as `_mismatches` does.
   """
   if not isinstance(value, Mapping):
-    return path, _NAMES[dict], _value_in_words(value)
+    yield path, _NAMES[dict], _value_in_words(value)
+    return
   prefix = f'{path}.' if path else ''
   if str in form:  # {str: form}: the members have any keys, and all have this form
-    members = value.items()
-    misfits = (_first_mismatch(member, form[str], f'{prefix}{key}') for key, member in members)
-    return next(filter(None, misfits), None)
+    for key, member in value.items():
+      yield from _mismatches(member, form[str], f'{prefix}{key}')
+    return
   for name, member_form in form.items():
     key = name.removesuffix('?')
     is_required = key == name
-    if key not in value and is_required:
-      return f'{prefix}{key}', _form_in_words(member_form), 'missing'
-    if key in value and (misfit := _first_mismatch(value[key], member_form, f'{prefix}{key}')):
-      return misfit
-  return None
+    if key in value:
+      yield from _mismatches(value[key], member_form, f'{prefix}{key}')
+    elif is_required:
+      yield f'{prefix}{key}', _form_in_words(member_form), 'missing'
 
 
 def _form_in_words(form: Form) -> str:

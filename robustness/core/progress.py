@@ -164,7 +164,8 @@ class Progress:
     self._initial = self._done = self._done_after_first_step = initial
     self._start = self._last_line = time.monotonic()
     self._end_of_first_step: float | None = None  # a time; None while the first step runs
-    self._values = self._other_work = ''  # such as 'loss 0.3' (`show`); a name (`other_work`)
+    self._values = ''  # such as 'loss 0.3', set by `show`
+    self._other_work = ''  # the name of work that is done instead, set by `other_work`
     self._write_line = _line_writer()
     self._bar: tqdm | None = None
     is_unfinished = initial < total

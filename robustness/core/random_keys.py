@@ -93,8 +93,10 @@ def without_global_draws(function: Callable[..., T]) -> Callable[..., T]:
     """Calls `function` and raises InputError if user code in it draws from a global generator."""
     states = _global_states()
     result = function(*arguments, **keywords)
+    has_draws = _global_states() != states
     # Another thread may have drawn. A second call finds the function that draws, if there is one.
-    if _global_states() != states and (place := _place_of_draw(function, arguments, keywords)):
+    place = _place_of_draw(function, arguments, keywords) if has_draws else ''
+    if place:
       raise InputError(
         f'{place} draws from np.random or random while it is compiled, so that all images and '
         'steps would have the same numbers: draw by jax.random from the key that it is given, or '
@@ -126,8 +128,10 @@ def _place_of_draw(
     Name and file of the first user function that draws, such as 'noise in /home/me/noise.py'. The
     result is '' if there is none.
   """
-  states, places, is_of_user = _global_states(), list[str](), functools.cache(is_users)
-  running = list[CodeType]()  # the user's functions that were called and have not returned
+  last_states = _global_states()
+  places: list[str] = []
+  running: list[CodeType] = []  # the user's functions that were called and have not returned
+  is_users_file = functools.cache(is_users)  # called for every function that is called
 
   def note_draws(frame: FrameType, event: str, _: object) -> None:
     """Profiler for `sys.setprofile` that adds user functions that draw to `places`.
@@ -135,12 +139,13 @@ def _place_of_draw(
     At each call and return of a user function, the states of the generators are compared with the
     last ones. If they differ, the innermost user function that was running has drawn.
     """
-    nonlocal states
-    if event not in ('call', 'return') or not is_of_user(frame.f_code.co_filename):
+    nonlocal last_states
+    if event not in ('call', 'return') or not is_users_file(frame.f_code.co_filename):
       return
-    before, states = states, _global_states()
-    if running and states != before:
+    states = _global_states()
+    if running and states != last_states:
       places.append(f'{running[-1].co_qualname} in {running[-1].co_filename}')
+    last_states = states
     if event == 'call':
       running.append(frame.f_code)
     else:

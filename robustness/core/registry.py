@@ -225,7 +225,8 @@ def check_fields(parsed: object, section: str) -> None:
       )
     if value.__hash__ is None and not isinstance(value, Mapping):
       raise SettingError(key, value, 'a tuple, or another value that never changes')
-    if valid := field.metadata.get('valid'):
+    valid, words = field.metadata.get('valid'), field.metadata.get('words')
+    if valid:
       if type(field.default) is int and isinstance(value, float):
         raise SettingError(key, value, settings.type_name(int))
       try:
@@ -233,7 +234,7 @@ def check_fields(parsed: object, section: str) -> None:
       except TypeError:  # a text or None, which cannot be compared with numbers
         is_valid = False
       settings.require(is_valid, key, value, valid)
-    elif words := field.metadata.get('words'):
+    elif words:
       settings.choice(key, value, words)
     only_with = field.metadata.get('only_with')
     if only_with and value and not settings.is_switched_on(only_with, vars(parsed)):
@@ -342,13 +343,10 @@ class Registry(Generic[P]):
     # the parts of the package, and selected parts of users' files (FILE.py:NAME)
     parts = {**self.classes(), **{part.name: part for part in selected}}
     keys = {key, *other_keys}
+    settings.refuse_unknown(section, [*keys, *parts], path)
     for name, values in section.items():
-      if name in keys:
-        continue
-      if name not in parts:
-        choices = nearest(str(name), [*keys, *parts])
-        raise InputError(f'unknown key {key_name(f"{path}.{name}")}: {choices}.')
-      settings.parse(parts[name], values, f'{path}.{name}')
+      if name not in keys:
+        settings.parse(parts[name], values, f'{path}.{name}')
 
   def default_sections(self) -> dict[str, Facts]:
     """Returns {name of a component: {setting: default}} for all components of the package."""
@@ -365,8 +363,10 @@ class Registry(Generic[P]):
       InputError: the class is not a concrete subclass of `base`, or a component of the package
         already has its name.
     """
-    code, subject = load(reference, key), f'{key_name(key)} names {reference!r}'
-    part, base = code.value, f'{self.base.__module__}.{self.base.__name__}'
+    code = load(reference, key)
+    part = code.value
+    subject = f'{key_name(key)} names {reference!r}'
+    base = f'{self.base.__module__}.{self.base.__name__}'
     if not (inspect.isclass(part) and issubclass(part, self.base)):
       raise InputError(f'{subject}, which is no subclass of {base}.')
     fields = {field.name for field in dataclasses.fields(part)}
@@ -505,20 +505,21 @@ def load(reference: str, key: str) -> FromFile:
   if not path or not name:
     file_name = expanded(path or reference).name
     raise InputError(f'{reference}: say which name in it is meant, as {file_name}:NAME.')
-  file, is_module, package = expanded(path), SEPARATOR not in reference, ''
-  if not is_module and not file.is_file():
+  file = expanded(path)
+  is_script = SEPARATOR in reference  # FILE.py, not package.module
+  if is_script and not file.is_file():
     raise InputError(f'{key_name(key)} names {reference!r}: there is no file {file}.')
   try:
-    if is_module:
+    if is_script:
+      digest = hashlib.sha256(file.read_bytes()).hexdigest()
+      module, package = _run(file, digest), ''
+    else:
       module = importlib.import_module(path)
       file, package = pathlib.Path(inspect.getfile(module)), module.__package__ or ''
       USERS_FILES.add(str(file))
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    if not is_module:
-      module = _run(file, digest)
-    # files of the user that the file imports may change what it does, and count in the digest
+      digest = hashlib.sha256(file.read_bytes()).hexdigest()
     imports = _local_imports(file.absolute(), package)
-    digests = [digest, *map(_digest_when_imported, imports)]
+    imported_digests = [_digest_when_imported(imported) for imported in imports]
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
@@ -531,8 +532,8 @@ def load(reference: str, key: str) -> FromFile:
     raise errors.error_of_user(error) or InputError(message) from error
   if name not in vars(module):
     raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file), "defined")}')
-  if len(digests) > 1:
-    digest = hashlib.sha256(' '.join(digests).encode()).hexdigest()
+  if imported_digests:  # the user's files that the file imports may change what it does
+    digest = hashlib.sha256(' '.join([digest, *imported_digests]).encode()).hexdigest()
   return FromFile(vars(module)[name], name, file, digest)
 
 
@@ -579,8 +580,7 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
     file: path of the file.
     package: package that the file was imported from, or '' for a script.
   """
-  # folders that contain the user's modules: {name of an outermost package: folder that contains it}
-  # and, for a script, {'': the script's folder}
+  # {name of an outermost package: folder that contains it} and, for a script, {'': its folder}
   folders = {}
   if package:  # the folder is x for x/a/b/c.py in the package a.b
     folders[package.partition('.')[0]] = file.parents[package.count('.') + 1]
@@ -589,24 +589,40 @@ def _local_imports(file: pathlib.Path, package: str) -> list[pathlib.Path]:
     while (outermost / '__init__.py').is_file():  # the script is in a package
       folders = {'': file.parent, outermost.name: outermost.parent}
       outermost = outermost.parent
-  files, to_read = [file], [(file, package)]  # `to_read` has each file with its package
-  while to_read:
-    source, package_of_source = to_read.pop()
-    for name in _imported_names(source, package_of_source):
-      parts = name.split('.')
-      folder = folders.get(parts[0], folders.get(''))
-      if folder is None or parts[0] in ('', *PACKAGES):  # not of the user
-        continue
-      # 'a.b.c' imports a, a.b and a.b.c, each a file such as a/b.py or a package a/b/__init__.py
-      for count in range(1, len(parts) + 1):
-        path, module = folder.joinpath(*parts[:count]), '.'.join(parts[:count])
-        package_by_file = {path.with_suffix('.py'): '.'.join(parts[: count - 1])}
-        package_by_file[path / '__init__.py'] = module
-        for imported, package_of_imported in package_by_file.items():
-          if imported not in files and imported.is_file():
-            files.append(imported)
-            to_read.append((imported, package_of_imported))
-  return sorted(files[1:])  # without the given file
+  found_files = [file]
+  unread_files = [(file, package)]  # with the package of each file
+  while unread_files:
+    for name in _imported_names(*unread_files.pop()):
+      for imported_file, its_package in _files_of_module(name, folders):
+        if imported_file not in found_files and imported_file.is_file():
+          found_files.append(imported_file)
+          unread_files.append((imported_file, its_package))
+  return sorted(found_files[1:])  # without the given file
+
+
+def _files_of_module(
+  name: str, folders: Mapping[str, pathlib.Path]
+) -> Iterator[tuple[pathlib.Path, str]]:
+  """Yields the files that Python may read when it imports a module of the user.
+
+  'a.b' imports a and a.b. Each is a file, such as a/b.py, or a package, such as a/b/__init__.py.
+
+  Args:
+    name: name of the module. Without a folder for it, nothing is yielded.
+    folders: {name of an outermost package: folder that contains it}. The folder of '' contains all
+      other modules.
+
+  Yields:
+    (path, package that relative imports in the file start from). The file may be missing.
+  """
+  words = name.split('.')
+  folder = folders.get(words[0], folders.get(''))
+  if folder is None or words[0] in ('', *PACKAGES):  # not of the user
+    return
+  for count in range(1, len(words) + 1):
+    path = folder.joinpath(*words[:count])
+    yield path.with_suffix('.py'), '.'.join(words[: count - 1])
+    yield path / '__init__.py', '.'.join(words[:count])
 
 
 @functools.cache
@@ -629,12 +645,13 @@ def _check_imports(file: pathlib.Path) -> None:
   names = {name.partition('.')[0] for name in _imported_names(file)}
   for name in names.difference(PACKAGES, {''}):
     paths = file.parent / f'{name}.py', file.parent / name / '__init__.py'
-    spec = importlib.util.find_spec(name) if any(path.is_file() for path in paths) else None
-    if spec is None or spec.origin is None:
+    if not any(path.is_file() for path in paths):
       continue
-    if file.parent.resolve() not in pathlib.Path(spec.origin).resolve().parents:
+    spec = importlib.util.find_spec(name)
+    origin = spec.origin if spec else None  # the file that Python would import
+    if origin and file.parent.resolve() not in pathlib.Path(origin).resolve().parents:
       raise InputError(
-        f'{file} imports {name}, which is {spec.origin} in this run and not the file beside it: '
+        f'{file} imports {name}, which is {origin} in this run and not the file beside it: '
         'rename the one beside it, because a run has one module of a name.'
       )
 

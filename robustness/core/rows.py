@@ -307,13 +307,14 @@ def check_label_array(
   largest = np.iinfo(np.int32).max if num_classes is None else num_classes - 1
   low, high = labels.min(), labels.max()
   if low < smallest or high > largest:
-    outside, limit = high, f'there are {num_classes} classes'
     if low < smallest:
-      outside, limit = low, 'labels start at 0'
+      invalid, limit = low, 'labels start at 0'
     elif num_classes is None:
-      limit = f'labels end at {largest}'
-    row = int(np.argwhere(table == outside)[0][0])  # the first one with this label
-    raise InputError(f'{name} has {outside} (example {row}); {limit}.')
+      invalid, limit = high, f'labels end at {largest}'
+    else:
+      invalid, limit = high, f'there are {num_classes} classes'
+    row = int(np.argwhere(table == invalid)[0][0])  # the first one with this label
+    raise InputError(f'{name} has {invalid} (example {row}); {limit}.')
   is_repeated = have_repeated_labels(table)  # [N]
   ordered = np.sort(table, axis=1)  # [N, L], the labels of each image ascending, padding first
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()

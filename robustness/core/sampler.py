@@ -151,15 +151,16 @@ class Balanced(Sampler):
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the elements [begin, end) of the sequence, which are row indices, int64."""
-    count = len(self._groups)
-    first, end_block = begin // count, -(-end // count)  # of the blocks; the latter rounded up
+    num_groups = len(self._groups)  # and elements of a block
+    first_block, last_block = begin // num_groups, (end - 1) // num_groups
     # block k has row k of the sequence of each group
     rows_of_groups = [
-      group[epochs.positions(first, end_block)]
+      group[epochs.positions(first_block, last_block + 1)]
       for group, epochs in zip(self._groups, self._epochs, strict=True)
     ]
-    numbers, blocks = self._group_numbers(begin, end), np.arange(begin, end) // count
-    return np.asarray(np.stack(rows_of_groups)[numbers, blocks - first])
+    blocks = np.arange(begin, end) // num_groups  # block of each element
+    groups = self._group_numbers(begin, end)  # group of each element
+    return np.asarray(np.stack(rows_of_groups)[groups, blocks - first_block])
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns the group numbers of the elements [begin, end) of the sequence as a column.
@@ -194,8 +195,9 @@ def held_out(
   unit_sizes = np.bincount(unit, minlength=1)  # rows of each unit, [units]
   can_divide = 0 < count < num_examples and len(unit_sizes) > 1
   in_units = '' if units is None else f' in {len(unit_sizes)} units, such as clips,'
-  valid = f'0, or a share of the {num_examples} training rows{in_units} that leaves at least one on'
-  require(share == 0 or can_divide, 'config.training.validation', share, f'{valid} either side')
+  rows = f'the {num_examples} training rows{in_units}'
+  valid = f'0, or a share of {rows} that leaves at least one on either side'
+  require(share == 0 or can_divide, 'config.training.validation', share, valid)
   if share == 0:
     return np.arange(num_examples), np.arange(0)
   order = np.random.default_rng(_HELD_OUT).permutation(len(unit_sizes))

@@ -120,10 +120,11 @@ def by_branch(
   branch_tiles = -(-branch_rows // TILE)  # rounded up: [1, 0, 2]
   end_tiles = jnp.cumsum(branch_tiles)  # the tile after the last one of each branch: [1, 1, 3]
   ordered = branch[order]  # [0, 0, 0, 2, 2, 2, 2, 2]
-  # number of each row among the rows of its branch, [0, 1, 2, 0, 1, 2, 3, 4]: its position in
-  # `ordered` minus the number of rows of earlier branches
-  rank = jnp.arange(num_rows) - (jnp.cumsum(branch_rows) - branch_rows)[ordered]
-  first_tile = (end_tiles - branch_tiles)[ordered]  # of the row's branch
+  positions = jnp.arange(num_rows)
+  earlier_rows = jnp.cumsum(branch_rows) - branch_rows  # rows of earlier branches: [0, 3, 3]
+  # number of each row among the rows of its branch: [0, 1, 2, 0, 1, 2, 3, 4]
+  rank = positions - earlier_rows[ordered]
+  first_tile = (end_tiles - branch_tiles)[ordered]  # of the row's branch: [0, 0, 0, 1, 1, 1, 1, 1]
   place = (first_tile + rank // TILE) * TILE + rank % TILE  # [0, 1, 2, 4, 5, 6, 7, 8]
   no_row = num_rows  # an index out of range marks an empty place
   max_tiles = num_rows // TILE + branches  # each branch may have one tile that is not full

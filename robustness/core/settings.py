@@ -36,14 +36,15 @@ def parse(cls: type[T], section: Section, path: str) -> T:
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, path)
   for name, field in fields.items():
-    # neither a default nor a function that makes one
-    is_required = field.default is field.default_factory is dataclasses.MISSING
+    defaults = field.default, field.default_factory  # a value, or a function that makes one
+    is_required = all(default is dataclasses.MISSING for default in defaults)
     if name not in section and is_required:
       raise InputError(f'{key_name(f"{path}.{name}")} is not given.')
   values = {name: _convert(types[name], x, f'{path}.{name}') for name, x in section.items()}
   parsed = cls(**values)
   for name, value in values.items():
-    key, may_be_large = f'{path}.{name}', fields[name].metadata.get('large', False)
+    key = f'{path}.{name}'
+    may_be_large = fields[name].metadata.get('large', False)
     elements = value if isinstance(value, tuple) else (value,)
     for number in elements:
       if isinstance(number, float):
@@ -131,10 +132,10 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
     immutable = tuple(value) if isinstance(value, list) else value
     if key not in fields or immutable != fields[key].default:
       return True
+    if not value:  # off
+      return False
     only_with = fields[key].metadata.get('only_with')
-    if not value or not only_with:
-      return bool(value)  # False if it is off; True if no other setting switches it off
-    return is_switched_on(only_with, section)
+    return not only_with or is_switched_on(only_with, section)
 
   return {key: value for key, value in section.items() if is_needed(key, value)}
 
@@ -176,15 +177,16 @@ def _convert(kind: type, value: object, key: str) -> object:
     element = typing.get_args(kind)[0]  # str of tuple[str, ...]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
       raise SettingError(key, value, f'a tuple of {element.__name__}, written (X,) for one')
-    if element is str and (numbers := [v for v in value if type(v) is int]):
+    numbers = [entry for entry in value if type(entry) is int]
+    if element is str and numbers:
       fix = f'Write the number in quotes: "(\'{numbers[0]}\',)".'
       raise SettingError(key, value, 'a tuple of words', fix)
-    return tuple(_convert(element, v, key) for v in value)
+    return tuple(_convert(element, entry, key) for entry in value)
   if isinstance(value, int) and abs(value) >= 2**63:
     raise SettingError(key, value, 'a number that 64 bits hold')
   is_bool = isinstance(value, bool)  # in Python a bool is an int
-  number = {int: Integral, float: Real}.get(kind)  # also NumPy's numbers
-  if number and isinstance(value, number) and not is_bool:
+  number_type = {int: Integral, float: Real}.get(kind)  # also NumPy's numbers
+  if number_type and isinstance(value, number_type) and not is_bool:
     return kind(value)
   if not isinstance(value, kind) or (is_bool and kind is not bool):
     raise SettingError(key, value, type_name(kind))

@@ -188,7 +188,7 @@ def perturb(
     InputError: images have another shape or are integers, or frequencies are not integers. Images,
       frequencies or norms that are not traced are out of range.
   """
-  images = as_images(images, taker='waves', rounding=ROUNDING)
+  images = as_images(images, callers='waves', rounding=ROUNDING)
   height, width, _ = images.shape[-3:]
   batch, pairs = images.shape[:-3], as_array('frequencies', frequencies)  # batch: () or (B,)
   are_pairs = pairs.shape in ((2,), (*batch, 2))  # one pair, or a pair for each image
