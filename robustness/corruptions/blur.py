@@ -278,18 +278,18 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   """
   target = _targets(moves, delta)  # flat index of each pixel's partner
   index = jnp.arange(len(target))
-  # a jump leads to the partner if it comes later in the image, else nowhere
-  jump = jnp.where(target > index, target, index)
+  # where one jump from each pixel ends: at its partner if it comes later, else at the pixel itself
+  one_jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Doubles the number of jumps in `jump[pixel]`, and returns whether this changed anything."""
-    jump, _ = state
-    doubled = jump[jump]
-    return doubled, filters.any_of_batch(doubled != jump)
+    """Returns where twice as many jumps end, and whether any pixel still moved."""
+    ends, _ = state
+    ends_of_twice = ends[ends]
+    return ends_of_twice, filters.any_of_batch(ends_of_twice != ends)
 
-  start = jump, filters.any_of_batch(jump != index)
-  last, _ = jax.lax.while_loop(lambda state: state[1], double, start)
-  return target[last]
+  start = one_jump, filters.any_of_batch(one_jump != index)
+  ends, _ = jax.lax.while_loop(lambda state: state[1], double, start)
+  return target[ends]
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:

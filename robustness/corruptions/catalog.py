@@ -30,6 +30,8 @@ from robustness.corruptions.pixels import QUANTIZE, to_levels
 
 Options = Mapping[str, PlainValue]
 """Options of one corruption by name, such as {'exchange': 'swap'}."""
+StaticOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
+"""Options of corruptions as hashable tuples, such as (('glass_blur', (('exchange', 'swap'),)),)."""
 Numbers = float | jax.Array | np.ndarray
 """Severities as a number or an array."""
 
@@ -253,31 +255,39 @@ def _checked_and_corrupted(
   check_integers('index', index, batch, range(len(names)))
   num_severities = len(SEVERITIES) + len(between)
   check_integers('severity', severity_numbers, batch, range(1, num_severities + 1))
-  # Options are static arguments of the compiled function, and therefore hashable. Only arrays with
-  # pictures of frost are traced instead.
-  static_options = {name: dict(values) for name, values in options.items()}
-  frost_pictures = None
-  for name, values in static_options.items():
+  static_options, frost_pictures = _split_options(options)
+  indices = jnp.asarray(as_array('index', index), jnp.int32)
+  severities = jnp.asarray(as_array('severity', severity_numbers), jnp.int32)
+  arrays = as_key(key), images, indices, severities, frost_pictures
+  settings = {'names': names, 'quantize': quantize, 'side': table.side, 'between': between}
+  return _corrupt(*arrays, static=static_options, **settings)
+
+
+def _split_options(
+  options: Mapping[str, Options],
+) -> tuple[StaticOptions, tuple[jax.Array, ...] | None]:
+  """Splits options of corruptions into static arguments of `jax.jit` and traced pictures.
+
+  Args:
+    options: {corruption: {option: value}}.
+
+  Returns:
+    The options as tuples, which are hashable, and the pictures of frost if they are given as
+    arrays, uint8 [h, w, 3] each, else None.
+  """
+  static, frost_pictures = [], None
+  for name, values in options.items():
+    static_values = dict(values)
     photographs = values.get('photographs')
-    if photographs is None or isinstance(photographs, (str, os.PathLike)):  # the path is static
-      continue
-    if name != 'frost':
-      kind = type(photographs).__name__
-      raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
-    frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
-    del values['photographs']
-  return _corrupt(
-    as_key(key),
-    images,
-    jnp.asarray(as_array('index', index), jnp.int32),
-    jnp.asarray(as_array('severity', severity_numbers), jnp.int32),
-    frost_pictures,
-    static=tuple((name, tuple(sorted(values.items()))) for name, values in static_options.items()),
-    names=names,
-    quantize=quantize,
-    side=table.side,
-    between=between,
-  )
+    # the path of a folder with photographs is static
+    if photographs is not None and not isinstance(photographs, (str, os.PathLike)):
+      if name != 'frost':
+        kind = type(photographs).__name__
+        raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
+      frost_pictures = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
+      del static_values['photographs']
+    static.append((name, tuple(sorted(static_values.items()))))
+  return tuple(static), frost_pictures
 
 
 @functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'between', 'static'))
@@ -289,7 +299,7 @@ def _corrupt(
   severity: jax.Array,
   frost_pictures: tuple[jax.Array, ...] | None,
   *,
-  static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
+  static: StaticOptions,
   **settings: Any,
 ) -> jax.Array:
   """Corrupts an image or a batch by `apply`, in one compiled function.
@@ -301,8 +311,7 @@ def _corrupt(
     severity: 1..5, or 6, 7, ... for the fractional severities `between`; a scalar or [B].
     frost_pictures: pictures of frost as traced arrays, uint8 [h, w, 3] each; None if `static` names
       their folder, or frost is procedural.
-    static: all other options of the corruptions as static arguments of `jax.jit`, which must be
-      hashable: (('glass_blur', (('exchange', 'swap'),)), ...).
+    static: all other options of the corruptions, as static arguments of `jax.jit`.
     **settings: the arguments `names`, `quantize`, `side` and `between` of `apply`.
   """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
@@ -365,7 +374,7 @@ def apply(
     """Returns the image corrupted by the corruption `name`, rounded as `quantize` says."""
     corruption = find(name)
     corrupted = corruption(key, image, severity, table[name], **options.get(name, {}))
-    shape, dtype = (getattr(corrupted, attribute, None) for attribute in ('shape', 'dtype'))
+    shape, dtype = getattr(corrupted, 'shape', None), getattr(corrupted, 'dtype', None)
     if (shape, dtype) != (image.shape, image.dtype):
       raise InputError(
         f'{name} returns {dtype} of shape {shape}: it must return {image.dtype} of the shape of '

@@ -21,7 +21,7 @@ import numpy as np
 from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.settings import choice, require
 from robustness.core.typing import Facts
-from robustness.corruptions.names import FAMILIES, SEVERITIES
+from robustness.corruptions.names import FAMILIES, SEVERITIES, UNLIKE_OTHERS
 
 Constants = Mapping[str, tuple[Any, ...]]
 """{parameter: one value per severity}, static."""
@@ -180,14 +180,14 @@ def corruption(
   sides = ', '.join(map(str, SIDES))
   valid = f'5 for sides in {sides}; images of another take those of the nearest'
   require(is_valid, 'number of entries of @corruption by side', counts, valid)
-  declared['constants'] = {}
+  constants = {}
   for side, default_side in SIDES.items():
     entries = by_side.get(side, by_side.get(default_side))
     if entries is not None:  # a corruption of small images only has none for large ones
-      # for each parameter, one value per severity
-      columns = zip(*entries, strict=True) if len(names) > 1 else [tuple(entries)]
-      declared['constants'][side] = dict(zip(names, columns, strict=True))
-  return lambda function: Corruption(function, family=family, **declared)
+      # the values of each parameter at the five severities
+      values = zip(*entries, strict=True) if len(names) > 1 else [tuple(entries)]
+      constants[side] = dict(zip(names, values, strict=True))
+  return lambda function: Corruption(function, family=family, constants=constants, **declared)
 
 
 def rows(text: str) -> list[tuple[float, ...]]:
@@ -201,12 +201,11 @@ def rows(text: str) -> list[tuple[float, ...]]:
 
 
 def c_bar(
-  draw: Callable[[jax.Array, int], Draws] | None,
+  draw: Callable[[jax.Array, int], Draws],
+  by_side: Mapping[int, tuple[float, ...]],
   *,
-  family: str,
-  cifar: tuple[float, ...] | None = None,
-  imagenet: tuple[float, ...] | None = None,
   keys: int = 1,
+  family: str = UNLIKE_OTHERS,
   **declared: Any,
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
   """Returns a decorator for a corruption of CIFAR-10-C-bar or ImageNet-C-bar.
@@ -214,26 +213,23 @@ def c_bar(
   Such a corruption has a single constant, its `magnitude`.
 
   Args:
-    draw: `(keys, side)` returns the random numbers of an image of side × side pixels; None passes
-      the image's key to the function instead.
-    family: one of `names.FAMILIES`.
-    cifar: magnitudes at 32 pixels, by severity, if the corruption is in CIFAR-10-C-bar.
-    imagenet: magnitudes at 224 pixels, by severity, if it is in ImageNet-C-bar.
+    draw: `(keys, side)` returns the random numbers of an image of side × side pixels.
+    by_side: {side of the images: magnitude at each severity}. 32 is for CIFAR-10-C-bar and 224 for
+      ImageNet-C-bar. A set that lacks the corruption is left out.
     keys: number of keys that `draw` takes; with 1 it takes the image's key without a split.
+    family: one of `names.FAMILIES`.
     **declared: other fields of `Corruption`.
   """
 
   def draw_for_shape(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
     """Returns the random numbers of an image of this shape, by `draw`."""
-    assert draw
     return draw(key if keys == 1 else jax.random.split(key, keys), shape[0])
 
-  by_side = {side: values for side, values in ((32, cifar), (224, imagenet)) if values}
   return corruption(
     'magnitude',
     by_side,
     family,
-    draw=draw_for_shape if draw else None,
+    draw=draw_for_shape,
     square=True,
     least_side=lambda constants: 8,
     reason='or its shapes are smaller than a pixel',
@@ -252,11 +248,12 @@ def interpolated(values: Sequence[Any], severity: float) -> Any:
       next lower integer severity.
     severity: the severity.
   """
-  below = min(int(severity), len(values) - 1)
+  below = int(severity)
   fraction = severity - below
-  low, high = values[below - 1], values[below]
-  if fraction in (0, 1):  # a whole severity (1: severity 5) has its published value, unrounded
-    return high if fraction else low
+  low = values[below - 1]
+  if fraction == 0:  # the published value, unrounded
+    return low
+  high = values[below]
   if isinstance(low, tuple):  # zoom factors
     step = low[1] - low[0]
     last = (1 - fraction) * low[-1] + fraction * high[-1]

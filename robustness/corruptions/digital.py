@@ -13,7 +13,7 @@ from robustness.corruptions.names import BLUR, HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
 
 FRACTION = 22  # fractional bits of Pillow's weights
-BAND = 32  # lines of a shrunk axis per matrix product
+BAND = 32  # groups of lines that one matrix product averages
 
 
 @corruption(
@@ -108,14 +108,14 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   """Returns an image [H, W, C] with its sides shrunk by the factor `scale` ≤ 1, then enlarged."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
-  # Shrink: each pixel of the small image is the mean over a box of pixels. In `levels` column
-  # j C + c is channel c of the pixels in column j. The Kronecker product makes the boxes for these,
-  # [small_width · C, width · C]: box i C + c has channel c of all pixels in box i.
+  # Shrink: each pixel of the small image is the mean over a box of pixels. Channels are side by
+  # side in `levels`, R G B R G B ... Column j C + c is channel c of the pixels in column j.
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
+  # box i C + c has channel c of all pixels in box i, [small_width · C, width · C]
   boxes_of_channels = np.kron(box_membership(width, small_width), np.eye(channels, dtype=int))
-  levels = _rounded_means(levels, boxes_of_channels, axis=1)
-  levels = _rounded_means(levels, box_membership(height, small_height), axis=0)
-  small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
+  narrow_levels = _rounded_means(levels, boxes_of_channels, axis=1)
+  small_levels = _rounded_means(narrow_levels, box_membership(height, small_height), axis=0)
+  small = from_levels(small_levels.astype(jnp.int32)).reshape(small_height, small_width, channels)
   # Enlarge: the box of a pixel of the result has one pixel of the small image, found by `argmax`.
   rows = box_membership(small_height, height).argmax(1)
   columns = box_membership(small_width, width).argmax(1)
@@ -135,15 +135,16 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
     The mean levels, [groups, W] or [H, groups].
   """
   sums = []
+  # neighbouring groups have few of the lines, which are cut out to keep the products small
   for start in range(0, len(members), BAND):
-    band = members[start : start + BAND]
-    lines_in_band = np.flatnonzero(band.any(0))  # the lines that these groups average
+    members_in_band = members[start : start + BAND]
+    lines_in_band = np.flatnonzero(members_in_band.any(0))
     first, last = int(lines_in_band[0]), int(lines_in_band[-1])
-    weights = band[:, first : last + 1].astype(np.float32)
+    weights = members_in_band[:, first : last + 1].astype(np.float32)
     lines = jax.lax.slice_in_dim(levels, first, last + 1, axis=axis)
     factors = (weights, lines) if axis == 0 else (lines, weights.T)
     sums.append(jnp.matmul(*factors, precision=HIGHEST))
-  # weight of a line, 1 / lines of its group, and the ½ for rounding, both with 22 fractional bits
+  # 1 / (lines of the group) and the ½ for rounding, both times 2²²
   shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)
   half = 1 << (FRACTION - 1)
   shares = shares[:, None] if axis == 0 else shares[None, :]
@@ -162,12 +163,12 @@ def box_membership(old: int, new: int) -> np.ndarray:
     new: number of pixels of the resized line.
   """
   step = old / new
-  width = max(step, 1.0)  # of a box, in old lines
+  width = max(step, 1.0)  # of a box, in old pixels
   centre = (np.arange(new) + 0.5) * step
-  # the first line of a box and the line after its last, rounded as in Pillow
+  # the first pixel of a box and the pixel after its last, rounded as in Pillow
   first = np.maximum((centre - 0.5 * width + 0.5).astype(int), 0)[:, None]
   end = np.minimum((centre + 0.5 * width + 0.5).astype(int), old)[:, None]
-  line = np.arange(old)[None, :]
-  offset = (line - centre[:, None] + 0.5) * (1 / width)  # in [-½, ½] inside of the box
+  pixel = np.arange(old)[None, :]
+  offset = (pixel - centre[:, None] + 0.5) * (1 / width)  # in [-½, ½] inside of the box
   has_weight = (offset > -0.5) & (offset <= 0.5)
-  return ((line >= first) & (line < end) & has_weight).astype(np.int64)
+  return ((pixel >= first) & (pixel < end) & has_weight).astype(np.int64)

@@ -144,14 +144,14 @@ def code_and_decode(plane: jax.Array, steps: jax.Array) -> jax.Array:
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
   # `_transform` acts along columns, hence the transposes for rows
-  across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
-  eighths = _transform(across, DCT, SECOND_SHIFT)  # coefficients times 8
-  row_steps = jnp.tile(steps, (1, padded.shape[1] // BLOCK))  # for a row of blocks, [8, width]
-  rows = eighths.reshape(-1, BLOCK, padded.shape[1])
-  quantised = _quantise(rows, row_steps[None]).reshape(padded.shape)
-  down = _transform(quantised, DCT.T, FIRST_SHIFT)
-  # + 3: the two passes of `DCT.T` also multiply by 8
-  decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
+  transformed_rows = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
+  coefficients = _transform(transformed_rows, DCT, SECOND_SHIFT)  # times 8
+  steps_of_row = jnp.tile(steps, (1, padded.shape[1] // BLOCK))  # for a row of blocks, [8, width]
+  rows_of_blocks = coefficients.reshape(-1, BLOCK, padded.shape[1])
+  quantised = _quantise(rows_of_blocks, steps_of_row[None]).reshape(padded.shape)
+  decoded_columns = _transform(quantised, DCT.T, FIRST_SHIFT)
+  # 3 more bits are dropped, because the two passes of `DCT.T` also multiply by 8
+  decoded = _transform(decoded_columns.T, DCT.T, SECOND_SHIFT + 3).T + 128
   return jnp.clip(decoded, 0, 255)[:height, :width]
 
 

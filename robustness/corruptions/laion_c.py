@@ -83,18 +83,17 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   """
   height, width = levels.shape[:2]
   by_severity = [draw_glitches(level, height, width) for level in strength.constants['level']]
-  shifts, moves = map(np.array, zip(*by_severity, strict=True))
-  # the shift of each row, and (channel, right, down)
-  shift, move = strength.select(shifts), strength.select(moves)
-  source_column = (jnp.arange(width)[None] - shift[:, None]) % width  # [H, W]
-  shifted = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
-  channel, right, down = move
-  rolled = jnp.roll(levels, down, axis=0)
+  row_shifts, channel_moves = map(np.array, zip(*by_severity, strict=True))
+  row_shift, channel_move = strength.select(row_shifts), strength.select(channel_moves)
+  source_column = (jnp.arange(width)[None] - row_shift[:, None]) % width  # [H, W]
+  with_shifted_rows = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
+  channel, right, down = channel_move
+  moved_down = jnp.roll(levels, down, axis=0)
   row = jnp.arange(height)[:, None, None]
-  # as released, only the first row of the channel, now at row `down`, moves to the right
-  rolled = jnp.where(row == down % height, jnp.roll(rolled, right, axis=1), rolled)
-  # the moved channel and the two others
-  mixed = jnp.where(jnp.arange(3)[None, None] == channel, rolled, shifted)
+  # as released, only the row that was the first, now at row `down`, moves to the right
+  moved = jnp.where(row == down % height, jnp.roll(moved_down, right, axis=1), moved_down)
+  # one channel is moved, the two others have shifted rows
+  mixed = jnp.where(jnp.arange(3)[None, None] == channel, moved, with_shifted_rows)
   return jnp.where(row % 2 == 0, 0, mixed)
 
 
@@ -255,12 +254,12 @@ def stickers(
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
-  # the number of the sticker that each pixel shows, −1 for none, and the number of its picture
+  # Number of the sticker that each pixel shows, −1 for none, [H, W]. Pixels without a sticker get
+  # the picture and the corner of the last one here, and their old levels at the end.
   sticker = last_stamp(levels.shape, corner, square, jnp.arange(count) < strength['count'])
   picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[sticker]
   rows, columns = jnp.indices(levels.shape[:2])
-  # Position of the pixel in its sticker. Pixels without a sticker get any valid position here, and
-  # their old levels at the end.
+  # position of the pixel in its sticker
   y = jnp.clip(rows - corner[sticker][..., 0], 0, STICKER - 1)
   x = jnp.clip(columns - corner[sticker][..., 1], 0, STICKER - 1)
   pasted = jnp.asarray(pictures)[picture, y, x].astype(jnp.int32)
@@ -405,7 +404,8 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   # Numbers of the segments of a line, and their rows from top to bottom − 1. There are `height`
   # segments, because their number of rows, `step`, is traced; segments below the image are empty.
   step, segments = strength['step'], jnp.arange(height)
-  top, bottom = jnp.minimum(segments * step, height), jnp.minimum((segments + 1) * step, height)
+  top = jnp.minimum(segments * step, height)
+  bottom = jnp.minimum((segments + 1) * step, height)
   sums = _sums_to_corner(levels)
 
   def mean_levels(line: jax.Array, segment: jax.Array) -> jax.Array:
@@ -415,8 +415,9 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
       line: number of the line of each segment.
       segment: number of each segment in its line.
     """
-    y0, y1, x0, x1 = top[segment], bottom[segment], block_start[line], block_end[line]
     # over the rows y0 to y1 - 1 and the columns x0 to x1 - 1
+    y0, y1 = top[segment], bottom[segment]
+    x0, x1 = block_start[line], block_end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
 
@@ -430,10 +431,10 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
       drawn: result of the line before, int32 [H, W]; −1 where nothing was drawn.
     """
     block_grey = mean_levels(line, segments)[:, 3]
-    x1 = segment_end[line, block_grey]
-    x0 = jnp.roll(x1, 1).at[0].set(block_start[line])  # a segment starts where the previous ends
-    # segment s goes from (x1 of s - 1, top of s - 1) to (x1 of s, top of s)
-    y, x = bresenham(x0, jnp.maximum(top - step, 0), x1, top)
+    end = segment_end[line, block_grey]
+    start = jnp.roll(end, 1).at[0].set(block_start[line])  # where the segment before ends
+    # a segment goes from the top of the segment before to its own top
+    y, x = bresenham(start, jnp.maximum(top - step, 0), end, top)
     is_inside = (x >= 0) & (x < width) & (top[:, None] < height)
     number = jnp.broadcast_to((line * height + segments)[:, None], y.shape)
     # pixels outside get row `height`, which mode='drop' ignores

@@ -11,7 +11,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import pixel_grid
-from robustness.corruptions.names import NOISE, UNLIKE_OTHERS
+from robustness.corruptions.names import NOISE
 from robustness.corruptions.pixels import GUARD, from_levels
 
 MAX_PLASMA_STEPS = 6
@@ -52,7 +52,7 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
   return {'frequency': frequency, 'phase': phase}
 
 
-@c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=UNLIKE_OTHERS)
+@c_bar(_draw_wave, {224: (1.0, 1.5, 2.0, 4.5, 5.0)}, keys=4)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) at row r and column c.
 
@@ -72,9 +72,8 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
     'wobble': uniform(keys[2], 0, side / 10),
     'width': uniform(keys[3], 0, side / 10),
   },
-  imagenet=(3.0, 5.0, 8.0, 9.0, 10.0),
+  {224: (3.0, 5.0, 8.0, 9.0, 10.0)},
   keys=4,
-  family=UNLIKE_OTHERS,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds wobbly grey rings to the image x: clip(x + 12.8 m / 255 · z, 0, 1) with the magnitude m.
@@ -100,9 +99,8 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
     'sharpness': uniform(keys[2], 0.5, 1),
     'scale': uniform(keys[3], 0.075 * side, 0.2 * side),
   },
-  imagenet=(4.75, 7.0, 8.5, 9.25, 10.0),
+  {224: (4.75, 7.0, 8.5, 9.25, 10.0)},
   keys=4,
-  family=UNLIKE_OTHERS,
 )
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Mixes the image x with smooth coloured noise n: clip((1 − w) x + w n, 0, 1).
@@ -148,7 +146,7 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=UNLIKE_OTHERS)
+@c_bar(_draw_perlin, {224: (4.6, 5.2, 5.8, 7.6, 8.8)}, keys=2)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Mixes the image x with a grey pattern g of Perlin noise (Perlin 1985): (1 − α) x + α g.
 
@@ -192,15 +190,16 @@ def gradient_noise(
     gradient = gradients[permutation[hashed % GRADIENTS]]
     return (down - di) * gradient[..., 0] + (right - dj) * gradient[..., 1]
 
-  s, t = (v * v * (3 - 2 * v) for v in (down, right))  # smooth weights of the next row and column
-  at_left, at_right = ((1 - s) * corner(0, dj) + s * corner(1, dj) for dj in (0, 1))
+  s = down * down * (3 - 2 * down)  # smooth weight of the next row
+  t = right * right * (3 - 2 * right)  # smooth weight of the next column
+  at_left = (1 - s) * corner(0, 0) + s * corner(1, 0)
+  at_right = (1 - s) * corner(0, 1) + s * corner(1, 1)
   return GAIN * ((1 - t) * at_left + t * at_right)
 
 
 @c_bar(
   lambda key, side: {'phases': uniform(key, 0, 2 * np.pi, (side, side // 2))},
-  cifar=(0.7, 1.4, 2.1, 3.5, 4.2),
-  imagenet=(0.8, 1.6, 2.4, 4.0, 5.6),
+  {32: (0.7, 1.4, 2.1, 3.5, 4.2), 224: (0.8, 1.6, 2.4, 4.0, 5.6)},
   even=True,
   family=NOISE,
 )
@@ -217,8 +216,7 @@ def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax
 
 @c_bar(
   lambda key, side: {'phases': uniform(key, 0, 2 * np.pi, (3, side, side // 2))},
-  cifar=(2.5, 4.0, 5.5, 6.5, 7.0),
-  imagenet=(1.0, 2.0, 3.0, 4.0, 5.0),
+  {32: (2.5, 4.0, 5.5, 6.5, 7.0), 224: (1.0, 2.0, 3.0, 4.0, 5.0)},
   even=True,
   family=NOISE,
 )
@@ -272,10 +270,8 @@ def _squared_frequency(side: int) -> np.ndarray:
     'cell': jnp.maximum(side * uniform(keys[1], 0.1, 0.25), 1),
     'luck': uniform(keys[2], 0, 1, (MAX_CELLS, MAX_CELLS)),
   },
-  cifar=(1.0, 2.0, 3.0, 4.0, 5.0),
-  imagenet=(2.0, 3.0, 4.0, 5.0, 6.0),
+  {32: (1.0, 2.0, 3.0, 4.0, 5.0), 224: (2.0, 3.0, 4.0, 5.0, 6.0)},
   keys=3,
-  family=UNLIKE_OTHERS,
 )
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Makes cells of a rotated checkerboard grey, with probability .1 m for the magnitude m.
@@ -321,7 +317,7 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_lines, cifar=LINES, keys=4, family=UNLIKE_OTHERS)
+@c_bar(_draw_lines, {32: LINES}, keys=4)
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws anti-aliased grey lines of similar directions.
 
@@ -335,7 +331,7 @@ def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
   def add_line(number: jax.Array, drawn: jax.Array) -> jax.Array:
     """Returns the image `drawn` with one more line."""
-    half = side * directions[number]  # from the point to an end of the line
+    half = side * directions[number]  # from the point to the end of the line
     start, end = (jnp.trunc(draws['point'][number] + sign * half) for sign in (-1, 1))
     weight = line_weight(side, start, end)[..., None]
     mixed = 255 * ((1 - weight) * drawn + weight * GREY)
@@ -385,10 +381,8 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
 
 @c_bar(
   lambda keys, side: _stars(keys, STARS, 0, side),
-  cifar=(0.7, 3.5, 5.6, 6.3, 7.0),
-  imagenet=(1.0, 2.0, 3.0, 5.0, 6.0),
+  {32: (0.7, 3.5, 5.6, 6.3, 7.0), 224: (1.0, 2.0, 3.0, 5.0, 6.0)},
   keys=3,
-  family=UNLIKE_OTHERS,
 )
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds five bright stars: 1 − (1 − x) Π_s (1 − w_s), with w_s the brightness of star s in [0, 1].
@@ -411,10 +405,8 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 @c_bar(
   lambda keys, side: _stars(keys, 1, 0.25 * side, 0.75 * side),  # not near the border
-  cifar=(1.0, 1.5, 2.5, 4.5, 5.0),
-  imagenet=(1.0, 2.0, 4.0, 9.0, 10.0),
+  {32: (1.0, 1.5, 2.5, 4.5, 5.0), 224: (1.0, 2.0, 4.0, 9.0, 10.0)},
   keys=3,
-  family=UNLIKE_OTHERS,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image x only near the centre of a star, and white elsewhere: 1 + w (x − 1).

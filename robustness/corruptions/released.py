@@ -136,8 +136,9 @@ def set_to_follow(
     problem = f"but {KEYS.study.protocol} is 'as_released' and the images are of {height} pixels"
     raise SettingError(KEYS.study.constants, constants, problem=problem, fix='Leave it 0.')
   released = matching_set(names, height)
-  # the common corruptions may accompany any set
-  if foreign := [name for name in names if name not in (*released.corruptions, *NAMES)]:
+  allowed = (*released.corruptions, *NAMES)  # the common corruptions may accompany any set
+  foreign = [name for name in names if name not in allowed]
+  if foreign:
     raise InputError(
       f"{KEYS.study.protocol} is 'as_released', but {foreign[0]} is of another released set than "
       f'{released.name} of {height} pixels, stored as {released.storage}: run them one by one.'

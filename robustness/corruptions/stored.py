@@ -142,9 +142,10 @@ class StoredOrMade(CorruptionViews):
     if not stored:  # rows that are not described
       return
     stored_names = self.restricted_to_stored(stored).names
-    if missing := [name for name in self.names if name not in stored_names]:
+    missing = [name for name in self.names if name not in stored_names]
+    if missing:
       problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
-      if {*missing} & {*self.corruptions}:
+      if any(name in self.corruptions for name in missing):
         raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
       logging.warning('%s: results are of the others', problem)
 
@@ -390,15 +391,12 @@ def stored_settings(
   """
   # (name, severity) of each stored part; `NAMED` lacks the clean part
   stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
-  in_study = [(n, s) for n, s in stored if n in names and s in severities]
-  names_in_study, severities_in_study = {n for n, _ in in_study}, {s for _, s in in_study}
-  # in the order of the study
-  stored_names = tuple(name for name in names if name in names_in_study)
-  stored_severities = tuple(s for s in severities if s in severities_in_study)
+  stored_names = tuple(n for n in names if any((n, severity) in stored for severity in severities))
+  stored_severities = tuple(s for s in severities if any((name, s) in stored for name in names))
   needed = [(name, severity) for name in stored_names for severity in stored_severities]
   missing = [f'{name} {severity}' for name, severity in needed if (name, severity) not in stored]
   if not stored_names or missing:
-    available = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
+    available = ', '.join(f'{name} {severity}' for name, severity in stored) or 'no corruption'
     raise InputError(
       f'stored images of {", ".join(missing or names)} are wanted, but the set has '
       f'{available}. Set {KEYS.study.corruptions} and {KEYS.study.severities} '
@@ -438,8 +436,8 @@ def rows_by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> 
 
 def _require_stored(rows: Rows) -> None:
   """Raises InputError if a data set does not consist of stored corrupted images."""
-  # the columns of a batch of the first row
-  missing = [name for name in COLUMNS if name not in next(rows.batches(1, [0]))]
+  first_row = next(rows.batches(1, [0]))
+  missing = [name for name in COLUMNS if name not in first_row]
   if missing:
     raise InputError(
       f"{KEYS.study.source} is 'stored', but the rows have no {', '.join(missing)}: "
@@ -467,9 +465,11 @@ def with_clean_images(rows: Rows) -> Rows:
 
   def clean_images(batch: Batch) -> np.ndarray:
     """Returns the clean image that each row of a batch was made from, [B, H, W, C]."""
-    # rows of the clean part, each only once although several rows of a batch may share one
-    indices, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
-    needed = (in_memory() or clean).at(indices)  # from files if the images are too large
-    return next(needed.batches(len(indices)))['image'][inverse]  # all are in one batch
+    index = np.searchsorted(base_ids, batch['base_id'])  # of each row's clean image, [B]
+    # several rows of a batch may have the same clean image, which is read only once
+    needed, position_in_needed = np.unique(index, return_inverse=True)
+    rows_of_needed = (in_memory() or clean).at(needed)  # from files if the images are too large
+    all_needed = next(rows_of_needed.batches(batch_size=len(needed)))
+    return all_needed['image'][position_in_needed]
 
   return with_column(rows, CLEAN_IMAGE, clean_images, facts={})

@@ -96,12 +96,12 @@ class CorruptionOptions:
   def non_default(self) -> dict[str, dict[str, str]]:
     """Returns {corruption: {option: value}} for the options that differ from the default."""
     default = dataclasses.asdict(CorruptionOptions())
-    return {
-      name: {option: value}
-      for name, value in dataclasses.asdict(self).items()
-      for option in catalog.CORRUPTIONS[name].options  # each corruption here has one option
-      if value != default[name]
-    }
+    changed = {}
+    for name, value in dataclasses.asdict(self).items():
+      if value != default[name]:
+        (option,) = catalog.CORRUPTIONS[name].options  # each has a single option
+        changed[name] = {option: value}
+    return changed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,10 +320,12 @@ class CorruptionViews(Study):
     Args:
       studies: the studies; studies without corruptions are ignored.
     """
-    others = [study for study in studies if isinstance(study, CorruptionViews)]
+    own_files = self._file_by_name
+    other_files = [study._file_by_name for study in studies if isinstance(study, CorruptionViews)]
     common = []
-    for reference, name_and_file in zip(self.references, self._file_by_name.items(), strict=True):
-      if all(name_and_file in study._file_by_name.items() for study in others):
+    for reference in self.references:
+      name = part_name(reference)
+      if all(name in files and files[name] == own_files[name] for files in other_files):
         common.append(reference)
     if self.is_stored or not common or len(common) == len(self.names):
       return self
@@ -357,20 +359,21 @@ class CorruptionViews(Study):
       for corruption in self.names
       for severity in self.levels
     }
-    clean = {'clean': [CLEAN]} if has_clean else {}  # like all groups, {name: indices of its views}
+    clean = ['clean'] if has_clean else []
     all_indices = self.grid(len(clean) + np.arange(len(views)))  # [corruptions, levels]
     # without fractional severities, which are in no group: [corruptions, severities]
     indices = all_indices[:, [self.levels.index(severity) for severity in self.severities]]
-    by_corruption = dict(zip(self.names, indices.tolist(), strict=True))
-    severity_names = [f'severity {severity}' for severity in self.severities]
-    by_severity = dict(zip(severity_names, indices.T.tolist(), strict=True))
-    by_set = {}
-    for label, members in whole_sets(self.names, side=min(image_shape[:2])).items():
-      by_set[label] = [index for name in members for index in by_corruption[name]]
-    groups = {**clean, **by_corruption, **by_severity, **by_set}
-    facets = views | {name: {'corruption': name} for name in by_corruption}
-    facets |= {f'severity {severity}': {'severity': severity} for severity in self.severities}
-    facets |= {label: {'corruption_set': label} for label in by_set}
+    groups = {name: [CLEAN] for name in clean}  # {name of a group: indices of its views}
+    facets = dict(views)
+    for name, members in zip(self.names, indices.tolist(), strict=True):
+      groups[name] = members
+      facets[name] = {'corruption': name}
+    for severity, members in zip(self.severities, indices.T.tolist(), strict=True):
+      groups[f'severity {severity}'] = members
+      facets[f'severity {severity}'] = {'severity': severity}
+    for label, names in whole_sets(self.names, side=min(image_shape[:2])).items():
+      groups[label] = [index for name in names for index in groups[name]]
+      facets[label] = {'corruption_set': label}
     return dataclasses.replace(ViewTable.of([*clean, *views], groups), facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
@@ -423,19 +426,19 @@ class CorruptionViews(Study):
       between=self.severities_between,
     )
 
+    def corrupt_and_compress(key: jax.Array, image: jax.Array, *view: jax.Array) -> jax.Array:
+      """Returns the corrupted image, compressed to JPEG if the quality is not 0."""
+      corrupted = corrupt(key, image, *view)
+      return jpeg.round_trip(corrupted, jpeg_quality) if jpeg_quality else corrupted
+
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns the image of a row, corrupted as `view` says; severity 0 is the clean image."""
       catalog.refuse_stored(row)
-
-      def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
-        """Returns the corrupted image, compressed to JPEG if the quality is not 0."""
-        image = corrupt(key, image, corruption, severity)
-        return jpeg.round_trip(image, jpeg_quality) if jpeg_quality else image
-
       is_8_bit = self.protocol == AS_RELEASED  # the released generators read 8-bit images
       image = to_levels(row['image'], 'round') if is_8_bit else row['image']
-      operands = image, view['corruption'], view['severity']
-      return jax.lax.cond(view['severity'] == 0, lambda image, *_: image, corrupted, *operands)
+      arguments = key, image, view['corruption'], view['severity']
+      is_clean = view['severity'] == 0
+      return jax.lax.cond(is_clean, lambda key, image, *_: image, corrupt_and_compress, *arguments)
 
     return show
 
@@ -526,16 +529,16 @@ class Provenance:
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
     total = released.num_images or self.num_images  # an unknown number counts as equal
-    difference_of_number = {f'{self.num_images} of {total} images': self.num_images != total}
-    # {phrase for a difference: whether it is present}
+    number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
+    # {phrase for a difference: whether it is present}, also from the functions called below
     differences = released.size_differs(self.image_shape)
     if not settings.is_stored:
-      differences |= self._data_differs() | difference_of_number
+      differences |= self._data_differs() | number_differs
       differences |= settings.settings_differ(released, self.image_shape)
     elif source not in SOURCES:
       differences[f'the source {source} is no released set'] = True
     elif not self._is_robustbench:  # RobustBench's part of a set is complete
-      differences |= difference_of_number
+      differences |= number_differs
     # Table 3 of Yin et al. has published errors under 15 other corruptions than CIFAR-10-C's. A
     # study of these lacks none of the released ones.
     is_table_3 = released.side == 32 and {*ALL_SETS['fourier_cifar']} <= {*settings.names}

@@ -13,7 +13,7 @@ import numpy as np
 
 from robustness.corruptions import filters
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
-from robustness.corruptions.names import BLUR, UNLIKE_OTHERS
+from robustness.corruptions.names import BLUR
 
 LARGE = 128  # images of this side or more have 5 × 5 pinches, smaller ones 3 × 3
 TURNS = np.linspace(-1, 1, 21)
@@ -38,9 +38,8 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
     'length': uniform(keys[0], 0.1 * side, 0.3 * side, (2,)),
     'phase': uniform(keys[1], 0, 2 * np.pi, (2,)),
   },
+  {32: (5.5, 6.0, 6.5, 7.5, 8.0)},
   keys=2,
-  cifar=(5.5, 6.0, 6.5, 7.5, 8.0),
-  family=UNLIKE_OTHERS,
 )
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Displaces rows and columns by sine waves: x(r + a sin(2πr/l₁ + h₁), c + a sin(2πc/l₂ + h₂)).
@@ -49,11 +48,12 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   drawn `length` (l₁, l₂) is in pixels and `phase` (h₁, h₂) in radians.
   """
   amplitude = 0.0025 * image.shape[0] * strength['magnitude']
-  rows, columns = (
-    line + amplitude * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
-    for k, line in enumerate(filters.pixel_grid(image.shape[0]))
-  )
-  y, x = (jnp.broadcast_to(line, image.shape[:2]) for line in (rows, columns))
+  r, c = filters.pixel_grid(image.shape[0])
+  length, phase = draws['length'], draws['phase']
+  rows = r + amplitude * jnp.sin(2 * np.pi * r / length[0] + phase[0])
+  columns = c + amplitude * jnp.sin(2 * np.pi * c / length[1] + phase[1])
+  y = jnp.broadcast_to(rows, image.shape[:2])
+  x = jnp.broadcast_to(columns, image.shape[:2])
   return sample_or_black(image, y, x)
 
 
@@ -69,7 +69,7 @@ def _signs(key: jax.Array, side: int) -> Draws:
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-@c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0), family=UNLIKE_OTHERS)
+@c_bar(_signs, {32: (5.5, 6.0, 6.5, 8.5, 10.0)})
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it.
 
@@ -108,9 +108,8 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
     'time': uniform(keys[0], 0.5, 2),
     'size': uniform(keys[1], 0.75 * side, 1.25 * side),
   },
+  {224: (2.35, 3.2, 4.9, 6.6, 9.15)},
   keys=2,
-  imagenet=(2.35, 3.2, 4.9, 6.6, 9.15),
-  family=UNLIKE_OTHERS,
 )
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image as through moving water.
@@ -153,19 +152,18 @@ def caustic(side: int, draws: Draws) -> jax.Array:
     side: side of the image in pixels.
     draws: `size`, the period of the pattern in pixels, and `time`, which moves the waves.
   """
-  start = [
+  start_y, start_x = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
     for line in filters.pixel_grid(side)
   ]
-  first, second = start
+  y, x = start_y, start_x
   total = jnp.float32(1)
   for n in range(1, 6):
     t = draws['time'] * (1 - 3.5 / n)
-    first, second = (
-      start[0] + jnp.cos(t - first) + jnp.sin(t + second),
-      start[1] + jnp.sin(t - second) + jnp.cos(t + first),
-    )
-    down, across = start[0] * 0.005 / jnp.sin(first + t), start[1] * 0.005 / jnp.cos(second + t)
+    next_y = start_y + jnp.cos(t - y) + jnp.sin(t + x)
+    next_x = start_x + jnp.sin(t - x) + jnp.cos(t + y)
+    y, x = next_y, next_x
+    down, across = start_y * 0.005 / jnp.sin(y + t), start_x * 0.005 / jnp.cos(x + t)
     total += 1 / jnp.hypot(down, across)
   return jnp.clip(jnp.abs(1.17 - (total / 5) ** 1.4) ** 8, 0, 1)
 
@@ -175,8 +173,8 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
   return jnp.round(values * 1000) / 1000
 
 
-@c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0), family=BLUR)
-def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+@c_bar(lambda key, side: {}, {32: (2.8, 3.6, 4.4, 5.2, 6.0)}, family=BLUR)
+def circular_motion_blur(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Averages rotations of the image x about its centre: Σ_i w_i R(t_i · 1.5 m°) x.
 
   m is the magnitude, t = −1, −.9, …, 1, and w ∝ exp(−2t²) has sum 1. R(angle) rotates by cubic
@@ -257,9 +255,8 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
 
 @c_bar(
   lambda key, side: {'order': jax.random.permutation(key, 3)},
-  cifar=(1.0, 2.0, 5.0, 9.0, 10.0),
+  {32: (1.0, 2.0, 5.0, 9.0, 10.0)},
   rounded=True,
-  family=UNLIKE_OTHERS,
 )
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength

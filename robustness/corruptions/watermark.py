@@ -62,18 +62,30 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
     InputError: the file is not a font.
   """
   side = min(height, width)
-  size, corner_x, corner_y = FONT_SIZES.get(side, int(side / 6.22)), LEFT * width, TOP * height
-  if font:
-    try:
-      characters = ImageFont.truetype(expanded(font), size)
-    except OSError as error:
-      raise InputError(f'font of watermark is {font!r}, which is no font file: {error}.') from error
-    drawing = Image.new('L', (width, height))
-    corner, text = (corner_x, corner_y), ''.join(STROKES) * REPEATS
-    ImageDraw.Draw(drawing).text(corner, text, fill=255, font=characters)
-    return np.asarray(drawing, np.float32) / 255
+  size = FONT_SIZES.get(side, int(side / 6.22))
+  if not font:
+    return _coverage_by_strokes(height, width, size)
+  try:
+    characters = ImageFont.truetype(expanded(font), size)
+  except OSError as error:
+    raise InputError(f'font of watermark is {font!r}, which is no font file: {error}.') from error
+  drawing = Image.new('L', (width, height))
+  text = ''.join(STROKES) * REPEATS
+  ImageDraw.Draw(drawing).text((LEFT * width, TOP * height), text, fill=255, font=characters)
+  return np.asarray(drawing, np.float32) / 255
+
+
+def _coverage_by_strokes(height: int, width: int, size: int) -> np.ndarray:
+  """Returns the fraction of each pixel that the strokes of the text cover, float32 [height, width].
+
+  Args:
+    height: height of the image in pixels.
+    width: width of the image in pixels.
+    size: size of the font in pixels.
+  """
+  corner_x = LEFT * width
   # Pillow puts the characters this far below the corner of the text
-  corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size
+  corner_y = TOP * height + (np.ceil(ASCENT * size) - ABOVE_BASELINE * size)
   # pixels of the two characters; one more, because their corner is inside of a pixel
   rows, columns = size + 1, len(STROKES) * size + 1
 
@@ -95,9 +107,10 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   pair = is_on_stroke.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
   # the pair side by side, three times; the additional column of a pair overlaps the next one
-  row, first, pair_width = int(corner_y), int(corner_x), columns - 1
-  for column in range(first, first + REPEATS * pair_width, pair_width):
-    page[row : row + rows, column : column + columns] += pair
+  top = int(corner_y)
+  for repeat in range(REPEATS):
+    left = int(corner_x) + repeat * (columns - 1)
+    page[top : top + rows, left : left + columns] += pair
   return page
 
 

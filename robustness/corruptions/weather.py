@@ -1,5 +1,6 @@
 """Snow, frost and fog; in formulas, x is the image."""
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -33,14 +34,14 @@ _TINY_SNOW = rows(
   '.1 .2 1. .6 8 3. .8, .1 .2 1. .5 10 4. .8, .15 .3 1.75 .55 10 4. .7, .25 .3 2.25 .6 12 6. .65,'
   '.3 .3 1.25 .65 14 12. .6'
 )
+_SMALL_MIX = (0.95, 0.9, 0.9, 0.85, 0.8)
+"""The constant `mix` for images of 32 pixels, whose other constants are those of 64 pixels."""
 
 
 @corruption(
   'loc scale zoom threshold radius sigma mix',
   {
-    32: [
-      (*row[:-1], mix) for row, mix in zip(_TINY_SNOW, (0.95, 0.9, 0.9, 0.85, 0.8), strict=True)
-    ],
+    32: [(*row[:-1], mix) for row, mix in zip(_TINY_SNOW, _SMALL_MIX, strict=True)],
     64: _TINY_SNOW,
     224: rows(
       '.1 .3 3. .5 10 4. .8, .2 .3 2. .5 12 4. .7, .55 .3 4. .9 12 8. .7, .55 .3 4.5 .85 12 8. .65,'
@@ -118,7 +119,7 @@ def frost(
     x = start(corner[1], columns - width)
     return frost_piece(jnp.asarray(picture), y, x, resize, height, width)
 
-  pieces = [lambda picture=picture: piece_of(picture) for picture in pictures]
+  pieces = [functools.partial(piece_of, picture) for picture in pictures]
   return add_frost(image, jax.lax.switch(index, pieces), strength)
 
 
