@@ -75,9 +75,8 @@ class ClassGroups:
     """Returns {'C1': names of its classes, ..., 'left over': names}, as plain values."""
     groups = {f'C{number}': list(labels) for number, labels in enumerate(self.members, 1)}
     groups[TITLE_LEFT_OVER] = np.flatnonzero(self.of_label == LEFT_OVER).tolist()
-    return {
-      title: [self.class_names[label] for label in labels] for title, labels in groups.items()
-    }
+    names = self.class_names
+    return {title: [names[label] for label in labels] for title, labels in groups.items()}
 
 
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:

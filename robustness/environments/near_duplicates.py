@@ -94,7 +94,7 @@ def hashes(images: np.ndarray) -> np.ndarray:
 
 def hash_rows(rows: Rows) -> Hashed:
   """Returns the perceptual hashes of all clean images of a data set."""
-  columns: list[tuple[np.ndarray, ...]] = []  # of each batch: hashes, ids, labels, environments
+  by_batch: list[tuple[np.ndarray, ...]] = []  # hashes, ids, labels, environments
   environment_names = rows.description.get('environments', ())
   names = np.array([*environment_names, ''])  # '', the last, is for rows without environments
   for batch in rows.batches(_ROWS_PER_BATCH):
@@ -102,10 +102,10 @@ def hash_rows(rows: Rows) -> Hashed:
     # the first label of each image, if images have several, [rows, labels]
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
     environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
-    arrays = (array[mask] for array in (batch['example_id'], label, environment))
-    columns.append((hashes(batch['image'][mask]), *arrays))
-  values, ids, labels, environments = map(np.concatenate, zip(*columns, strict=True))
-  return Hashed(values, ids, np.array(rows.class_names)[labels], names[environments])
+    hashes_and_ids = hashes(batch['image'][mask]), batch['example_id'][mask]
+    by_batch.append((*hashes_and_ids, label[mask], environment[mask]))
+  hash_values, ids, labels, environments = map(np.concatenate, zip(*by_batch, strict=True))
+  return Hashed(hash_values, ids, np.array(rows.class_names)[labels], names[environments])
 
 
 def similar_pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:

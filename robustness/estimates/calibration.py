@@ -136,9 +136,9 @@ class Predictions:
         None counts each once.
     """
     w = np.ones(len(self.order)) if weights is None else weights
-    # The sums in each bin, [..., M], of the weights and of the weighted confidences and outcomes.
-    summed = 1, self.confidence, self.correct
-    size, confidence, correct = (_sums_by_bin(w * values, starts) for values in summed)
+    size = _sums_by_bin(w, starts)
+    confidence = _sums_by_bin(w * self.confidence, starts)
+    correct = _sums_by_bin(w * self.correct, starts)
     divisor = np.maximum(size, 1)  # not 0 in an empty bin
     return Bins(size, confidence / divisor, correct / divisor)
 
@@ -163,8 +163,10 @@ class Predictions:
     """
     w = np.ones(len(self.order), int) if weights is None else weights
     # m, e, K and E of each run of equal confidences.
-    size, wrong = (_sums_by_bin(w * values, self._ties) for values in (1, ~self.correct))
-    size_before, wrong_before = (np.cumsum(x, -1) - x for x in (size, wrong))
+    size = _sums_by_bin(w, self._ties)
+    wrong = _sums_by_bin(w * ~self.correct, self._ties)
+    size_before = np.cumsum(size, -1) - size
+    wrong_before = np.cumsum(wrong, -1) - wrong
     # H_k minus Euler's constant, which the difference of two of these numbers does not contain.
     harmonic = special.digamma(np.arange(int(size.sum(-1).max()) + 1) + 1.0)
     error_rate = wrong / np.maximum(size, 1)
@@ -331,8 +333,10 @@ class Scores:
       high = biased + high - float(drawn.mean())  # e + (h − m)
       if biased <= np.quantile(calibrated, (1 + confidence) / 2):
         low = min(low, 0.0)
-    # A NaN end is the first argument, which Python's min and max then return.
-    low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)
+    # The interval contains the value and is cut to [0, 1]. An end that is NaN stays NaN, because
+    # Python's min and max then return their first argument.
+    low = max(min(low, value), 0.0)
+    high = min(max(high, value), 1.0)
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
   def minus(self, other: Scores, name: str, confidence: float = 0.95) -> Estimate:
@@ -434,12 +438,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     bins: number of bins of confidence.
   """
   width_starts, mass_starts = predictions.equal_width(bins), predictions.equal_mass(bins)
-
-  def binned(predictions: Predictions, weights: np.ndarray | None = None) -> tuple[Bins, Bins]:
-    """Returns predictions in bins of equal width and of equal mass; see `Predictions.binned`."""
-    return predictions.binned(width_starts, weights), predictions.binned(mass_starts, weights)
-
-  width, mass = binned(predictions)
+  width, mass = predictions.binned(width_starts), predictions.binned(mass_starts)
   # Errors before debiasing are called 'ece_biased' etc.; the overconfidence keeps its name.
   values = {BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()}
   values |= _unbinned(predictions, weights=None)
@@ -457,17 +456,18 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     # [samples in the batch, N], in the order of the predictions.
     counts = draws.counts[batch, predictions.order]
     uniform = draws.uniform[batch, predictions.order]
-    biased = _biased_measures(*binned(predictions, counts))
-    drawn.append({**biased, **_unbinned(predictions, counts)})
+    width, mass = predictions.binned(width_starts, counts), predictions.binned(mass_starts, counts)
+    drawn.append({**_biased_measures(width, mass), **_unbinned(predictions, counts)})
     simulated = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
-    calibrated.append(_biased_measures(*binned(simulated)))
-
-  def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Concatenates the measures in batches of samples: {name: values in all samples}."""
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
+    width, mass = simulated.binned(width_starts), simulated.binned(mass_starts)
+    calibrated.append(_biased_measures(width, mass))
   floats = {name: float(value) for name, value in values.items()}
-  return Scores(floats, joined(drawn), joined(calibrated), len(predictions.order))
+  return Scores(floats, _joined(drawn), _joined(calibrated), len(predictions.order))
+
+
+def _joined(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+  """Concatenates the measures in batches of samples: {name: values in all samples}."""
+  return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:

@@ -132,7 +132,7 @@ def paired_difference(
   size = np.where(n > 0, n, np.nan)
   p1, p2 = (b + 1) / (size + 2), (c + 1) / (size + 2)
   half = z_value(confidence) * np.sqrt((p1 + p2 - (p1 - p2) ** 2) / (size + 2))
-  low, high = (np.clip(p1 - p2 + sign * half, -1, 1) for sign in (-1, 1))
+  low, high = np.clip(p1 - p2 - half, -1, 1), np.clip(p1 - p2 + half, -1, 1)
   return ((b - c) / size)[()], low[()], high[()]  # numbers instead of arrays []
 
 
@@ -170,7 +170,8 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
       f'effective robustness given {sets} needs at least {fewest_models(num_references)} models, '
       f'not {num_models}.'
     )
-  logit_x, logit_y = (special.logit(np.clip(a, 0.5 / n, 1 - 0.5 / n)) for a in (x, y))
+  logit_x = special.logit(np.clip(x, 0.5 / n, 1 - 0.5 / n))
+  logit_y = special.logit(np.clip(y, 0.5 / n, 1 - 0.5 / n))
   design = np.concatenate([np.ones_like(logit_x[..., :1]), logit_x], -1)  # with an intercept
   expected = []
   for model in range(num_models):

@@ -94,12 +94,13 @@ def failure_severity(
   # the accuracies there. Without a severity below, both are 0 and the last line returns ∞.
   first = is_below.argmax(-1)
   before = np.maximum(first - 1, 0)
-  high, low = (np.take_along_axis(accuracy, k[..., None], -1)[..., 0] for k in (before, first))
-  drop = high - low
+  at_first = np.take_along_axis(accuracy, first[..., None], -1)[..., 0]
+  at_before = np.take_along_axis(accuracy, before[..., None], -1)[..., 0]
+  drop = at_before - at_first
   # How far the crossing is from severity `before` to `first`, in [0, 1]; 0 at the lowest severity.
   is_between = (first > 0) & (drop > 0)
-  part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=is_between)
-  crossing = levels[before] + part * (levels[first] - levels[before])
+  share_of_step = np.divide(at_before - threshold, drop, out=np.zeros_like(drop), where=is_between)
+  crossing = levels[before] + share_of_step * (levels[first] - levels[before])
   return np.where(is_below.any(-1), crossing, np.inf)
 
 

@@ -214,10 +214,14 @@ def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
   require(directions < rank, str(KEYS.study.directions), directions, valid)
   residual_directions = eigenvectors[:, : size - directions]  # all but the D principal ones
   scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual_directions, axis=1).mean()
-  return lambda images: (
-    layer.energy(images, lambda features: features)  # of unchanged features
-    - scale * linalg.norm((images.features - origin) @ residual_directions, axis=1)
-  )
+
+  def score(images: Recording) -> np.ndarray:
+    """Returns the energy of the logits minus the scaled norm of the residual, [N]."""
+    energy = layer.energy(images, change=lambda features: features)  # of unchanged features
+    residual = (images.features - origin) @ residual_directions
+    return np.asarray(energy - scale * linalg.norm(residual, axis=1))
+
+  return score
 
 
 def react_score(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
@@ -259,7 +263,8 @@ def ash_score(layer: LastLayer, percentile: float) -> Score:
 
     The sum over the features of an image stays the same.
     """
-    changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :num_kept]
+    largest = np.argsort(-features, 1, 'stable')[:, :num_kept]  # their indices
+    changed = np.zeros_like(features)
     np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / num_kept, 1)
     return changed
 

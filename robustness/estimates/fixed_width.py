@@ -10,7 +10,7 @@ successes can take, is at least the confidence for every proportion.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import scipy
@@ -130,16 +130,7 @@ class FixedWidth:
     Args:
       proportions: [P], the true proportions, in (0, 1).
     """
-    p = np.asarray(proportions, float)
-
-    def contains_p(successes: np.ndarray, n: int) -> np.ndarray:
-      """Returns whether the interval of each count [P, K] in n trials contains p, bool [P, K]."""
-      low_by_count, high_by_count, _ = _intervals_by_count(self, n)
-      low = _entries_at_counts(low_by_count, successes)
-      high = _entries_at_counts(high_by_count, successes)
-      return (low <= p[:, None]) & (p[:, None] <= high)
-
-    looks = self._looks(p, contains_p)
+    looks = self._looks(np.asarray(proportions, float), is_covered=True)
     finishes = [(probability * is_finished).sum(1) for _, probability, is_finished in looks]
     return np.asarray(np.sum(finishes, 0))  # the proportion is finished at one of the looks
 
@@ -167,7 +158,7 @@ class FixedWidth:
     return outside[(outside > 0) & (outside < 0.5)]
 
   def _looks(
-    self, p: np.ndarray, condition: Callable[[np.ndarray, int], np.ndarray] | None = None
+    self, p: np.ndarray, is_covered: bool = False
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields the probability of each number of successes after each round of trials.
 
@@ -179,16 +170,17 @@ class FixedWidth:
 
     Args:
       p: true proportions, [P].
-      condition: function that is called with numbers of successes [P, K] and n, and returns bool
-        [P, K]. If given, the probability is that the condition also holds after this and all
-        earlier rounds.
+      is_covered: if true, the probability is that the intervals after this and all earlier rounds
+        also contain p.
     """
-    p, distances = p[:, None], _distances_from_mean(self.most_trials)
+    p = p[:, None]  # [P, 1]
+    distances = _distances_from_mean(self.most_trials)
     successes_in_round = np.round(self.trials * p).astype(int) + _distances_from_mean(self.trials)
     round_probability = scipy.stats.binom.pmf(successes_in_round, self.trials, p)
     # Before the first round: 0 successes with probability 1. `lowest` [P, 1] is the number of
     # successes that column 0 of `unfinished` is the probability of.
-    unfinished, lowest = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
+    unfinished = np.ones((len(p), 1))
+    lowest = np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
       # Probability of each sum of the successes before the round and in it. The maximum removes
       # rounding errors of the Fourier transform below 0.
@@ -198,24 +190,21 @@ class FixedWidth:
       lowest_sum = lowest + successes_in_round[:, :1]  # [P, 1]
       column = successes - lowest_sum  # of `sums`; numbers without a column have probability 0
       has_column = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
-      probability = np.where(has_column, np.take_along_axis(sums, column * has_column, 1), 0)
-      if condition is not None:
-        probability = probability * condition(successes, n)
-      _, _, finished_by_count = _intervals_by_count(self, n)
-      is_finished = _entries_at_counts(finished_by_count, successes)
+      column = np.where(has_column, column, 0)  # any valid column elsewhere
+      probability = np.where(has_column, np.take_along_axis(sums, column, 1), 0)
+      counts = np.clip(successes, 0, n)
+      low, high, is_finished = (by_count[counts] for by_count in _intervals_by_count(self, n))
+      if is_covered:
+        probability = probability * ((low <= p) & (p <= high))
       yield n, probability, is_finished
-      unfinished, lowest = probability * ~is_finished, successes[:, :1]
+      unfinished = probability * ~is_finished
+      lowest = successes[:, :1]
 
 
 def _distances_from_mean(trials: int) -> np.ndarray:
   """Returns the whole numbers from −6 to 6 standard deviations of a count at p = ½, int [K]."""
   reach = math.ceil(3 * math.sqrt(trials))  # the standard deviation is √trials / 2
   return np.arange(-reach, reach + 1)
-
-
-def _entries_at_counts(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
-  """Returns the entries of `by_count`, [n + 1], at counts [...], which are clipped to 0..n."""
-  return np.asarray(by_count[np.clip(counts, 0, len(by_count) - 1)])
 
 
 @functools.lru_cache(MOST_LOOKS)
@@ -265,7 +254,10 @@ def fixed_size(half_width: float, confidence: float) -> int:
     too_few, enough = enough, 2 * enough
   while enough - too_few > 1:
     middle = (too_few + enough) // 2
-    too_few, enough = (middle, enough) if is_too_wide(middle) else (too_few, middle)
+    if is_too_wide(middle):
+      too_few = middle
+    else:
+      enough = middle
   return enough
 
 

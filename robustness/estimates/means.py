@@ -74,8 +74,10 @@ def means(
   rows: list[Row] = []
   groups = list(outcomes.groups(by, where))
   first, *later = outcomes.labels
-  pairs = [(label, first) for label in later] if paired else []
-  for label, versus in [*((label, '') for label in outcomes.labels), *pairs]:
+  pairs = [(label, '') for label in outcomes.labels]  # '' for a mean without a difference
+  if paired:
+    pairs += [(label, first) for label in later]
+  for label, versus in pairs:
     pair = outcomes.pair(versus, label) if versus else None
     for group in groups:
       if pair is None:

@@ -237,7 +237,7 @@ def function_of_means(
     return _relative_to_published(quantity, ratio, outcomes, groups, baseline, confidence, facets)
   common = outcomes.common.with_rows_counted_in(joined_views(groups))
   units_by_label = {label: units_of_classifier(common, label, groups) for label in outcomes.labels}
-  if ratio:
+  if ratio:  # the baseline is the first classifier
     estimates = _ratios_to_first(ratio, units_by_label, confidence)
   else:
     estimates = _functions_of_means(function, units_by_label, confidence)
