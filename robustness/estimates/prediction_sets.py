@@ -118,16 +118,8 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
     raise InputError(f'{count} scores and α = {alpha!r}: give at least one and α in (0, 1).')
   k = max(1, decimals.ceil((count + 1) * (1 - alpha)))
   ordered = np.sort(of_true_class)
-
-  def score_at(rank: int) -> float:
-    """Returns the score of a rank, which counts from 1 for the smallest score.
-
-    Ranks below 1 have the smallest score. Ranks above the number of scores have ∞.
-    """
-    return math.inf if rank > count else float(ordered[max(rank, 1) - 1])
-
   if k > count:
-    return Threshold(q=math.inf, low=score_at(count), high=math.inf)
+    return Threshold(q=math.inf, low=float(ordered[-1]), high=math.inf)
   # Over draws of the held-out images, the share of new images with a score of at most q has the
   # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Times n + 1 it is a rank.
   probabilities = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
@@ -138,8 +130,11 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   if count - k < 10:
     # The distribution is skewed near its upper end. Mirrored or not, the lower quantile is taken.
     low_rank = min(low_rank, lower)
-  low, high = score_at(math.floor(low_rank)), score_at(math.ceil(high_rank))
-  return Threshold(q=score_at(k), low=low, high=high)
+  # The scores of ranks 0 to n + 1. Ranks below 1 have the smallest score, ranks above n have ∞.
+  score_of_rank = np.concatenate([ordered[:1], ordered, [math.inf]])
+  ranks = np.clip([k, math.floor(low_rank), math.ceil(high_rank)], 0, count + 1)
+  q, low, high = score_of_rank[ranks].tolist()
+  return Threshold(q, low, high)
 
 
 def with_threshold_draw(

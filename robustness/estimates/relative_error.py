@@ -124,22 +124,15 @@ def _interval_of_ratio(
   Returns:
     The ends (low, high).
   """
-  num_units, num_shares = counts.shape
-  num_images = np.maximum(images.sum(0), 1)  # of each share, [2C + 1]
-  share = (counts.sum(0) + 0.5) / (num_images + 1)
-  # The variance of each share p over the units, times the number of its images. Over independent
-  # images it is p (1 − p).
-  variance = ((counts - share * images) ** 2).sum(0) / num_images * num_units / (num_units - 1)
-  effect = np.maximum(variance / (share * (1 - share)), 1)  # design effects d
-  added_by_share = [ADDED_TO_ANSWERS] * (num_shares - 1) + [ADDED_TO_GROUP]
-  added = effect * added_by_share if is_clustered else 0.5
+  added = _added_images(counts, images) if is_clustered else 0.5  # 0.5 is Jeffreys' prior
   # Images that each share counts, and images that it does not count, [2C + 1] each.
   counted, uncounted = counts.sum(0) + added, (images - counts).sum(0) + added
   # Log odds of the shares if one of the K units is left out, [K, 2C + 1].
   log_odds_without = np.log((counted - counts) / (uncounted - images + counts))
   deviation = jackknife.jackknife_deviations(log_odds_without)
   correlation = _reduced_correlation(deviation, counted + uncounted)
-  normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, num_shares)), correlation)
+  independent = np.random.default_rng(0).standard_normal((DRAWS, counts.shape[1]))
+  normal = correlated(independent, correlation)
   if is_clustered:  # normal draws of the log odds
     ratio_without = _ratio(special.expit(log_odds_without))
     student = jackknife.student_quantile(jackknife.jackknife_deviations(ratio_without), confidence)
@@ -152,6 +145,27 @@ def _interval_of_ratio(
   drawn = _ratio(shares)
   low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
   return float(low), float(high)
+
+
+def _added_images(counts: np.ndarray, images: np.ndarray) -> np.ndarray:
+  """Returns how many images are added to the counts of each of S shares before the jackknife, [S].
+
+  The number is `ADDED_TO_ANSWERS`, or `ADDED_TO_GROUP` for the last share, times the design effect
+  d. d ≥ 1 is the variance of the share over the units, divided by its variance over independent
+  images.
+
+  Args:
+    counts: numerators of the shares in each of K units, [K, S].
+    images: denominators of the shares, [K, S].
+  """
+  num_units, num_shares = counts.shape
+  num_images = np.maximum(images.sum(0), 1)  # of each share
+  share = (counts.sum(0) + 0.5) / (num_images + 1)
+  # Both variances are multiplied by the number of images: p (1 − p) for independent images.
+  variance = ((counts - share * images) ** 2).sum(0) / num_images * num_units / (num_units - 1)
+  design_effect = np.maximum(variance / (share * (1 - share)), 1)
+  added_by_share = [ADDED_TO_ANSWERS] * (num_shares - 1) + [ADDED_TO_GROUP]
+  return np.asarray(design_effect * added_by_share)
 
 
 def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:

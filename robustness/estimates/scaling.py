@@ -202,23 +202,22 @@ def _minimise_loss(
   target = np.eye(classes)[y]  # one-hot, [N, K]
   # The parameters, weights followed by biases, at which the search starts, and their scales.
   if kind == TEMPERATURE:
-    num_weights, parameters, scale = 1, np.ones(1), np.ones(1)
+    parameters, scale = np.ones(1), np.ones(1)
   else:
     start = start or _minimise_loss(TEMPERATURE, z, y, 0.0)
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # [K, K], or its diagonal
     weight = np.asarray(start.weight)
     if weight.ndim == 0:  # of temperature scaling, a multiple of the identity
       weight = weight * identity
-    num_weights = weight.size
     parameters = np.concatenate([weight.ravel(), np.broadcast_to(start.bias, classes)])
     scale = _scales_of_parameters(identity > 0, z, penalty)
 
   def scaling(scaled_parameters: np.ndarray) -> Scaling:
     """Returns the scaling with the parameters `scaled_parameters` * `scale`."""
-    weight, bias = np.split(scaled_parameters * scale, [num_weights])
+    parameters = scaled_parameters * scale
     if kind == TEMPERATURE:
-      return Scaling(float(weight[0]))
-    return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
+      return Scaling(float(parameters[0]))
+    return Scaling(parameters[:-classes].reshape(identity.shape), parameters[-classes:])
 
   def loss(scaled_parameters: np.ndarray) -> tuple[float, np.ndarray]:
     """Returns the penalised loss and its gradient with respect to `scaled_parameters`."""
