@@ -209,7 +209,7 @@ def curves(
 def _draw_curves(
   axes: Axes, panel: Panel, labels: Sequence[str], x: str, reference: References
 ) -> None:
-  """Draws the curves of all classifiers into one plot and marks significant differences.
+  """Draws the curves of all classifiers with bands of intervals, and marks significant differences.
 
   Args:
     axes: the plot.
@@ -221,11 +221,21 @@ def _draw_curves(
   rows, notation = panel.rows, panel.notation
   for index, label in enumerate(labels):
     group = rows[rows.classifier == label].sort_values(x)
-    if len(group):
-      _draw_curve(axes, group, notation, x, index, label)
-      if (label, '') in reference and not notation.difference:
-        level = notation.scale * reference[label, '']
-        axes.axhline(level, color=style.colour(index), linestyle=':', linewidth=0.8)
+    if group.empty:
+      continue
+    colour = style.colour(index)
+    positions = group[x].to_numpy(float)
+    value, low, high = _values_and_ends(group, notation.scale)
+    look: dict[str, Any] = {'color': colour, 'linestyle': style.dashes(index), 'label': label}
+    marker = style.marker(index) if len(group) <= 40 else ''
+    axes.plot(positions, value, marker=marker, markersize=2.5, **look)
+    if len(group) == 1:  # a single point has no band
+      axes.vlines(positions, low, high, color=colour, linewidth=0.9)
+    axes.fill_between(positions, low, high, color=colour, alpha=0.2, linewidth=0)
+    _draw_hollow_markers(axes, positions, value, are_degenerate(group), index)
+    if (label, '') in reference and not notation.difference:
+      level = notation.scale * reference[label, '']
+      axes.axhline(level, color=colour, linestyle=':', linewidth=0.8)
   if notation.difference:
     marked = rows[rows.marked]
     values = notation.scale * marked.value.to_numpy(float)
@@ -233,30 +243,6 @@ def _draw_curves(
     axes.axhline(0, color='0.3', linewidth=0.6)
   elif _spans_decades(rows):
     style.log_scale(axes)
-
-
-def _draw_curve(
-  axes: Axes, rows: pd.DataFrame, notation: Notation, x: str, index: int, label: str
-) -> None:
-  """Draws one classifier's curve over the column `x`, with the band of its intervals.
-
-  Args:
-    axes: the plot.
-    rows: the classifier's rows of the table of results.
-    notation: how values are written.
-    x: the column on the horizontal axis.
-    index: index of the classifier's colour and line style.
-    label: its name in the legend.
-  """
-  positions = rows[x].to_numpy(float)
-  value, low, high = _values_and_ends(rows, notation.scale)
-  look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
-  marker = style.marker(index) if len(rows) <= 40 else ''
-  axes.plot(positions, value, marker=marker, markersize=2.5, label=label, **look)
-  if len(rows) == 1:  # a single point has no band
-    axes.vlines(positions, low, high, color=look['color'], linewidth=0.9)
-  axes.fill_between(positions, low, high, color=look['color'], alpha=0.2, linewidth=0)
-  _draw_hollow_markers(axes, positions, value, are_degenerate(rows), index)
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:

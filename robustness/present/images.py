@@ -98,8 +98,7 @@ def show(axes: Axes, image: np.ndarray) -> None:
   pixels = image[..., 0] if image.shape[-1] == 1 else image
   white = 255 if image.dtype == np.uint8 else 1
   axes.imshow(pixels, cmap='gray', vmin=0, vmax=white, interpolation='nearest')
-  axes.set_xticks([])
-  axes.set_yticks([])
+  axes.set(xticks=[], yticks=[])
 
 
 def normalised(image: ArrayLike) -> np.ndarray:
@@ -138,6 +137,5 @@ def basis_figure(images: np.ndarray) -> Figure:
     axis.set_ticks(centres, [number(index - count // 2) for index in range(count)])
   axes.tick_params(length=0)
   axes.spines[:].set_visible(False)
-  axes.set_xlabel(FREQUENCY_X.axis)
-  axes.set_ylabel(FREQUENCY_Y.axis)
+  axes.set(xlabel=FREQUENCY_X.axis, ylabel=FREQUENCY_Y.axis)
   return figure

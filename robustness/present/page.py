@@ -471,13 +471,11 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
   row_tags = ['th scope="row"', *['td'] * (num_columns - 1)]
   body = '\n'.join(line_of(row, row_tags) for row in table.rows)
   kinds = {'CSV': tables.to_csv, 'LaTeX': tables.to_latex, 'Markdown': tables.to_markdown}
-  copies = ''.join(
-    f'<h4>{kind}</h4>{_copied(render_text(table))}' for kind, render_text in kinds.items()
-  )
+  copies = [f'<h4>{kind}</h4>{_copied(as_text(table))}' for kind, as_text in kinds.items()]
   return (
     '<div class="scroll"><table>\n'
     f'<thead>{top}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
-    f'<details class="copies"><summary>as text</summary>{copies}</details>'
+    f'<details class="copies"><summary>as text</summary>{"".join(copies)}</details>'
   )
 
 

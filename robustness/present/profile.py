@@ -85,11 +85,9 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
       column.draw(axes, rows, column.quantity)
       if len(labels) > 1:
         axes.set_title(style.wrapped(label, _LETTERS), fontsize=7)
-  captions = '; '.join(
-    f'{column.caption}{charts.sample_in_words(column.rows)}' for column in columns
-  )
+  captions = [f'{column.caption}{charts.sample_in_words(column.rows)}' for column in columns]
   excerpt = f' The first {len(labels)} classifiers.' if len(measured) > len(labels) else ''
-  return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
+  return {'profile': (figure, f'Profile: {"; ".join(captions)}.{excerpt}')}
 
 
 def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:

@@ -107,9 +107,7 @@ def _diagram(
   lengths = np.abs(np.stack([percent_right - low, high - percent_right]))
   look: dict[str, Any] = {'color': colour, 'marker': 'o', 'markersize': 3, 'linewidth': 1}
   axes.errorbar(percent_confidence, percent_right, lengths, elinewidth=0.8, **look)
-  axes.set_xlim(0, 100)
-  axes.set_ylim(0, 100)
-  axes.set_aspect('equal')
+  axes.set(xlim=(0, 100), ylim=(0, 100), aspect='equal')
   if not is_first_view:
     return 'all other views'
   facets = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))

@@ -245,8 +245,7 @@ def diagonal(axes: Axes, label: str = '') -> None:
   if begin < end:
     look: dict[str, Any] = {'color': '0.5', 'linestyle': '--', 'linewidth': 0.8, 'zorder': 0}
     axes.plot([begin, end], [begin, end], label=label or None, **look)
-  axes.set_xlim(x_limits)
-  axes.set_ylim(y_limits)
+  axes.set(xlim=x_limits, ylim=y_limits)
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:

@@ -33,8 +33,11 @@ def summary(results: Results) -> list[str]:
   for row in printed_rows:
     name = row.name
     for label in sorted({label for label, _ in row.values}, key=labels.index):
-      texts = [_value_with_note(row, (label, versus), notes) for versus in ('', *baselines)]
-      table.append([name, label, *texts])
+      cells = [name, label]
+      for versus in ('', *baselines):
+        text, note = row.values.get((label, versus), ''), row.notes.get((label, versus))
+        cells.append(f'{text} [{notes.index(note) + 1}]' if note else text)
+      table.append(cells)
       name = ''  # in the lines of other classifiers
   if len(labels) == 1:  # there are no differences, and the label is the head of the values
     heads = ['', *labels]
@@ -57,23 +60,6 @@ def _without_many_classes(rows: Sequence[headlines.HeadlineText]) -> list[headli
     if not row.is_by_class or num_class_lines <= MAX_CLASS_LINES:
       printed_rows.append(row)
   return printed_rows
-
-
-def _value_with_note(
-  row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]
-) -> str:
-  """Returns a headline's value as text, followed by the number of its note in brackets.
-
-  Args:
-    row: the headline.
-    key: (classifier, '') for its value, or (classifier, versus) for a difference.
-    notes: all notes, which are numbered from 1.
-
-  Returns:
-    The text, or '' if the headline has no such value.
-  """
-  note = row.notes.get(key)
-  return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
 
 
 def findings(sentences: Sequence[str]) -> list[str]:
