@@ -255,7 +255,7 @@ class CorruptionSpectrum(StoredOrMade):
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
     cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
     # Without repetition, in the order of the table.
-    names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
+    names, levels = list(dict.fromkeys(cells.corruption)), list(dict.fromkeys(cells.severity))
     figures['spectra'] = self._spectra(results, names, levels, num_images=clean.n.iloc[0])
     caption = 'One image under every corruption and severity.'
     figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)
@@ -274,10 +274,9 @@ class CorruptionSpectrum(StoredOrMade):
     """
     severity = self.severity if self.severity in levels else levels[len(levels) // 2]
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
-    clean_share = select(results.table, CLEAN_SHARE.name)
     # A panel of the clean images, then one of each corruption; titles state the share.
     panels = ['clean images', *(name.replace('_', ' ') for name in names)]
-    values = (*clean_share.value, *shares.value)
+    values = (*select(results.table, CLEAN_SHARE.name).value, *shares.value)
     titles = [f'{name}, {style.percent(v)}' for name, v in zip(panels, values, strict=True)]
     changes = results.arrays['spectrum'][:, levels.index(severity)]  # [corruptions, H, W]
     return (

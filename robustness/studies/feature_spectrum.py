@@ -103,7 +103,7 @@ class FeatureSpectrum(Study):
     """
     count = tokens.shape[1]
     num_left = max(count - self.first_tokens, 0) if self.first_tokens >= 0 else count
-    side = math.isqrt(num_left)  # of the largest square with as many tokens; it takes the last ones
+    side = math.isqrt(num_left)  # of the largest square of tokens, the last ones
     num_dropped = count - side**2
     if side == 0 or self.first_tokens not in (-1, num_dropped):
       raise self.refused(
@@ -118,20 +118,20 @@ class FeatureSpectrum(Study):
     """
     num_maps = 0
     for evaluation in recorded.evaluations:
-      arrays = evaluation.records.read(block=0, chunk=0).arrays
+      arrays = evaluation.records.read(block=0, chunk=0).arrays  # all blocks have the same names
       # The output of a layer is a map if it has several frequencies.
       maps = [name for name in arrays if name.startswith(OUTPUT) and arrays[name].shape[-1] > 1]
       num_maps += len(maps)
       for name in maps:
         amplitudes = evaluation.records.column(name).astype(float)
-        count = amplitudes.shape[1]
-        views = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
+        numbers = np.arange(amplitudes.shape[1])  # of the frequencies
+        views = pd.DataFrame({'frequency': np.round(numbers / len(numbers), 6)})
         # The statistic is the first field minus the second, the log-amplitude at frequency 0.
         fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}
         relative = Outcomes.from_fields(RELATIVE, fields, views, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
-        yield self.means(HIGHEST, relative, where=np.arange(count) == count - 1, facets=layer)
+        yield self.means(HIGHEST, relative, where=numbers == numbers[-1], facets=layer)
     if not num_maps:
       raise self.refused(
         'of_layers', problem='of which none gives a map of several places', fix='Choose others.'

@@ -289,10 +289,10 @@ class FourierHeatmap(Study):
       return
     yield from self._significant_shares(by_frequency)
     window = f'the window of {self.window} × {self.window} shows'
-    notes = {  # {band: how much of it the window shows; '' for all of it}
-      band: f'{window} {num_shown} of {total} cells' if num_shown < total else ''
-      for band, (num_shown, total) in num_cells.items()
-    }
+    notes = {}  # {band: how much of it the window shows; '' for all of it}
+    for band, (num_shown, total) in num_cells.items():
+      is_complete = num_shown == total
+      notes[band] = '' if is_complete else f'{window} {num_shown} of {total} cells'
     yield self.means(error, wrong, where=is_perturbed).assign(note=notes['all'])
     by_band = self.means(error, wrong, ('band',), where=is_perturbed)
     yield by_band.assign(note=[notes[band] for band in by_band['band']])
@@ -414,13 +414,16 @@ def _with_relative_changes(results: Results) -> Results:
   # A layer without any change has the largest 0: the division by NaN leaves it without a value.
   relative = changes[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([other_rows, changes.assign(layer=titles, **relative)])
-  # The quantity of the changes is described as a share from here on.
-  quantities = list(results.quantities)
-  for index, quantity in enumerate(quantities):
-    if quantity.name == LAYER_CHANGE.name:
-      words = f'{quantity.words}, share of the largest in its map'
-      quantities[index] = dataclasses.replace(quantity, words=words, kind='share')
-  return dataclasses.replace(results, table=table, quantities=tuple(quantities))
+  quantities = tuple(map(_as_share_of_largest, results.quantities))
+  return dataclasses.replace(results, table=table, quantities=quantities)
+
+
+def _as_share_of_largest(quantity: Quantity) -> Quantity:
+  """Describes the change of layers as a share of the largest change, not other quantities."""
+  if quantity.name != LAYER_CHANGE.name:
+    return quantity
+  words = f'{quantity.words}, share of the largest in its map'
+  return dataclasses.replace(quantity, words=words, kind='share')
 
 
 def _window_in_words(window: int) -> str:

@@ -280,7 +280,8 @@ class OodScores(ScoresPredictions):
       label: name of the classifier.
       workdirs: folders of the finished runs. Several sets in `near`, or in `far`, get a mean.
       by_run: scores of in-distribution images, for one or several runs.
-      by_set: {name of an out-of-distribution set: scores of its images}.
+      by_set: {name of an out-of-distribution set: scores of its images}, in the order of
+        `workdirs.unknown`.
       facets: further columns of the results, such as {'id_set': 'test images'}.
       note: note on all results; '' for none.
     """

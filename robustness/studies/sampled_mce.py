@@ -125,7 +125,6 @@ class SampledMCE(CorruptionViews):
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns an image [H, W, C] with the corruption and severity that were drawn for it."""
-      del view  # the only view has no parameters
       # The parameters of the view that was drawn for the image.
       drawn = {name: jax.numpy.asarray(x)[row[DRAWN]] for name, x in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)

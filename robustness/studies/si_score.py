@@ -363,12 +363,15 @@ class SiScore(Study):
     views = self.views(rows.image_shape)
     # Six evenly spaced levels, or all if there are fewer.
     levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int))
-    num_pairs = min(3, rows.num_examples)
-    batch = next(rows.batches(num_pairs, [0]))
+    batch = next(rows.batches(min(3, rows.num_examples), [0]))
     prepare = views.prepare
     assert prepare is not None  # views that compose scenes have one
-    # What all scenes of a pair share, for each pair.
-    prepare_rows = jax.jit(lambda batch: map_rows(lambda row, _: prepare(row), batch, None))
+
+    @jax.jit
+    def prepare_rows(batch: Arrays) -> Arrays:
+      """Computes what all scenes of a pair share, for each pair of a batch."""
+      return map_rows(lambda row, _: prepare(row), batch, None)
+
     columns = prepare_rows(numeric_columns(batch))
 
     @jax.jit

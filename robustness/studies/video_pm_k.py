@@ -321,8 +321,7 @@ class VideoPmK(study.ScoresPredictions):
     # with merge='' the records keep how the run merged the scores of fine classes
     merge = self.merge or records.identity['classifier'].get('merge', 'max')
     settings = {**vars(self), 'merge': merge}
-    changed = [key for key in paper if settings[key] != paper[key]]
-    return differences + [f'{key} {settings[key]}' for key in changed]
+    return differences + [f'{key} {settings[key]}' for key in paper if settings[key] != paper[key]]
 
   def by_row(self, records: RecordsReader, image_shape: study.ImageShape) -> ViewTable:
     """Returns the names of the views, and the video clip of each frame for resampling."""

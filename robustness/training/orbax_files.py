@@ -42,7 +42,6 @@ class Manager(ocp.CheckpointManager):
 
   def reached_preemption(self, step: int) -> bool:
     """Returns False, so that Orbax never stops a training by itself."""
-    del step
     return False
 
 

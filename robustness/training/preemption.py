@@ -21,13 +21,14 @@ def interrupt_deferred() -> Iterator[None]:
   if threading.current_thread() is not threading.main_thread():
     yield
     return
-  received: list[int] = []
-  previous = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+  interrupts: list[int] = []
+  previous = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
   try:
     yield
-  finally:  # a handler that was not installed from Python reads as None and cannot be restored
+  finally:
+    # None is a handler that was not installed from Python, which cannot be restored
     signal.signal(signal.SIGINT, signal.default_int_handler if previous is None else previous)
-  if received:
+  if interrupts:
     raise KeyboardInterrupt
 
 
@@ -90,6 +91,5 @@ class StopRequest:
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     """Handles SIGTERM: remembers that the training must stop after the current step."""
-    del number, frame
     logging.warning('SIGTERM: the training stops after this step and saves.')
     self.received = True

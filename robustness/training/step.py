@@ -121,9 +121,13 @@ class TrainStep:
       The gradient, the new batch statistics, the new state of the objective, and the metrics.
     """
 
-    # `memory` is the state of the objective, such as the weights of groups
     def add(carry: PyTree, micro_batch: Batch) -> tuple[PyTree, None]:
-      """Adds the gradient, mean weight and metrics of a micro-batch to the sums so far."""
+      """Adds the gradient, mean weight and metrics of a micro-batch to the sums so far.
+
+      Args:
+        carry: the sums, the batch statistics, and the state of the objective.
+        micro_batch: the columns of the micro-batch.
+      """
       sums, batch_stats, memory = carry
       means, batch_stats, memory = self._micro_batch(state, batch_stats, memory, micro_batch, seed)
       return (jax.tree.map(jnp.add, sums, means), batch_stats, memory), None  # stacks nothing

@@ -353,7 +353,8 @@ class Training:
         normalisation without the axis name of `parallel`.
     """
     size, num_micro_batches = self.settings.batch_size, self.settings.accumulate
-    num_processes, divisor = parallel.num_processes, num_micro_batches * parallel.num_devices
+    num_processes = parallel.num_processes
+    divisor = num_micro_batches * parallel.num_devices
     if size % divisor:
       raise SettingError(
         KEYS.training.batch_size,

@@ -193,7 +193,7 @@ class ReviewFrames:
         raise InputError(
           f'frame {path} is of no known kind: its name should end in {", ".join(CONTENT_TYPES)}.'
         )
-      self._resolved(path)
+      self._resolved(path)  # only checks: raises InputError outside the folder
     missing = [path for path in self._paths if not os.path.isfile(self._root / path)]
     if missing:
       raise InputError(

@@ -142,7 +142,6 @@ class FrameFolder:
     Raises:
       InputError: a frame cannot be decoded.
     """
-    del folder
     for number in numbers:
       if why := damage(self._files[number]):
         raise _undecodable(self._files[number], number, why)

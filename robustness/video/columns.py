@@ -168,7 +168,7 @@ def _check_members(
     frame: int [P], the row of each member of a set; members are sorted by set, then by distance.
     distance: int [P], the distance of each member from the anchor in frames.
     group: int [P], the index of the set of each member.
-    set_ids: the number that the data give to each set.
+    set_ids: the numbers of the sets in the data.
   """
 
   def in_words(index: int) -> str:
@@ -248,12 +248,11 @@ def sorted_names(name: str, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     InputError: the names cannot be sorted, for instance because numbers and strings are mixed.
   """
   try:
-    distinct, indices = np.unique(names, return_inverse=True)
+    return np.unique(names, return_inverse=True)
   except TypeError as error:
     raise InputError(
       f'{name} cannot be sorted ({error}): give texts alone, or numbers alone.'
     ) from error
-  return distinct, indices
 
 
 def check_names(columns: Container[str]) -> None:

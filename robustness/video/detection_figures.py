@@ -92,8 +92,8 @@ def pictures(
   right = np.zeros(len(detections.image), bool)  # also of detections that were not scored
   right[matches.index] = matches.right
   offsets = []
-  for anchor, worst_frame in zip(paths[::2], paths[1::2], strict=True):
-    offsets += [0, frame_number(worst_frame) - frame_number(anchor)]
+  for anchor, worst in zip(sets.anchors[groups], worst_frames, strict=True):
+    offsets += [0, frame_number(sets.frames[worst]) - frame_number(sets.frames[anchor])]
   classes = np.union1d(truth.category, detections.category)
   return {
     **{f'image_{index}': image for index, image in enumerate(images)},

@@ -388,26 +388,19 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   home = find(root)
   if home is None:
     # for the message, a folder one level below or above that holds neighbor sets
-    folders_around = (*sorted(root.glob('*')), root.parent)
-    nearby = next((folder for folder in folders_around if find(folder)), None)
-    fix = f', but in {nearby}: give that folder.' if nearby else ': give a folder of neighbor sets.'
+    nearby = [folder for folder in (*sorted(root.glob('*')), root.parent) if find(folder)]
+    fix = ': give a folder of neighbor sets.'
+    if nearby:
+      fix = f', but in {nearby[0]}: give that folder.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
-  if not (home / SETS).is_file():  # annotations of YTBB-Robust
-    sets, labels, names = ytbb_robust.read(home, reviewed)
-    expected = label_space.get('youtube_bb').class_names
-    if names != expected:
-      raise InputError(
-        f'{home / ytbb_robust.CLASSES} does not hold the {len(expected)} classes of YTBB-Robust in '
-        f'their order: {", ".join(expected[:3])}, ...'
-      )
-    return from_mappings(sets, labels, names)
+  if not (home / SETS).is_file():
+    return _read_ytbb_robust(home, reviewed)
   if not reviewed:
     raise InputError(f'{root} holds no annotations of YTBB-Robust, which alone has both reviews.')
   advice = f'Give an object that has each frame once, in the folder of {SETS}.'
   sets = json_files.read(home / SETS, {str: (list, str)}, advice)
   labels = json_files.read(home / LABELS, dict, advice)
-  has_facts = (home / FRAMES).is_file()
-  facts = json_files.read(home / FRAMES, {str: dict}, advice) if has_facts else None
+  facts = json_files.read(home / FRAMES, {str: dict}, advice) if (home / FRAMES).is_file() else None
   names = _class_names(home)
   try:
     return from_mappings(sets, labels, names, facts)
@@ -425,6 +418,22 @@ def find(root: pathlib.Path) -> pathlib.Path | None:
   by_preference = [folder for folder in folders if (folder / SETS).is_file()]
   by_preference += [folder for folder in folders if ytbb_robust.is_release(folder)]
   return next(iter(by_preference), None)
+
+
+def _read_ytbb_robust(folder: pathlib.Path, reviewed: bool) -> NeighborSets:
+  """Reads the neighbor sets of YTBB-Robust from its annotations; see `ytbb_robust.read`.
+
+  Raises:
+    InputError: a file is missing or invalid, or has other classes than YTBB-Robust.
+  """
+  sets, labels, names = ytbb_robust.read(folder, reviewed)
+  expected = label_space.get('youtube_bb').class_names
+  if names != expected:
+    raise InputError(
+      f'{folder / ytbb_robust.CLASSES} does not hold the {len(expected)} classes of YTBB-Robust in '
+      f'their order: {", ".join(expected[:3])}, ...'
+    )
+  return from_mappings(sets, labels, names)
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
@@ -471,13 +480,8 @@ def _class_names_of_indices(
   names_in = {path: _names_in_index(path, index) for path, index in indices.items()}
   first, *_ = names_in
   folder = first.parent  # of all files
-  for path, classes in names_in.items():
-    named_space = path.name.removesuffix(f'_{CLASS_INDEX}')
-    space = label_space.coarse_space(classes)
-    if named_space in RELEASES and (space is None or space.name != named_space):
-      count = len(classes)
-      content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
-      raise InputError(f'{path} holds {content}, and not those of {named_space}.')
+  for path, names in names_in.items():
+    _check_named_space(path, names)
   imagenet = label_space.get(label_space.IMAGENET).class_names
   is_vid_robust = (folder / 'rev_wnid_map.json').is_file()  # ImageNet-Vid-Robust has this file
   if list(names_in.values()) == [imagenet] and is_vid_robust:
@@ -493,6 +497,21 @@ def _class_names_of_indices(
       f'({", ".join(path.name for path in names_in)}): leave the one that names the labels.'
     )
   return next(iter(names_in.values()))  # all are equal
+
+
+def _check_named_space(path: pathlib.Path, names: tuple[str, ...]) -> None:
+  """Raises InputError if a file is named after a published label space but has other classes.
+
+  Args:
+    path: the file, such as `imagenet_vid_class_index.json`.
+    names: the class names in the file.
+  """
+  named_space = path.name.removesuffix(f'_{CLASS_INDEX}')
+  space = label_space.coarse_space(names)  # the one with these classes, if any
+  if named_space in RELEASES and (space is None or space.name != named_space):
+    count = len(names)
+    content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
+    raise InputError(f'{path} holds {content}, and not those of {named_space}.')
 
 
 def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
@@ -564,14 +583,14 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
     InputError: the folder cannot be written.
   """
   names = sets.frames
-  labels = zip(names, sets.labels, strict=True)
-  documents: dict[str, object] = {
-    f'metadata/{SETS}': {
-      names[anchor]: [names[member] for member in members]
-      for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)
-    },
-    f'metadata/{LABELS}': {name: row[row >= 0].tolist() for name, row in labels if row.max() >= 0},
-  }
+  neighbors_of = {}  # {path of an anchor: paths of its neighbors}
+  for anchor, members in zip(sets.anchors, sets.neighbors, strict=True):
+    neighbors_of[names[anchor]] = [names[member] for member in members]
+  labels_of = {}
+  for name, labels in zip(names, sets.labels, strict=True):
+    if labels.max() >= 0:  # else it has none: labels are padded with −1
+      labels_of[name] = labels[labels >= 0].tolist()
+  documents: dict[str, object] = {f'metadata/{SETS}': neighbors_of, f'metadata/{LABELS}': labels_of}
   if sets.class_names:
     space = label_space.coarse_space(sets.class_names)
     prefix = f'{space.name}_' if space else ''
