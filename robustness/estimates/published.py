@@ -137,10 +137,12 @@ def _read(name: str, images: int) -> PublishedTable:
     label: {row: number for row, number in column.items() if row not in summary_rows}
     for label, column in columns.items()
   }
-  clean, average, mce = (
-    {label: column[row] for label, column in columns.items() if row in column}
-    for row in summary_rows
-  )
+
+  def numbers(row: str) -> dict[str, float]:
+    """Returns {label of the classifier: number} of a row, for the classifiers that have it."""
+    return {label: column[row] for label, column in columns.items() if row in column}
+
+  clean, average, mce = numbers('clean'), numbers('average'), numbers('mCE')
   return PublishedTable(name, images, clean, corrupted, average, mce)
 
 

@@ -212,8 +212,10 @@ def _with_basic_interval_of_square(residual: Estimate) -> Estimate:
   Args:
     residual: r with its percentile interval, which may be NaN.
   """
-  value, ends = residual.value, (residual.high, residual.low)
-  low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in ends)
+  value = residual.value
+  # Mirroring exchanges the ends.
+  low = float(np.sqrt(max(2 * value**2 - residual.high**2, 0.0)))
+  high = float(np.sqrt(max(2 * value**2 - residual.low**2, 0.0)))
   return dataclasses.replace(residual, low=min(low, value), high=max(high, value))
 
 

@@ -47,9 +47,18 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
       f'number in 1..{side - 1}, so that the square of frequencies is symmetric.'
     )
   lowest = (removed + 1) // 2  # r + 1
-  # Rounding may exceed the highest frequency, size // 2, on an odd side.
-  lowest_y, lowest_x = (min(round(lowest * size / side), size // 2) for size in (height, width))
+  # Rounding may exceed the highest frequency, half of the side, on an odd side.
+  lowest_y = min(round(lowest * height / side), height // 2)
+  lowest_x = min(round(lowest * width / side), width // 2)
   return lowest_y, lowest_x
+
+
+def centred_frequencies(side: int) -> np.ndarray:
+  """Returns the frequencies along a side of an image, ascending with 0 in the centre, int [side].
+
+  They are in cycles per image, from −⌊side / 2⌋. `side` is in pixels.
+  """
+  return np.arange(side) - side // 2
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
@@ -64,7 +73,7 @@ def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
     bandwidth: B on the shorter side; 0 for the paper's high pass, see `lowest_kept`.
   """
   lowest_y, lowest_x = lowest_kept(height, width, bandwidth)
-  fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
+  fy, fx = np.abs(centred_frequencies(height)), np.abs(centred_frequencies(width))
   return (fy >= lowest_y)[:, None] & (fx >= lowest_x)
 
 
@@ -88,9 +97,10 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
       f'bandwidth is {bandwidth}; a low pass on {side} pixels takes an odd number in 1..{side}, '
       'so that the square of frequencies is symmetric about zero.'
     )
-  fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
-  highest = (bandwidth - 1) // 2
-  return (fy <= round(highest * height / side))[:, None] & (fx <= round(highest * width / side))
+  fy, fx = np.abs(centred_frequencies(height)), np.abs(centred_frequencies(width))
+  highest = (bandwidth - 1) // 2  # on the shorter side
+  highest_y, highest_x = round(highest * height / side), round(highest * width / side)
+  return (fy <= highest_y)[:, None] & (fx <= highest_x)
 
 
 def half_spectrum(mask: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from robustness.evaluation.records import Records, RecordsReader
 from robustness.evaluation.rounds import ROUND
 from robustness.evaluation.study import ImageShape, Study
 from robustness.fourier.basis import Frequencies
+from robustness.fourier.filters import centred_frequencies
 from robustness.results import Results
 
 BANDS = ('low', 'mid', 'high')
@@ -54,8 +55,9 @@ def band_map(image_size: Sequence[int], window: int = 0) -> np.ndarray:
     window: side of a centred square of frequencies; the result is then [window, window]. 0 takes
       all.
   """
-  fy, fx = (np.arange(window or side) - (window or side) // 2 for side in image_size[:2])
-  return bands(fy[:, None], fx, image_size[:2])
+  height, width = image_size[:2]
+  fy, fx = centred_frequencies(window or height), centred_frequencies(window or width)
+  return bands(fy[:, None], fx, (height, width))
 
 
 def centred_map(
@@ -101,9 +103,7 @@ def centred_map(
   for sign in (-1, 1):  # the mirror of each frequency, and the frequency itself
     values[sign * fy % height, sign * fx % width] = rows[column].to_numpy(float)
   window = results.settings.get('window', 0)  # side of the square of frequencies; 0 for all
-  sides = [window or height, window or width]
-  # The frequencies along both axes of the map, ascending, with zero in the centre.
-  y, x = (np.arange(side) - side // 2 for side in sides)
+  y, x = centred_frequencies(window or height), centred_frequencies(window or width)
   return y, x, values[np.ix_(y % height, x % width)]
 
 
