@@ -71,7 +71,7 @@ class ReviewPlan:
     require(self.joint_votes >= 0, '--joint_votes', self.joint_votes, valid)
 
   @property
-  def needed(self) -> int:
+  def votes_needed(self) -> int:
     """The number of votes that a contested item needs in the joint round of a review."""
     return self.joint_votes or self.annotators_per_pair
 

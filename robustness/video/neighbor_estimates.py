@@ -136,12 +136,14 @@ class SetOutcomes:
     Args:
       label: label of the resulting model.
     """
-    num_models, first_sets = len(self.models), np.arange(len(self.models)) * self.num_anchors
+    num_models = len(self.models)
+    # the index of each model's first set in the result, [M, 1]
+    first_set = self.num_anchors * np.arange(num_models)[:, None]
     videos = np.arange(self.num_anchors) if self.videos is None else self.videos
     return SetOutcomes(
       is_anchor_right=self.is_anchor_right.reshape(1, -1),
       is_neighbor_right=self.is_neighbor_right.reshape(1, -1),
-      group=(first_sets[:, None] + self.group).ravel(),
+      group=(first_set + self.group).ravel(),  # [M, P] as one axis
       offset=np.tile(self.offset, num_models),
       videos=np.tile(videos, num_models),
       models=(label,),
@@ -170,12 +172,10 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
     labels: integers [N, L], the labels of each frame, padded with −1.
   """
   right = np.zeros(predictions.shape, bool)
-  for column in labels.T:
-    rows = np.flatnonzero(column >= 0)
-    if len(rows) == len(column):
-      right |= predictions == column
-    else:  # comparing only the labelled rows is faster: few frames have a second label
-      right[..., rows] |= predictions[..., rows] == column[rows]
+  for label_of_frame in labels.T:  # the first label of all frames, then the second, and so on
+    # only labelled frames are compared, because few have a second label
+    labelled = np.flatnonzero(label_of_frame >= 0)
+    right[..., labelled] |= predictions[..., labelled] == label_of_frame[labelled]
   return right
 
 
@@ -224,24 +224,25 @@ def pm_k(
       `offset` or `k` is not an integer, `k` is negative, identifiers are missing or mix numbers
       with strings, or a set does not have exactly one anchor and one video.
   """
-  right, sets, distance = np.asarray(correct), np.asarray(anchor_id), np.asarray(offset)
+  right, sets, offsets = np.asarray(correct), np.asarray(anchor_id), np.asarray(offset)
   if not np.isin(right, (0, 1)).all():
     raise InputError('correct has values other than True and False: give predictions == labels.')
   right = right.astype(bool)
-  if not right.shape == sets.shape == distance.shape or right.ndim != 1 or not len(right):
+  if not right.shape == sets.shape == offsets.shape or right.ndim != 1 or not len(right):
     raise InputError(
       f'correct, anchor_id and offset have shapes {right.shape}, {sets.shape} and '
-      f'{distance.shape}: give one value per frame, [N].'
+      f'{offsets.shape}: give one value per frame, [N].'
     )
   if not isinstance(k, int | np.integer) or k < 0:
     raise InputError(f'k is {k!r}; it must be an integer, at least 0.')
-  distance = whole_numbers('offset', distance)
-  largest = min(int(k), int(np.abs(distance).max()))  # no neighbor is farther away
-  of_sets = _group_by_set(right, sets, distance, None if clusters is None else np.asarray(clusters))
-  # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept
-  right_at_k = right_within(of_sets, largest)[:, -1:]
+  offsets = whole_numbers('offset', offsets)
+  videos = None if clusters is None else np.asarray(clusters)
+  set_outcomes = _group_by_set(right, sets, offsets, videos)
+  # a larger k selects no further neighbors, and would need more memory
+  max_k = min(int(k), int(np.abs(offsets).max()))
+  right_at_k = right_within(set_outcomes, max_k)[:, -1:]  # for the last of 0, 1, ..., max_k: [A, 1]
   # `mean` takes outcomes of classifiers in views: here of one, with the label '', in one view
-  outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=of_sets.videos)
+  outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=set_outcomes.videos)
   (view,) = outcomes_at_k.groups()
   return mean(ACCURACY, outcomes_at_k, '', view, confidence)
 
@@ -261,25 +262,26 @@ def _group_by_set(
     InputError: a set does not have exactly one anchor and one video, or names cannot be sorted.
   """
   names, group = sorted_names('anchor_id', sets)
-  count = np.bincount(group[offset == 0], minlength=len(names))  # anchors of each set
-  if (count != 1).any():
-    bad = int(np.argmax(count != 1))
-    raise InputError(f'the set {names[bad]} has {count[bad]} frames of offset 0; it needs one.')
-  by_set = np.argsort(group, kind='stable')  # indices of the frames, set by set
-  is_anchor = offset[by_set] == 0
-  anchors, neighbors = by_set[is_anchor], by_set[~is_anchor]
+  num_anchors = np.bincount(group[offset == 0], minlength=len(names))  # of each set
+  if (num_anchors != 1).any():
+    bad = int(np.argmax(num_anchors != 1))
+    count = num_anchors[bad]
+    raise InputError(f'the set {names[bad]} has {count} frames of offset 0; it needs one.')
+  frames_by_set = np.argsort(group, kind='stable')  # indices of the frames, set by set
+  is_anchor = offset[frames_by_set] == 0
+  anchors, neighbors = frames_by_set[is_anchor], frames_by_set[~is_anchor]
   outcomes = SetOutcomes(right[anchors], right[neighbors], group[neighbors], offset[neighbors])
   if clusters is None:
     return outcomes
   if clusters.shape != sets.shape:
     raise InputError(f'clusters has the shape {clusters.shape}; give a video per frame, [N].')
-  _, videos = sorted_names('clusters', clusters)
-  has_other_video = videos != videos[anchors][group]  # than the anchor of the frame's set
+  _, video_of_frame = sorted_names('clusters', clusters)
+  video_of_set = video_of_frame[anchors]
+  has_other_video = video_of_frame != video_of_set[group]
   if has_other_video.any():
     name = names[group[has_other_video.argmax()]]
     raise InputError(f'clusters has several videos for the set {name}; all its frames are of one.')
-  # videos are numbered in sorted order, and each is the video of an anchor
-  return dataclasses.replace(outcomes, videos=videos[anchors])
+  return dataclasses.replace(outcomes, videos=video_of_set)
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
@@ -291,27 +293,28 @@ def effective_k(sets: NeighborSets, k: int) -> int:
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
-def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
+def right_within(outcomes: SetOutcomes, max_k: int, include_anchor: bool = True) -> np.ndarray:
   """Returns whether all frames within k frames of the anchor are predicted correctly, for many k.
 
   Args:
     outcomes: correctness of the predictions on A neighbor sets (an anchor with similar frames).
-    largest: the largest k.
+    max_k: the largest k.
     include_anchor: whether the anchor must be right too. If not, only neighbors count; a set
       without neighbors within k frames is still judged by its anchor.
 
   Returns:
-    bool [..., A, largest + 1], where the last axis is k = 0, 1, ..., `largest`.
+    bool [..., A, max_k + 1], where the last axis is k = 0, 1, ..., `max_k`.
   """
-  k, distance = np.arange(largest + 1), np.abs(outcomes.offset.astype(np.int32))
+  k = np.arange(max_k + 1)
+  distance = np.abs(outcomes.offset.astype(np.int32))  # [P]
   is_anchor_right = outcomes.is_anchor_right[..., None]
   distance_if_wrong = np.where(outcomes.is_neighbor_right, _NEVER, distance)
-  # the distance of the nearest wrong neighbor of each set, [..., A, 1]
-  nearest_wrong = _least_in_group(distance_if_wrong, outcomes)[..., None]
+  nearest_wrong = _least_in_group(distance_if_wrong, outcomes)  # [..., A]
+  are_neighbors_right = nearest_wrong[..., None] > k  # all of them within k frames
   if include_anchor:
-    return is_anchor_right & (nearest_wrong > k)
-  nearest = _least_in_group(distance, outcomes)[:, None]  # of all neighbors, [A, 1]
-  return np.where(nearest <= k, nearest_wrong > k, is_anchor_right)
+    return is_anchor_right & are_neighbors_right
+  has_neighbors = _least_in_group(distance, outcomes)[:, None] <= k  # within k frames
+  return np.where(has_neighbors, are_neighbors_right, is_anchor_right)
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
@@ -346,10 +349,12 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
   if types is None:
     return {}
   neighbor_types, anchor_types = types[sets.pairs.frame], types[sets.anchors]
-  return {
-    kind: outcomes.of_pairs(neighbor_types != kind).of_anchors(np.flatnonzero(anchor_types != kind))
-    for kind in FRAME_TYPES
-  }
+  remaining = {}
+  for removed_type in FRAME_TYPES:
+    kept_pairs = outcomes.of_pairs(neighbor_types != removed_type)
+    kept_anchors = np.flatnonzero(anchor_types != removed_type)
+    remaining[removed_type] = kept_pairs.of_anchors(kept_anchors)
+  return remaining
 
 
 def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
@@ -443,17 +448,18 @@ def distances(image_of: Callable[[int], np.ndarray], sets: NeighborSets) -> np.n
   Raises:
     InputError: the two images of a pair differ in shape.
   """
-  pairs = zip(sets.anchors[sets.pairs.group].tolist(), sets.pairs.frame.tolist(), strict=True)
-  distance = np.zeros((len(sets.pairs.frame), 2), np.float32)
-  for pair, (anchor_row, row) in enumerate(pairs):
-    anchor, neighbor = image_of(anchor_row), image_of(row)
+  anchor_frames = sets.anchors[sets.pairs.group]  # of each pair
+  distance = np.zeros((len(anchor_frames), 2), np.float32)
+  pairs = zip(anchor_frames.tolist(), sets.pairs.frame.tolist(), strict=True)
+  for index, (anchor_frame, neighbor_frame) in enumerate(pairs):
+    anchor, neighbor = image_of(anchor_frame), image_of(neighbor_frame)
     if anchor.shape != neighbor.shape:
       raise InputError(
-        f'the frames {anchor_row} and {row} of one set have the shapes {anchor.shape} and '
-        f'{neighbor.shape}: give all frames of a video at one size.'
+        f'the frames {anchor_frame} and {neighbor_frame} of one set have the shapes '
+        f'{anchor.shape} and {neighbor.shape}: give all frames of a video at one size.'
       )
     change = anchor - neighbor
-    distance[pair] = np.abs(change).max(), np.sqrt(np.mean(change**2))
+    distance[index] = np.abs(change).max(), np.sqrt(np.mean(change**2))
   return distance
 
 
@@ -484,7 +490,8 @@ def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarr
     paths: path of each frame, relative to the folder of the frames.
   """
   root = expanded(folder)
-  root = root / VIDEOS if (root / VIDEOS).is_dir() else root
+  if (root / VIDEOS).is_dir():
+    root = root / VIDEOS
 
   @functools.lru_cache(64)
   def image(row: int) -> np.ndarray:

@@ -33,7 +33,7 @@ REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
 """Treatments of frames without a prediction: an error, or counted as wrong."""
 PREDICTION = 'prediction'
 """Array of records with the predicted class."""
-OUTPUTS = ('output/unprojected_logits', 'output/logits')
+UNPROJECTED, _ = OUTPUTS = ('output/unprojected_logits', 'output/logits')
 """Arrays of records that hold a classifier's scores, the preferred one first."""
 
 
@@ -68,46 +68,61 @@ def read(
       f'{file}: {len(empty)} of {len(frames)} frames have no scores, first {empty[0]!r}: '
       "config.unpredicted='wrong' counts them as wrong, if a detector found nothing in them."
     )
-  # if no frame has scores, the first frame is refused
+  # if no frame has scores, `_check_scores` refuses the first frame
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
-  valid_widths = tuple(widths)
+  valid_lengths = tuple(widths)
   for frame in predicted:
-    _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', valid_widths)
-    valid_widths = (len(scores_of[frame]),)  # the next frame must have as many scores
-  (num_scores,) = valid_widths
+    _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', valid_lengths)
+    num_scores = len(scores_of[frame])
+    valid_lengths = (num_scores,)  # all other frames must have as many scores
+  no_prediction = [-np.inf] * num_scores
   try:
-    # frames without scores get −∞ for all classes
-    table = np.array([scores_of[frame] or [-np.inf] * num_scores for frame in frames], np.float64)
+    scores = np.array([scores_of[frame] or no_prediction for frame in frames], np.float64)
   except OverflowError as error:
     raise InputError(f'{file} has a score that no number of 64 bits is near ({error}).') from error
-  # −∞ stands for a class without a score; another score of the frame must then be finite
-  is_invalid = np.isnan(table) | (table == np.inf)
-  has_scores = np.array([scores_of[frame] != [] for frame in frames])
-  is_bad_frame = is_invalid.any(1) | (has_scores & ~np.isfinite(table).any(1))
+  is_predicted = np.array([scores_of[frame] != [] for frame in frames])
+  _check_finite(scores, is_predicted, frames, file)
+  return scores
+
+
+def _check_finite(
+  scores: np.ndarray, is_predicted: np.ndarray, frames: Sequence[str], file: Path
+) -> None:
+  """Raises InputError if a score is NaN or ∞, or if a predicted frame has only scores of −∞.
+
+  A single class may have the score −∞, which stands for a class without a score.
+
+  Args:
+    scores: float [F, C], scores of C classes for F frames.
+    is_predicted: bool [F], whether the file has scores for each frame.
+    frames: paths of the F frames, for the message.
+    file: the file, for the message.
+  """
+  is_invalid = np.isnan(scores) | (scores == np.inf)
+  is_bad_frame = is_invalid.any(1) | (is_predicted & np.isneginf(scores).all(1))
   if is_bad_frame.any():
     row = int(np.argmax(is_bad_frame))
     column = int(np.argmax(is_invalid[row]))
     raise InputError(
       f'{file}: {int(is_bad_frame.sum())} of {len(frames)} frames have scores that are no finite '
-      f'numbers, first {frames[row]!r}, class {column}: {table[row, column]}.'
+      f'numbers, first {frames[row]!r}, class {column}: {scores[row, column]}.'
     )
-  return table
 
 
-def _check_scores(scores: object, frame_has: str, admitted: Collection[int]) -> None:
+def _check_scores(scores: object, frame_has: str, valid_lengths: Collection[int]) -> None:
   """Raises InputError unless a frame's scores are a list of numbers with a valid length.
 
   Args:
     scores: the scores, as read from JSON.
     frame_has: beginning of the message, such as "FILE: frame 'v/1.jpg' has".
-    admitted: valid lengths; () accepts any length.
+    valid_lengths: valid numbers of scores; () accepts any number.
   """
   if not isinstance(scores, list) or not scores:
     raise InputError(f'{frame_has} {scores!r}; give a list of scores.')
   if not {*map(type, scores)} <= {int, float}:
     raise InputError(f'{frame_has} a score that is no number.')
-  if admitted and len(scores) not in admitted:
-    expected = ' or '.join(map(str, sorted(admitted)))
+  if valid_lengths and len(scores) not in valid_lengths:
+    expected = ' or '.join(map(str, sorted(valid_lengths)))
     raise InputError(f'{frame_has} {len(scores)} scores; expected {expected}.')
 
 
@@ -126,27 +141,26 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
   Raises:
     InputError: the scores contradict `stated`, are percentages, or are ambiguous with 'auto'.
   """
-  outside = (scores < 0) | (scores > 1 + 1e-6)  # [0, 1] up to rounding
-  if stated == PROBABILITIES:
-    if outside.any():
-      row, column = np.argwhere(outside)[0].tolist()
+  is_outside = (scores < 0) | (scores > 1 + 1e-6)  # [0, 1] up to rounding
+  if stated == PROBABILITIES:  # sums are not checked: `_probabilities` divides by them
+    if is_outside.any():
+      row, column = np.argwhere(is_outside)[0].tolist()
       raise InputError(
-        f'{title}: config.scores is {PROBABILITIES!r}, but {int(outside.any(1).sum())} of '
+        f'{title}: config.scores is {PROBABILITIES!r}, but {int(is_outside.any(1).sum())} of '
         f'{len(frames)} frames have scores outside of [0, 1], first {frames[row]!r}, class '
         f'{column}: {scores[row, column]:g}. Set config.scores to {LOGITS!r}, or correct the file.'
       )
     return PROBABILITIES
   sums = scores.sum(1)
-  if outside.any():
-    are_percentages = (scores >= 0).all() and (np.abs(sums / 100 - 1) <= SUM_TOLERANCE).all()
-    if are_percentages:
-      raise InputError(
-        f'{title}: no score is negative and every frame sums to 100: these are percentages. Divide '
-        'them by 100.'
-      )
+  if is_outside.any():
+    sum_to_100 = np.abs(sums / 100 - 1) <= SUM_TOLERANCE
+    if (scores >= 0).all() and sum_to_100.all():
+      problem = f'{title}: no score is negative and every frame sums to 100: these are percentages'
+      raise InputError(f'{problem}. Divide them by 100.')
     return LOGITS
-  uneven = np.abs(sums - 1) > SUM_TOLERANCE
-  if not uneven.any():
+  # all scores are in [0, 1]: if every frame sums to 1, they are probabilities
+  sums_to_1 = np.abs(sums - 1) <= SUM_TOLERANCE
+  if sums_to_1.all():
     if stated == LOGITS:
       raise InputError(
         f'{title}: config.scores is {LOGITS!r}, but every score lies in [0, 1] and every frame '
@@ -154,10 +168,10 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
       )
     return PROBABILITIES
   if stated == AUTO:
-    row = int(np.argmax(uneven))
+    row = int(np.argmin(sums_to_1))
     raise InputError(
-      f'{title}: every score lies in [0, 1], but {int(uneven.sum())} of {len(frames)} frames do '
-      f'not sum to 1, first {frames[row]!r} with {sums[row]:.4g}: set config.scores to '
+      f'{title}: every score lies in [0, 1], but {int((~sums_to_1).sum())} of {len(frames)} frames '
+      f'do not sum to 1, first {frames[row]!r} with {sums[row]:.4g}: set config.scores to '
       f'{PROBABILITIES!r} or {LOGITS!r}.'
     )
   return LOGITS
@@ -218,16 +232,19 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
       are of the final classes already.
   """
   scores, kind = _scores_of_sets(records, merge)
-  # recorded predictions are taken, unless `merge` asks for predictions by another rule
-  takes_recorded = PREDICTION in records.read(0, 0).arrays and not merge
-  has_nan = np.isnan(scores).any(1)
-  if has_nan.any() and not takes_recorded:
-    raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
+  if PREDICTION in records.read(0, 0).arrays and not merge:
+    prediction = records.column(PREDICTION)
+  else:  # `merge` may ask for another rule than the recorded predictions follow
+    has_nan = np.isnan(scores).any(1)
+    if has_nan.any():
+      raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
+    prediction = scores.argmax(1)
   is_unpredicted: np.ndarray = (scores == -np.inf).all(1)
-  prediction = records.column(PREDICTION) if takes_recorded else scores.argmax(1)
   prediction = np.where(is_unpredicted, -1, prediction)
   probabilities = _probabilities(np.where(is_unpredicted[:, None], 0, scores), kind)
-  confidence = np.where(is_unpredicted, 0, probabilities[np.arange(len(scores)), prediction])
+  # for a prediction of −1 this reads the last class, which the next line replaces by 0
+  of_prediction = probabilities[np.arange(len(scores)), prediction]
+  confidence = np.where(is_unpredicted, 0, of_prediction)
   return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
 
 
@@ -243,14 +260,17 @@ def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str
   """
   names = records.read(0, 0).arrays  # names of all arrays, from the first shard
   classifier = records.identity['classifier']
-  field = next((name for name in OUTPUTS if name in names), None)
-  if field is None:
+  recorded = [name for name in OUTPUTS if name in names]
+  if not recorded:
     raise InputError(f'{records.directory} holds no scores ({" or ".join(OUTPUTS)}).')
-  scores, kind = records.column(field), classifier.get('scores', LOGITS)
+  scores = records.column(recorded[0])  # unprojected scores are preferred
+  kind = classifier.get('scores', LOGITS)
   space_name = classifier.get('label_space', '')  # '' if the scores need no projection
-  space = label_space.get(space_name) if space_name else None
-  if space is not None and scores.shape[1] != len(space.class_names):
-    return project_scores(scores, space, merge or classifier.get('merge', 'max'), kind), kind
+  if space_name:
+    space = label_space.get(space_name)
+    if scores.shape[1] != len(space.class_names):  # scores of finer classes
+      rule = merge or classifier.get('merge', 'max')
+      return project_scores(scores, space, rule, kind), kind
   if merge:
     problem = f'but the {scores.shape[1]} recorded scores are of the classes of the sets already'
     raise SettingError(KEYS.study.merge, merge, problem=problem, fix="Leave it ''.")
@@ -297,8 +317,10 @@ def transfer_to(
       'such as those before the review.'
     )
   rows = np.array([position[frame] for frame in sets.frames])
-  recorded = [name for name in (PREDICTION, *OUTPUTS) if name in names]
-  arrays = {name: records.column(name)[rows][:, None] for name in recorded}  # the axis of the view
+  arrays = {}
+  for name in (PREDICTION, *OUTPUTS):
+    if name in names:
+      arrays[name] = records.column(name)[rows, None]  # [F, 1, ...], with an axis of one view
   classes = records.identity.get('classes', ())
   labels = _relabelled(sets.labels, class_names, classes)
   relabelled = dataclasses.replace(sets, labels=labels, class_names=tuple(classes))
@@ -312,7 +334,7 @@ def transfer_to(
 
 
 def _relabelled(
-  labels: np.ndarray, class_names: Sequence[str], classes: Sequence[str]
+  labels: np.ndarray, class_names: Sequence[str], new_class_names: Sequence[str]
 ) -> np.ndarray:
   """Renumbers labels from one list of classes to another; padding, −1, is unchanged.
 
@@ -320,19 +342,19 @@ def _relabelled(
     labels: int [F, L], indices in `class_names`. The class of an index beyond the list is its
       decimal text.
     class_names: classes that `labels` refer to.
-    classes: classes that the result refers to.
+    new_class_names: classes that the result refers to.
 
   Raises:
-    InputError: a class is not in `classes`.
+    InputError: a class is not in `new_class_names`.
   """
   relabelled = labels.copy()
   for label in np.unique(labels[labels >= 0]).tolist():
     name = class_names[label] if label < len(class_names) else str(label)
-    index = label_space.index_of_class(name, classes)
-    if index is None:
+    new_label = label_space.index_of_class(name, new_class_names)
+    if new_label is None:
       raise InputError(
-        f'the sets have the class {name!r}, which is none of the {len(classes)} of '
-        f'the records; {nearest(name, classes)}.'
+        f'the sets have the class {name!r}, which is none of the {len(new_class_names)} of '
+        f'the records; {nearest(name, new_class_names)}.'
       )
-    relabelled[labels == label] = index
+    relabelled[labels == label] = new_label
   return relabelled

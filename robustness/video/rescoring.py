@@ -24,6 +24,7 @@ from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import HEADER, Records, RecordsReader
 from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
+from robustness.models.label_space import LabelSpace
 from robustness.results import WHICH_NUMBERS
 from robustness.video import metadata, predictions
 from robustness.video.columns import GROUP, LABEL, OFFSET, PATH, to_columns
@@ -151,22 +152,37 @@ class Rescoring:
       transferred_sets, arrays, identity = predictions.transfer_to(records, sets, classes)
       return _write(folder, transferred_sets, arrays, identity)
     sets.check_labels(self.label_space, len(classes), 'config.label_space')
-    valid_lengths = [len(classes)]  # of the list of scores of a frame
-    if space is not None and space.source:  # the finer label space, such as ImageNet's
-      valid_lengths.append(len(label_space.get(space.source).class_names))
-    scores = predictions.read(path, sets.frames, valid_lengths, self.unpredicted)
+    scores = self._read_scores(path, sets, len(classes), space)
     classifier = {'label': label, 'predictions': str(path), **self._describe(scores, path, sets)}
     if space is not None and scores.shape[1] != len(classes):
       classifier['label_space'] = space.name  # the study projects finer scores
-    data = {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)}
-    identity = {
-      'classifier': classifier,
-      'data': {**data, 'dataset': sets.title},
-      'classes': list(classes),
-      'sets': sets.digest,
+    data = {
+      'source': 'metadata',
+      'path': self.metadata,
+      'num_examples': len(sets.frames),
+      'dataset': sets.title,
     }
-    unprojected_scores = predictions.OUTPUTS[0]  # name of the array
-    return _write(folder, sets, {unprojected_scores: scores[:, None]}, identity)  # [F, 1, classes]
+    identity = {'classifier': classifier, 'data': data, 'classes': [*classes], 'sets': sets.digest}
+    arrays = {predictions.UNPROJECTED: scores[:, None]}  # [F, 1, classes], with one view
+    return _write(folder, sets, arrays, identity)
+
+  def _read_scores(
+    self, path: Path, sets: NeighborSets, num_classes: int, space: LabelSpace | None
+  ) -> np.ndarray:
+    """Reads the scores of a classifier for the F frames of neighbor sets, float64 [F, C].
+
+    C is the number of classes of the sets, or of the finer classes that `space` merges.
+
+    Args:
+      path: JSON file of scores.
+      sets: the neighbor sets.
+      num_classes: number of classes of the sets.
+      space: label space of these classes; None if it is not known.
+    """
+    valid_widths = [num_classes]
+    if space is not None and space.source:  # the finer label space, such as ImageNet's
+      valid_widths.append(len(label_space.get(space.source).class_names))
+    return predictions.read(path, sets.frames, valid_widths, self.unpredicted)
 
   def _describe(self, scores: np.ndarray, path: Path, sets: NeighborSets) -> dict[str, object]:
     """Returns a description of a file's scores for the records: their kind and SHA-256.
@@ -244,9 +260,12 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
   if name != LABEL:
     return values
   classes = [*map(label_space.comparable_spelling, records.identity.get('classes', ()))]
-  rows = values.reshape(len(values), -1).tolist()  # padded with −1
-  # for each row a text such as "['cat', 'dog']"
-  return np.array([repr(sorted(class_name(v, classes) for v in row if v >= 0)) for row in rows])
+  labels_of_frames = values.reshape(len(values), -1).tolist()  # [F, L], padded with −1
+  texts = []
+  for labels in labels_of_frames:
+    names = [class_name(label, classes) for label in labels if label >= 0]
+    texts.append(repr(sorted(names)))
+  return np.array(texts)
 
 
 def _is_records(path: Path) -> bool:
@@ -274,8 +293,9 @@ def _write(
       which predictions have only one, the unperturbed frame.
     identity: description of the classifier, the data and the classes.
   """
-  num_frames, size = len(sets.frames), min(BLOCK, len(sets.frames))
-  layout = Layout(num_rows=num_frames, num_views=1, block_rows=size, chunk_views=1)
+  num_frames = len(sets.frames)
+  block_rows = min(BLOCK, num_frames)
+  layout = Layout(num_rows=num_frames, num_views=1, block_rows=block_rows, chunk_views=1)
   records = Records(directory, layout, identity)
   columns = {
     **to_columns(sets),

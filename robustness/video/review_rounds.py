@@ -113,7 +113,7 @@ class ReviewRounds:
     self._contested: set[Item] = set()  # items on which annotators must vote jointly
     # {annotator: {(item, round): None}}, in the order of the newest answers.
     self._history: dict[str, dict[tuple[Item, str], None]] = {}
-    self._done = 0  # number of individual answers, without those beyond `annotators_per_pair`
+    self._num_answered = 0  # individual answers, without those beyond `annotators_per_pair`
     for answer in answers:
       self.add(answer)
 
@@ -139,10 +139,10 @@ class ReviewRounds:
         raise InputError(f'{item} is not in the joint round: {reason}')
       write(answer)
       ballot = self.ballots.setdefault(item, Ballot())
-      # `_done` counts only answers that their item still needs, and no corrected answer twice
+      # only answers that their item still needs are counted, and no corrected answer twice
       awaited_before = self._num_awaited(item)
       ballot.add(answer)
-      self._done += awaited_before - self._num_awaited(item)
+      self._num_answered += awaited_before - self._num_awaited(item)
       self._reserved.get(item, {}).pop(answer.annotator, None)
       history = self._history.setdefault(answer.annotator, {})
       history.pop((item, answer.round), None)  # a corrected answer moves to the end
@@ -229,7 +229,7 @@ class ReviewRounds:
           return item, INDIVIDUAL
       for item in sorted(self._contested):
         joint = self.ballot(item).joint
-        needs_vote = annotator not in joint and len(joint) < self.plan.needed
+        needs_vote = annotator not in joint and len(joint) < self.plan.votes_needed
         if needs_vote and self.ready_for_joint(item) and not self._is_blocked(item):
           return item, JOINT
       return None
@@ -249,16 +249,16 @@ class ReviewRounds:
       review_round: the round of `before`, 'individual' or 'joint'.
     """
     with self._lock:
-      previous: tuple[Item, str] | None = None
+      latest: tuple[Item, str] | None = None
       for item, answer_round in self._history.get(annotator, {}):  # by time of the newest answer
-        has_voted_since = answer_round == INDIVIDUAL and annotator in self.ballot(item).joint
-        is_of_other_round = before is not None and answer_round != review_round
-        if has_voted_since or is_of_other_round:
+        if before is not None and answer_round != review_round:
           continue
+        if answer_round == INDIVIDUAL and annotator in self.ballot(item).joint:
+          continue  # the annotator has voted on it since, with the answers of others in view
         if item == before:
           break
-        previous = item, answer_round
-      return previous
+        latest = item, answer_round
+      return latest
 
   def ready_for_joint(self, item: Item) -> bool:
     """Returns whether a contested item has all individual answers, so that the joint vote can
@@ -269,14 +269,14 @@ class ReviewRounds:
   def is_settled(self, item: Item) -> bool:
     """Returns whether an item needs no more answers; a pair also needs a settled anchor.
 
-    A contested item needs all answers of the individual round, then `plan.needed` joint votes.
-    Pairs of a rejected anchor need none.
+    A contested item needs all answers of the individual round, then `plan.votes_needed` joint
+    votes. Pairs of a rejected anchor need none.
     """
     if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
     if self._is_dropped(item):
       return True
-    has_joint_votes = len(self.ballot(item).joint) >= self.plan.needed
+    has_joint_votes = len(self.ballot(item).joint) >= self.plan.votes_needed
     return not self._num_awaited(item) and (item not in self._contested or has_joint_votes)
 
   def progress(self, annotator: str) -> dict[str, int]:
@@ -298,13 +298,14 @@ class ReviewRounds:
           pairs = self.candidates.pairs_of[item.number]
           num_needed -= sum(self._num_awaited(Item(PAIR, number)) for number in pairs)
       items_to_vote_on = [item for item in self._contested if not self._is_dropped(item)]
-      num_votes = (len(self.ballot(item).joint) for item in items_to_vote_on)
+      votes_needed = self.plan.votes_needed  # for each of these items
+      votes = [min(len(self.ballot(item).joint), votes_needed) for item in items_to_vote_on]
       return {
         'own': len(self._history.get(annotator, {})),
-        'individual': self._done,
+        'individual': self._num_answered,
         'individual_of': num_needed,
-        'joint': sum(min(votes, self.plan.needed) for votes in num_votes),
-        'joint_of': len(items_to_vote_on) * self.plan.needed,
+        'joint': sum(votes),
+        'joint_of': len(items_to_vote_on) * votes_needed,
       }
 
   def annotators(self) -> list[str]:

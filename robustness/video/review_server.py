@@ -81,10 +81,8 @@ class ReviewServer(ThreadingHTTPServer):
     try:
       super().__init__((host, port), _Handler)
     except (OSError, OverflowError) as error:
-      raise InputError(
-        f'cannot serve on {host}, port {port} ({error}): give another --port (0 '
-        'takes a free one) or --host.'
-      ) from error
+      problem = f'cannot serve on {host}, port {port} ({error})'
+      raise InputError(f'{problem}: give another --port (0 takes a free one) or --host.') from error
 
   @property
   def port(self) -> int:
@@ -164,22 +162,23 @@ class ReviewServer(ThreadingHTTPServer):
       InputError: the answer is invalid.
     """
     fields = dict(posted)
-    replaces, shown = fields.pop('replaces', UNCHECKED), fields.pop('shown', UNCHECKED)
+    replaces = fields.pop('replaces', UNCHECKED)
+    shown_labels = fields.pop('shown', UNCHECKED)
     is_time = type(replaces) in (int, float)  # `isinstance` would accept True
     if not is_time and replaces not in (None, UNCHECKED):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(fields.pop('item', '')))
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
     labels = self._page_labels(item)
-    if shown not in (UNCHECKED, labels):
+    if shown_labels not in (UNCHECKED, labels):
       raise OutdatedAnswerError(
         f'the labels of {item} have changed since it was shown here: answer again.'
       )
     answer = Answer.from_json({**fields, 'shown': labels, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
     if item.kind == ANCHOR:  # for a pair, `Answer.from_json` has refused any added classes
-      other_classes = set(self.candidates.class_names) - set(labels)
-      invalid = [label for label in answer.added if label not in other_classes]
+      classes = self.candidates.class_names
+      invalid = [added for added in answer.added if added in labels or added not in classes]
       if invalid:
         raise InputError(f'added = {invalid}: give ids of other classes than its labels.')
     self.rounds.submit(answer, self.log.append, replaces)
@@ -197,10 +196,8 @@ class ReviewServer(ThreadingHTTPServer):
       )
     for earlier in self.rounds.annotators():
       if earlier != name and earlier.casefold() == name.casefold():
-        raise InputError(
-          f'annotator {name!r} differs from {earlier!r}, who has answered, only in '
-          f'capitals: give {earlier!r}, or a name that differs more.'
-        )
+        problem = f'annotator {name!r} differs from {earlier!r}, who has answered, only in capitals'
+        raise InputError(f'{problem}: give {earlier!r}, or a name that differs more.')
 
   def _turn_fields(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
     """Returns the JSON object that the review page shows for one anchor or pair.
@@ -318,7 +315,7 @@ def is_own_host(header: str | None, bound: str) -> bool:
   """
   without_port = re.sub(r':\d*$', '', header or '')
   name = without_port.removeprefix('[').removesuffix(']').lower()
-  if name and name in ('localhost', bound.lower()):
+  if name and name in ('localhost', bound.lower()):  # `bound` may be '', which is no valid name
     return True
   is_on_network = not is_loopback(bound)
   try:

@@ -114,15 +114,17 @@ def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measur
     Without a data set, or if the results lack either accuracy or have a largest k other than 10,
     these are '' and {}.
   """
-  anchor = select(table, 'accuracy_anchor').set_index('classifier')
-  worst = select(table, 'accuracy_pm_k', k=...)  # for all k
+  anchor_rows = select(table, 'accuracy_anchor').set_index('classifier')
+  rows_of_all_k = select(table, 'accuracy_pm_k', k=...)
   testbed = setting
   if setting == 'auto':
-    testbed = next((name for name, count in ANCHORS.items() if set(anchor.n) == {count}), '')
-  if not testbed or anchor.empty or worst.empty or worst.k.max() != K:
+    num_anchors = anchor_rows.n.unique().tolist()
+    testbed = next((name for name, count in ANCHORS.items() if num_anchors == [count]), '')
+  if not testbed or anchor_rows.empty or rows_of_all_k.empty or rows_of_all_k.k.max() != K:
     return '', {}
-  worst = worst[worst.k == K].set_index('classifier')
-  return testbed, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
+  worst_rows = rows_of_all_k[rows_of_all_k.k == K].set_index('classifier')
+  labels = anchor_rows.index
+  return testbed, {label: (anchor_rows.loc[label], worst_rows.loc[label]) for label in labels}
 
 
 def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
@@ -139,11 +141,12 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   """
   name, measured = _measured_accuracies(table, setting)
   rows = []
-  for entry in published_models(name) if name else ():
-    if entry.name in measured:
-      anchor, worst = (row.value for row in measured[entry.name])
-      values = [anchor, entry.anchor, worst, entry.worst, anchor - worst, entry.drop]
-      rows.append([entry.name, *(f'{100 * value:.1f}' for value in values)])
+  for model in published_models(name) if name else ():
+    if model.name in measured:
+      anchor_row, worst_row = measured[model.name]
+      anchor, worst = anchor_row.value, worst_row.value
+      values = [anchor, model.anchor, worst, model.worst, anchor - worst, model.drop]
+      rows.append([model.name, *(f'{100 * value:.1f}' for value in values)])
   columns = 'anchors (%)', 'published', f'pm-{K} (%)', 'published', 'drop (%)', 'published'
   return {'published': Table(('classifier', *columns), rows)} if rows else {}
 
@@ -181,12 +184,13 @@ def _can_fit_line(measured: Measured) -> bool:
 def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
   """Plots published models, with a colour and marker for each kind of training."""
   for index, kind in enumerate(KINDS):
-    for number, model in enumerate([model for model in models if model.kind == kind]):
-      label = kind if number == 0 else None  # the legend has each kind once
-      look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
+    look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index]}
+    models_of_kind = [model for model in models if model.kind == kind]
+    for model in models_of_kind:
+      label = kind if model is models_of_kind[0] else None  # the legend has each kind once
       x = model.anchor, model.anchor_low, model.anchor_high
       y = model.worst, model.worst_low, model.worst_high
-      _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
+      _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, label=label, **look)
 
 
 @style.in_style
@@ -207,12 +211,14 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
   measured_x = [anchor.value for anchor, _ in measured.values()]
   all_x = *published_x, *measured_x
   grid = np.linspace(min(all_x) - 0.02, max(all_x) + 0.02, 50)  # x at which lines are drawn
-  fit = linear_fit(published_x, [model.worst for model in models], grid)
+  published_y = [model.worst for model in models]
+  fit = linear_fit(published_x, published_y, grid)
   label = f'fit, slope {fit.slope.value:.2f}'
   axes.plot(100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=label)
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
   if _can_fit_line(measured):
-    run_fit = linear_fit(measured_x, [worst.value for _, worst in measured.values()], grid)
+    measured_y = [worst.value for _, worst in measured.values()]
+    run_fit = linear_fit(measured_x, measured_y, grid)
     label = f'fit of this run, slope {run_fit.slope.value:.2f}'
     axes.plot(100 * grid, 100 * run_fit.y, '--', color='black', linewidth=0.9, label=label)
   last_markers_first = style.MARKERS[::-1]  # published models have the first markers

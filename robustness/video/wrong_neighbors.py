@@ -42,13 +42,14 @@ def table(
     is_wrong = is_mistake & is_near  # [P]: the neighbor is wrong and the anchor of its set right
     num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)  # [A], neighbors of each set
     num_near = np.bincount(pairs.group[is_near], minlength=num_sets)  # [A]
-    nearest_wrong = _nearest_of_each_set(pairs, is_wrong)  # a pair of each set with a wrong one
+    # a pair for each set with a wrong neighbor, as an index in `pairs`
+    nearest_wrong = _nearest_of_each_set(pairs, is_wrong)
     sets_with_wrong = pairs.group[nearest_wrong]
-    share = num_wrong[sets_with_wrong] / num_near[sets_with_wrong]
-    largest_share_first = np.argsort(-share, kind='stable')
+    wrong_share = num_wrong[sets_with_wrong] / num_near[sets_with_wrong]
+    largest_share_first = np.argsort(-wrong_share, kind='stable')
     for pair in nearest_wrong[largest_share_first][:max_sets]:
-      group = int(pairs.group[pair])
-      counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
+      set_index = int(pairs.group[pair])
+      counts = {'neighbors wrong': int(num_wrong[set_index]), 'of': int(num_near[set_index])}
       rows.append({'classifier': label, **_failure(predicted, pair), **counts})
   return Table.from_lines(rows, if_empty=('classifier',))
 
@@ -99,18 +100,18 @@ def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
   """
   sets, pairs = predicted.sets, predicted.sets.pairs
   anchor, neighbor = int(sets.anchors[pairs.group[pair]]), int(pairs.frame[pair])
-  labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
+  labels = [label for label in sets.labels[anchor].tolist() if label >= 0]  # padded with −1
   values: dict[str, object] = {
     'anchor': sets.frames[anchor],
     'neighbor': sets.frames[neighbor],
     'offset': int(pairs.offset[pair]),
-    'labels': ', '.join(class_name(k, sets.class_names) for k in labels),
+    'labels': ', '.join(class_name(label, sets.class_names) for label in labels),
   }
   for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
     prediction = int(predicted.prediction[frame])
-    # A prediction of −1 has no class.
-    words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
-    values[f'{name} predicted'] = words
+    is_predicted = prediction >= 0  # −1 is no prediction
+    predicted_class = class_name(prediction, sets.class_names) if is_predicted else 'nothing'
+    values[f'{name} predicted'] = predicted_class
     values[f'{name} probability'] = float(predicted.confidence[frame])
     values[f'{name} row'] = frame
   return values
@@ -124,11 +125,11 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   table, pictures = results.tables.get(NAME), results.arrays.get(FAILURE_IMAGES)
   if table is None or pictures is None or len(pictures) != len(table.rows):
     return {}
-  listed = pd.DataFrame(table.rows, columns=table.columns)
+  all_failures = pd.DataFrame(table.rows, columns=table.columns)
   figures = {}
-  for label, listed_of_classifier in listed.groupby('classifier', sort=False):
-    titles = []  # [title of the anchor, title of the neighbor] for each listed neighbor set
-    for failure in listed_of_classifier.to_dict('records'):
+  for label, failures_of_classifier in all_failures.groupby('classifier', sort=False):
+    titles = []  # [title of the anchor, title of the neighbor] for each failure
+    for failure in failures_of_classifier.to_dict('records'):
       anchor = failures.prediction_title(failure['anchor predicted'], failure['anchor probability'])
       neighbor = failures.prediction_title(
         failure['neighbor predicted'], failure['neighbor probability']
@@ -139,6 +140,6 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
       'distance in frames.'
     )
-    rows = listed_of_classifier.index  # in `listed`, and so in `pictures`
+    rows = failures_of_classifier.index  # of the table, and so of `pictures`
     figures[f'{NAME}_{label}'] = failures.gallery(pictures[rows], titles), caption
   return figures

@@ -90,7 +90,7 @@ def read(
   for anchor, marks in marks_of_anchors.items():
     is_good = GOOD in marks and marks.isdisjoint(NOT_GOOD) and anchor not in bad_anchors
     if reviewed and not is_good:
-      continue
+      continue  # its pairs are left out below
     video, _, _ = anchor.partition('/')
     if video not in class_of_video:
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
@@ -98,9 +98,10 @@ def read(
     labels[anchor] = sorted(marked_classes | {class_of_video[video]})
     neighbors[anchor] = []
   for (anchor, neighbor), marks in marks_of_pairs.items():
+    if anchor not in neighbors or neighbor == anchor:  # some keys are an anchor with itself
+      continue
     is_accepted = SIMILAR in marks and marks.isdisjoint(PROBLEMS)
-    is_pair = anchor != neighbor  # some keys are an anchor with itself
-    if anchor in neighbors and is_pair and (is_accepted or not reviewed):
+    if is_accepted or not reviewed:
       neighbors[anchor].append(neighbor)
   return neighbors, labels, class_names
 

@@ -73,29 +73,40 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
       of predictions from elsewhere.
   """
   path = expanded(directory)
-  file = path / workdir.CONFIG
-  if path.name.startswith('seed') and not file.exists():  # a seed's folder has no config
-    file = path.parent / workdir.CONFIG
-  if not file.exists():
+  sections = study_sections(_config_of_finished_run(path), path)
+  # Only a battery may have left out tasks.
+  tasks_without_results = left_out(path) if SINGLE not in sections else ()
+  tasks = [task for task in sections if task not in tasks_without_results]
+  return {task: _finished_study(path, task, sections[task], study_file) for task in tasks}
+
+
+def _config_of_finished_run(path: pathlib.Path) -> dict[str, Any]:
+  """Reads the config of a run that evaluated classifiers or images.
+
+  Args:
+    path: the workdir, or the folder of a seed in it.
+
+  Raises:
+    InputError: there is no config, the workdir holds several seeds, or results of predictions from
+      elsewhere.
+  """
+  config_file = path / workdir.CONFIG
+  if path.name.startswith('seed') and not config_file.exists():  # a seed's folder has no config
+    config_file = path.parent / workdir.CONFIG
+  if not config_file.exists():
     raise InputError(
       f'{path} is no workdir: it has no {workdir.CONFIG}. Give the workdir of a finished run.'
     )
-  config = without_inherited(json_files.read(file, advice=workdir.REWRITTEN))
+  config = without_inherited(json_files.read(config_file, advice=workdir.REWRITTEN))
   if 'predictions' in config or 'detections' in config:
-    raise InputError(
-      f'{path} holds numbers of predictions that were made elsewhere, and no run of a study: give '
-      'the workdir of a run with classifiers.'
-    )
+    problem = f'{path} holds numbers of predictions that were made elsewhere, and no run of a study'
+    raise InputError(f'{problem}: give the workdir of a run with classifiers.')
   seeds = sorted(folder.name for folder in path.glob(workdir.seed_folder('*')) if folder.is_dir())
   if config.get('seeds') and seeds:
     raise InputError(
       f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
     )
-  sections = study_sections(config, path)
-  # Only a battery may have left out tasks.
-  tasks_without_results = left_out(path) if SINGLE not in sections else ()
-  tasks = [task for task in sections if task not in tasks_without_results]
-  return {task: _finished_study(path, task, sections[task], study_file) for task in tasks}
+  return config
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
@@ -138,11 +149,10 @@ def studies_and_presentation(
     config: the config of the workdir.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
   """
-  sections, tasks = study_sections(config, path), results.by_task
   studies_by_task = {}
-  for task, section in sections.items():
-    if task in tasks:
-      name, settings = tasks[task].study, tasks[task].settings
+  for task, section in study_sections(config, path).items():
+    if task in results.by_task:
+      name, settings = results.by_task[task].study, results.by_task[task].settings
       study = recorded_study.study_of_results(section, name, settings, study_file)
       studies_by_task[task] = study
   summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
@@ -228,11 +238,15 @@ def _finished_study(
   all_records = path / workdir.RECORDS
   records_folder = all_records if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
-  opened: dict[str, Records | SequentialRecords] = {}
-  for label in results.classifier_labels if study.needs_classifier else [IMAGES]:
-    directory = records_folder / label
-    opened[label] = SequentialRecords.open(directory, design) if design else Records.open(directory)
-  evaluations = as_evaluations(opened)
+  labels = results.classifier_labels if study.needs_classifier else [IMAGES]
+  records_of: dict[str, Records | SequentialRecords] = {}
+  for label in labels:
+    folder_of_label = records_folder / label
+    if design:
+      records_of[label] = SequentialRecords.open(folder_of_label, design)
+    else:
+      records_of[label] = Records.open(folder_of_label)
+  evaluations = as_evaluations(records_of)
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
   if isinstance(study, RecordedStudy):  # a user's study; only the records have its views
@@ -260,25 +274,26 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   matches: list[tuple[int, pathlib.Path]] = []  # (number of unshared keys, folder)
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
-  for header in sorted((path / workdir.RECORDS).glob(pattern)):
+  all_records = path / workdir.RECORDS
+  for header in sorted(all_records.glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded_settings = recorded_study.with_current_keys(type(study), identity['study'])
     is_same_study = recorded_settings == settings
     # A study from a user's file, which is not run here, is a `RecordedStudy`. It has the settings
     # that the results state, which may be more than the records state.
-    if isinstance(study, RecordedStudy):
-      is_same_study = is_same_study or study.is_recorded_as(recorded_settings)
+    if isinstance(study, RecordedStudy) and not is_same_study:
+      is_same_study = study.is_recorded_as(recorded_settings)
     data, recorded_data = results.data, identity['data']
     shared_keys = data.keys() & recorded_data.keys()
     is_same_data = all(data[key] == recorded_data[key] for key in shared_keys)
     if is_same_study and is_same_data:
       num_unshared = len(data.keys() ^ recorded_data.keys())
-      study_folder = header.relative_to(path / workdir.RECORDS).parts[0]
-      matches.append((num_unshared, path / workdir.RECORDS / study_folder))
+      study_folder = all_records / header.relative_to(all_records).parts[0]
+      matches.append((num_unshared, study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  _, folder = min(matches)
+  _, folder = min(matches)  # the first of equally many by name
   return folder
 
 
@@ -300,10 +315,8 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
     return path, config, json_files.read(environment_file, {'command': str}, _AGAIN)
   inside = sorted(file.parent.name for file in path.glob(f'*/{workdir.CONFIG}'))
   hint = f'; workdirs inside it: {", ".join(inside)}' if inside else ''
-  raise InputError(
-    f'{path} is no workdir: it has no {workdir.CONFIG} and {workdir.ENVIRONMENT}, which every run '
-    f'writes{hint}.'
-  )
+  problem = f'{path} is no workdir: it has no {workdir.CONFIG} and {workdir.ENVIRONMENT}'
+  raise InputError(f'{problem}, which every run writes{hint}.')
 
 
 def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:
@@ -323,10 +336,8 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
     return
   lines = [*training_lines(path), *record_lines(path)]
   progress = '\n  '.join(lines) or 'nothing was trained or recorded to its end'
-  raise InputError(
-    f'the run in {path} is not finished: it has no {", ".join(missing)}.\n  {progress}\n'
-    f'The same command resumes it:\n  {command}'
-  )
+  problem = f'the run in {path} is not finished: it has no {", ".join(missing)}'
+  raise InputError(f'{problem}.\n  {progress}\nThe same command resumes it:\n  {command}')
 
 
 def training_lines(path: pathlib.Path) -> Iterator[str]:

@@ -133,10 +133,8 @@ def held(path: pathlib.Path) -> Iterator[None]:
     if not lock(file.fileno()):
       file.seek(0)
       holder = file.read(200).strip()
-      raise InputError(
-        f'another run works in the workdir {path}{f" ({holder})" if holder else ""}: let it end, '
-        'or give another workdir.'
-      )
+      problem = f'another run works in the workdir {path}{f" ({holder})" if holder else ""}'
+      raise InputError(f'{problem}: let it end, or give another workdir.')
     file.truncate(0)
     file.write(f'process {os.getpid()} on {platform.node()}\n')
     file.flush()
@@ -168,10 +166,8 @@ def _writable(path: pathlib.Path) -> Iterator[None]:
   except OSError as error:
     if error.errno not in disk.NOT_WRITABLE:
       raise
-    raise InputError(
-      f'workdir {path} cannot be written to ({error.strerror}): give another workdir, or change '
-      'its permissions.'
-    ) from error
+    problem = f'workdir {path} cannot be written to ({error.strerror})'
+    raise InputError(f'{problem}: give another workdir, or change its permissions.') from error
 
 
 def refuse_results(out: pathlib.Path) -> None:
@@ -252,10 +248,12 @@ def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]
     A line 'key: old value → new value' for each difference.
   """
   # Classifiers and tasks of only one of the two configs, such as 'classifiers.base', 'battery.fog'.
-  in_one_config = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
+  unshared = old.keys() ^ new.keys()
+  in_one_config = {key for key in unshared if key.startswith(('classifier', 'battery.'))}
   compared_keys = (old.keys() | new.keys()) - in_one_config
   if not has_results:  # a checkpoint itself checks the other settings of its training
-    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or k.startswith('classifier')}
+    classifier_keys = {key for key in compared_keys if key.startswith('classifier')}
+    compared_keys = classifier_keys | (compared_keys & TRAINING_KEYS)
   lines = []
   for key in sorted(compared_keys):
     lines += differing_keys(old.get(key), new.get(key), key)
@@ -318,10 +316,10 @@ def _keys_of_records(config: Section) -> dict[str, Any]:
   from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
   values = recorded(config)  # without settings that this run does not use
-  for section in ('classifiers', 'battery'):
-    members = values.pop(section, {})
-    values |= {f'{section}.{name}': member for name, member in members.items()}
-  return {k: v for k, v in values.items() if k not in KEYS_WITHOUT_EFFECT}
+  for name in ('classifiers', 'battery'):
+    for key, section in values.pop(name, {}).items():
+      values[f'{name}.{key}'] = section
+  return {key: value for key, value in values.items() if key not in KEYS_WITHOUT_EFFECT}
 
 
 def code_version() -> dict[str, str]:
@@ -386,14 +384,15 @@ class RunLog:
     """
     path = open_or_create(directory, config)
     current = {'seed': seed, **environment(command)}
-    finished: dict[str, Any] = {}
+    finished_environment: dict[str, Any] = {}
     file = path / ENVIRONMENT
     if file.is_file():
       current['resumed'] = True  # tells readers that `seconds` lack the time before
       if (path / JSON_NAME).is_file():  # the earlier run was finished
         with contextlib.suppress(InputError):  # a damaged file is replaced
-          finished = json_files.read(file)
-    return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
+          finished_environment = json_files.read(file)
+    files_before = finished_files(path) if finished_environment else frozenset()
+    return cls(path, config, current, finished_environment, files_before)
 
   def write_config_and_environment(self) -> None:
     """Writes config.json and environment.json, which is kept if an earlier run was finished.
