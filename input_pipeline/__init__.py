@@ -45,8 +45,8 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     selection = select(images, settings, seed, preparation)
   rows: Rows | None = selection.array_rows()
   if rows is None:
-    is_file = images.arrays is None  # else TensorFlow only resizes or crops arrays
-    with _refusals(reading if is_file else resizing):
+    reads_files = images.arrays is None  # arrays need TensorFlow only to be resized or cropped
+    with _refusals(reading if reads_files else resizing):
       from input_pipeline.rows import TfRows
     rows = TfRows(selection)
   if settings.known_classes:

@@ -57,7 +57,7 @@ def of_parts(
     part, base_id = divmod(index, num_base)
     return f'{title}, {parts[part]}, image {base_id} (example {index})'
 
-  fields.setdefault('where', describe)
+  fields.setdefault('where', describe)  # unless the caller can name the file of an image
   return Images(
     title=title,
     description={**description, **facts},

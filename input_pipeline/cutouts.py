@@ -162,10 +162,8 @@ def _read(
   with _refusals(path):
     header = [*pd.read_csv(path, nrows=0, **options)]
     if missing := [name for name in columns if name not in header]:
-      raise InputError(
-        f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
-        f'Needed: {", ".join(columns)}.'
-      )
+      problem = f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}'
+      raise InputError(f'{problem}. Needed: {", ".join(columns)}.')
     parts = []
     for part in pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **options):
       is_allowed = part[[*allowed]].isin(allowed).all(axis=1)  # whether a line is returned
@@ -224,9 +222,9 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     mask = np.asarray(resized)
   if not mask.any():
     raise InputError('empty mask')
-  y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))  # rows and columns of the object
-  inside = np.s_[y[0] : y[-1] + 1, x[0] : x[-1] + 1]
-  return np.dstack([image[inside], mask[inside].astype(np.uint8) * 255])
+  rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))  # with the object
+  rectangle = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+  return np.dstack([image[rectangle], mask[rectangle].astype(np.uint8) * 255])
 
 
 def extract(
@@ -248,18 +246,11 @@ def extract(
     `{'kept': number of objects}`, with the number of rejected objects for each reason, such as 'too
     small'.
   """
-  # {file or folder of an earlier run, which is not overwritten: what is special about it}
-  outputs = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
-  for name, state in outputs.items():
-    if (out / name).exists():
-      raise InputError(
-        f'{out / name} exists already, perhaps {state}; choose another folder with --out=DIR, or '
-        'remove it.'
-      )
+  _refuse_earlier_output(out)
   entries: list[Line] = []
   rejected: list[Line] = []
-  ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
-  for segment in tqdm(ordered, desc='cutouts', disable=None):
+  by_class = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
+  for segment in tqdm(by_class, desc='cutouts', disable=None):
     try:
       pixels, fill = _cut_segment(segment, images, masks, filters)
     except InputError as rejection:
@@ -268,7 +259,7 @@ def extract(
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
     (out / file).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(out / file)
-    entry = {
+    entry: Line = {
       'number': len(entries) + 1,
       'file': str(file),
       'class': segment.class_name,
@@ -277,19 +268,28 @@ def extract(
       'width': pixels.shape[1],
       'height': pixels.shape[0],
       'fill': round(fill, 4),  # fraction of the rectangle that the mask fills
+      **segment.flags,
     }
-    entries.append({**entry, **segment.flags})
+    entries.append(entry)
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
   reasons = Counter(_category(str(entry['reason'])) for entry in rejected)
   if not entries:
     listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
-    raise InputError(
-      f'none of {len(segments)} segments became a cutout ({listed}); '
-      f'{out / REJECTED} has a line each.'
-    )
+    problem = f'none of {len(segments)} segments became a cutout ({listed})'
+    raise InputError(f'{problem}; {out / REJECTED} has a line each.')
   _write_sheets(out, entries)
   _write(out / LIST, tuple(entries[0]), entries)
   return Counter({'kept': len(entries), **reasons})
+
+
+def _refuse_earlier_output(out: Path) -> None:
+  """Raises InputError if a folder has cutouts of an earlier run, which are not overwritten."""
+  # {file or folder: what may be special about it}
+  outputs = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
+  for name, state in outputs.items():
+    if (out / name).exists():
+      problem = f'{out / name} exists already, perhaps {state}'
+      raise InputError(f'{problem}; choose another folder with --out=DIR, or remove it.')
 
 
 def _cut_segment(
@@ -388,7 +388,7 @@ def prune(out: Path) -> int:
     listed = {row.get('file') for row in csv.DictReader(lines)}
   present = {str(f.relative_to(out)) for f in (out / FOREGROUNDS).rglob('*.png')}
   absent = sorted(str(file) for file in listed - present)
-  if not listed or absent:
+  if absent or not listed:
     problem = f'lists {absent[0]!r}, which is not there' if absent else 'lists no cutout'
     raise InputError(f'{out / LIST} {problem}; delete whole lines only, and keep the first.')
   for file in sorted(present - listed):

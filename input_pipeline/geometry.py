@@ -118,14 +118,15 @@ def random_resized_crop(
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
   shape = tf.shape(image)[:2]
-  y, x, rows, columns = tf.unstack(_random_box(shape, settings.random_crop_area, seed))
-  box = image[y : y + rows, x : x + columns]
+  box = _random_box(shape, settings.random_crop_area, seed)
+  first_row, first_column, height, width = tf.unstack(box)
+  cropped = image[first_row : first_row + height, first_column : first_column + width]
   if settings.resized_by == 'pillow':
     pixels = tf.numpy_function(
-      lambda x: _resize_by_pillow(x, size, size, settings), [box], tf.uint8
+      lambda stored: _resize_by_pillow(stored, size, size, settings), [cropped], tf.uint8
     )
     return tf.ensure_shape(pixels, [*size, image.shape[-1]])
-  resized = tf.image.resize(box, size, method=settings.interpolation, antialias=True)
+  resized = tf.image.resize(cropped, size, method=settings.interpolation, antialias=True)
   return tf.clip_by_value(resized, 0.0, 1.0)
 
 
@@ -146,11 +147,11 @@ def _random_box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.T
   area_draws, ratio_draws, corner_draws = tf.split(draws, [TRIES, TRIES, 2])
   area = (smallest_area + area_draws * (1 - smallest_area)) * height * width
   ratio = tf.exp((2 * ratio_draws - 1) * math.log(RATIO))
-  rows, columns = tf.round(tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))
-  can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
+  heights, widths = tf.round(tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))  # [TRIES]
+  can_fit = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
   has_drawn_box = tf.reduce_any(can_fit)
   first = tf.argmax(tf.cast(can_fit, tf.int32))  # the index of the first True
-  drawn = tf.stack([rows[first], columns[first]])
+  drawn = tf.stack([heights[first], widths[first]])
   # the sides of the largest box with an allowed ratio
   fallback = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
   sides = tf.where(has_drawn_box, drawn, tf.round(fallback))

@@ -309,10 +309,8 @@ def array_images(
   """
   shape: tuple[int, ...] = getattr(images, 'shape', ())
   if len(shape) != 4 or shape[3] not in (1, 3):
-    raise InputError(
-      f'images of {title} are a {type(images).__name__} of shape {shape}; expected an array '
-      '[N, H, W, 1 or 3].'
-    )
+    problem = f'images of {title} are a {type(images).__name__} of shape {shape}'
+    raise InputError(f'{problem}; expected an array [N, H, W, 1 or 3].')
   images, labels = np.asanyarray(images), np.asarray(labels)  # a memory map stays one
   check_label_array(labels, f'labels of {title}')
   size = (images.shape[1], images.shape[2])

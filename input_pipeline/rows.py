@@ -118,14 +118,15 @@ class TfRows:
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
-    [first_batch] = self._batches(1, [0], stored=True)  # the first row alone
-    row = {name: value for name, value in first_batch.items() if isinstance(value, np.ndarray)}
-    bytes_of_row = sum(value.nbytes for value in row.values())
+    [first_row] = self._batches(1, [0], stored=True)  # a batch of the first row alone
+    del first_row['block']  # the only entry that is no array
+    bytes_of_row = sum(values.nbytes for values in first_row.values())
     if self.num_examples * bytes_of_row > max_bytes:
       return None
     batches = [*self._batches(min(_READ_AT_ONCE, self.num_examples), None, stored=True)]
-    # the mask is False for the padding of the last batch
-    columns = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
+    columns = {}
+    for name in first_row:  # the mask is False for the padding of the last batch
+      columns[name] = np.concatenate([batch[name][batch['mask']] for batch in batches])
     del columns['mask']
     images, labels, ids = columns.pop('image'), columns.pop('label'), columns.pop('example_id')
     title = self._images.title
@@ -177,8 +178,8 @@ class TfRows:
     for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
-      columns = self._columns(batch['example_id'])
-      yield {**pad_batch({**batch, **columns}, size), 'block': block}
+      batch |= self._columns(batch['example_id'])
+      yield {**pad_batch(batch, size), 'block': block}
 
   def training_batches(
     self,
@@ -208,15 +209,14 @@ class TfRows:
       # batches are counted from `start_step`
       elements_of=lambda number: elements_from(start_step + number).take(high - low),
     )
-    return (
-      {
-        **batch,
-        **self._columns(batch['example_id']),
-        # what the sampler adds for the positions that this process reads, such as the epoch
-        **order.columns(*share_of_batch(step, batch_size, share)),
-      }
-      for step, batch in enumerate(batches, start_step)
-    )
+
+    def with_columns(step: int, batch: Batch) -> Batch:
+      """Adds the stored columns and the columns of the sampler to the batch of a step."""
+      # the sampler adds columns for the positions that this process reads, such as the epoch
+      sampler_columns = order.columns(*share_of_batch(step, batch_size, share))
+      return {**batch, **self._columns(batch['example_id']), **sampler_columns}
+
+    return map(with_columns, itertools.count(start_step), batches)
 
   def without_images(self, *, streamed: bool = True) -> Batch:
     """Returns the labels, example ids and further columns of all images, without the images.
@@ -385,9 +385,10 @@ class TfRows:
     # one iterator over all blocks, so that no thread waits for the end of a block
     decoded = self._decoded_files(itertools.chain.from_iterable(blocks))
     for block in blocks:
-      images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
-      for image in images:  # a view of the array, which is filled here
-        image[:], label = next(decoded)
+      images = np.empty((len(block), *self.image_shape), np.uint8)
+      labels = []
+      for row in range(len(block)):
+        images[row], label = next(decoded)
         labels.append(label)
       label, ids = np.asarray(labels, np.int32), block.astype(np.int32)
       yield {'image': images, 'label': label, 'example_id': ids}
@@ -464,8 +465,9 @@ class TfRows:
     settings = self._settings
     is_resized = bool(settings.resize) or draw is not None
     by_tensorflow = is_resized and settings.resized_by == 'tensorflow'
-    # integers of more than 8 bits in any case, and 8-bit ones if TensorFlow resizes them
-    if image.dtype != tf.float32 and (image.dtype != tf.uint8 or by_tensorflow):
+    # integers of more than 8 bits become floats in any case, and 8-bit ones for TensorFlow
+    stays_8_bit = image.dtype == tf.uint8 and not by_tensorflow
+    if image.dtype != tf.float32 and not stays_8_bit:
       image = tf.cast(image, tf.float32) / image.dtype.max
     if draw is None:
       return geometry.resize_and_crop(image, settings)

@@ -127,11 +127,10 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
   header, read, store = images.header, images.read, images.store
   if header is None or read is None or not isinstance(store, HostStore):  # no image files
     return
-  if isinstance(store, StreamedStore):
-    checked = decoded = {*evenly_spaced(indices, MAX_STREAMED)}  # no headers alone
-  else:
-    decoded = {*evenly_spaced(indices, MAX_DECODED)}
-    checked = decoded.union(evenly_spaced(indices, MAX_HEADERS))
+  is_streamed = isinstance(store, StreamedStore)
+  decoded = {*evenly_spaced(indices, MAX_STREAMED if is_streamed else MAX_DECODED)}
+  # streamed images are decoded or not read at all
+  checked = decoded if is_streamed else decoded.union(evenly_spaced(indices, MAX_HEADERS))
 
   def damage(index: int) -> str:
     """Returns why an image or its header cannot be read; '' if it can."""
@@ -220,8 +219,8 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
   noun = 'base images' if images.parts > 1 else 'images'  # for messages
   is_first = settings.subset == FIRST
   subset = choose_subset(len(indices_in_part), settings.num_images, seed, is_first, noun)
-  first_of_part = np.arange(images.parts) * part_size
-  return np.add.outer(first_of_part, indices_in_part[subset]).ravel()  # part by part
+  first_of_part = np.arange(images.parts)[:, None] * part_size  # [parts, 1]
+  return (first_of_part + indices_in_part[subset]).ravel()  # part by part
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
@@ -245,10 +244,8 @@ def _listed_indices(images: Images, image_list: str) -> np.ndarray:
     require(num_images_of[name] < 2, f'a line of {image_list}', name, expected)
   missing = [name for name in listed if name not in index_of]
   if missing:
-    raise InputError(
-      f'{image_list} lists {len(missing)} of {len(listed)} images that {images.title} '
-      f'lacks, first {missing[0]!r}: {nearest(missing[0], index_of)}.'
-    )
+    problem = f'{image_list} lists {len(missing)} of {len(listed)} images that {images.title} lacks'
+    raise InputError(f'{problem}, first {missing[0]!r}: {nearest(missing[0], index_of)}.')
   return np.sort(np.array([index_of[name] for name in listed], np.int64))
 
 
@@ -279,8 +276,9 @@ class Selection:
     is_changed = any((settings.resize, settings.crop, settings.random_crop_area))
     if arrays is None or is_changed:
       return None
-    is_complete = len(self.indices) == self.images.num_examples
-    images, labels = arrays if is_complete else (array[self.indices] for array in arrays)
+    images, labels = arrays
+    if len(self.indices) < len(images):
+      images, labels = images[self.indices], labels[self.indices]
     names = self.images.class_names
     columns = {name: values[self.indices] for name, values in self.images.columns.items()}
     return ArrayRows(images, labels, names, self.indices, columns=columns, facts=self.facts)
@@ -306,17 +304,23 @@ def select(
     images.check(indices)
   check_pictures(images, indices)
   facts = dict(images.description)  # what results.json states, in this order
-  if settings.num_images:
-    facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
+  if settings.num_images and settings.subset == FIRST:
+    facts['subset'] = FIRST
+  elif settings.num_images:
+    facts['subset_seed'] = seed
   if settings.image_list:
     facts['image_list'] = settings.image_list
   if preparation:
     settings, facts_of_preparation = _prepared(images, settings, preparation)
     facts |= facts_of_preparation
   shape = (*_common_size(images, settings, indices), images.channels)
-  facts |= {'num_examples': len(indices), 'available_examples': images.num_examples}
-  facts |= {'num_classes': len(images.class_names), 'image_shape': list(shape)}
-  facts['resize'] = settings.resize
+  facts |= {
+    'num_examples': len(indices),
+    'available_examples': images.num_examples,
+    'num_classes': len(images.class_names),
+    'image_shape': list(shape),
+    'resize': settings.resize,
+  }
   if settings.resize and settings.squash:
     facts['squash'] = True
   facts['crop'] = settings.crop

@@ -284,14 +284,13 @@ def open_images(settings: DataSettings) -> Images:
   with exits_refused():
     images = source.open(settings)
   if not isinstance(images, Images):
-    raise InputError(
-      f'{type(source).__name__}.open returns a {type(images).__name__}; expected Images, as '
-      'array_images and file_images return them.'
-    )
+    problem = f'{type(source).__name__}.open returns a {type(images).__name__}'
+    raise InputError(f'{problem}; expected Images, as array_images and file_images return them.')
   _check_description(source, images.description)
   names = tuple(map(composed_unicode, images.class_names))
-  facts: dict[str, Any] = {'source': source.name, **images.description}
-  facts |= {'source': source.name, **source.file}  # a description may have a 'source' too
+  # 'source' comes first in results.json, and replaces a 'source' of the description
+  facts: dict[str, Any] = {'source': '', **images.description}
+  facts |= {'source': source.name, **source.file}
   left_out = {reason: count for reason, count in sorted(images.left_out.items()) if count}
   if left_out:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())

@@ -154,24 +154,26 @@ def _check_numbers(files: list[Path], allow_missing: bool, key: str) -> None:
     key: the setting `allow_missing`, for the message.
   """
   # {(path before the number, '-of-<total>' or '', rest of the name): the numbers that exist}
-  numbers_of_series: dict[tuple[str, ...], list[int]] = {}
+  numbers_of_series: dict[tuple[str, ...], set[int]] = {}
   file_of_number: dict[tuple[str, int], Path] = {}  # {(path before the number, number): file}
   for file in files:
     match = re.fullmatch(_OF_TOTAL, file.name) or re.fullmatch(_NUMBERED, file.name)
     if match:
-      before, number, total, after = match.groups()
-      before = str(file.parent / before)
-      other = file_of_number.setdefault((before, int(number)), file)
-      if total and other != file:
-        raise InputError(f'{other} and {file} have one number: remove the copy or older version.')
-      numbers_of_series.setdefault((before, total, after), []).append(int(number))
+      name, number, total, after = match.groups()
+      before = str(file.parent / name)
+      first_file = file_of_number.setdefault((before, int(number)), file)
+      if total and file != first_file:
+        pair = f'{first_file} and {file}'
+        raise InputError(f'{pair} have one number: remove the copy or older version.')
+      numbers_of_series.setdefault((before, total, after), set()).add(int(number))
   for (before, total, after), numbers in numbers_of_series.items():
-    count = int(total.removeprefix('-of-') or 0)
-    expected = range(count) if total else range(min(numbers), max(numbers) + 1)
-    present = {number for number in numbers if number in expected}
-    num_missing = len(expected) - len(present)
+    expected = range(min(numbers), max(numbers) + 1)
+    if total:
+      expected = range(int(total.removeprefix('-of-')))
+    # counted and not listed, because the name of a file may state a billion shards
+    num_missing = len(expected) - sum(number in expected for number in numbers)
     if num_missing and not allow_missing:
-      first = next(number for number in expected if number not in present)
+      first = next(number for number in expected if number not in numbers)
       raise InputError(
         f'{num_missing} of {len(expected)} shards are missing, first number {first} of '
         f'{before}*{total}{after}: fetch them, or set {key}=True.'
@@ -196,7 +198,7 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
   are_alike = len(set(splits)) == 1
   if are_alike and (split == '' or (split == 'test' and splits[0] == '')):
     return files
-  matching = [file for file, name in zip(files, splits, strict=True) if name == split != '']
+  matching = [file for file, name in zip(files, splits, strict=True) if name and name == split]
   if not matching:
     named = sorted({*splits} - {''})
     fix = nearest(split, named) if named else "its files say no split: set it to ''"
@@ -285,9 +287,9 @@ def _read_csv(file: Path, text_columns: Collection[str]) -> pd.DataFrame:
   refuse_repeated_columns([name for name in header.iloc[0] if name], 'it')
   content.seek(0)
   table = pd.read_csv(content, index_col=False, dtype=str, keep_default_na=False, na_values=[''])
-  return table.apply(
-    lambda values: values if values.name in text_columns else _numbers_if_all(values)
-  )
+  for name in table.columns.difference([*text_columns]):
+    table[name] = _numbers_if_all(table[name])
+  return table
 
 
 def _numbers_if_all(values: pd.Series) -> pd.Series:

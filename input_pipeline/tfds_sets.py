@@ -120,10 +120,8 @@ def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
   try:
     return tfds.builder_from_directory(str(folder))
   except Exception as error:  # TFDS's parsers raise all kinds of errors
-    raise InputError(
-      f'{folder}: dataset_info.json or features.json is damaged ({_first_line(error)}). Fetch or '
-      'prepare the data set again.'
-    ) from error
+    problem = f'{folder}: dataset_info.json or features.json is damaged ({_first_line(error)})'
+    raise InputError(f'{problem}. Fetch or prepare the data set again.') from error
 
 
 def check_stored_features(file: pathlib.Path) -> None:
@@ -141,10 +139,8 @@ def check_stored_features(file: pathlib.Path) -> None:
       if isinstance(value, dict | list):
         unsearched.append(value)
       elif key in keys and isinstance(value, str) and not value.startswith(FEATURES):
-        raise InputError(
-          f'{file} names the feature {value!r}, which is none of TFDS ({FEATURES}...): such a '
-          'data set is not opened, as it could run any code.'
-        )
+        problem = f'{file} names the feature {value!r}, which is none of TFDS ({FEATURES}...)'
+        raise InputError(f'{problem}: such a data set is not opened, as it could run any code.')
 
 
 def _first_line(error: Exception) -> str:
@@ -251,15 +247,11 @@ class Split:
       if first < end:  # otherwise it is empty, as is 'train[5:3]'
         slices.append((piece.splitname, first, end))
     if not slices:
-      raise InputError(
-        f'split {self.name!r} of {data_set!r} is empty; its splits: '
-        f'{", ".join(f"{s} ({splits[s].num_examples})" for s in valid)}.'
-      )
+      sizes = ', '.join(f'{name} ({splits[name].num_examples})' for name in valid)
+      raise InputError(f'split {self.name!r} of {data_set!r} is empty; its splits: {sizes}.')
     if _overlap(slices):
-      raise InputError(
-        f'{KEYS.data.split} is {self.name!r}, which reads images of {data_set!r} twice; each image '
-        'counts once: give slices that do not overlap.'
-      )
+      problem = f'{KEYS.data.split} is {self.name!r}, which reads images of {data_set!r} twice'
+      raise InputError(f'{problem}; each image counts once: give slices that do not overlap.')
     return slices
 
   def in_memory(self) -> MemoryStore:
@@ -495,6 +487,7 @@ class SplitsStore(StreamedStore):
     image = self.splits[0].builder.info.features['image']
     height, width, stored_channels = image.shape  # height and width are None if images differ
     channels = 1 if stored_channels == 1 else 3
+    size = (height, width) if height and width else None  # None if only decoding shows the size
     return Images(
       title=title,
       description=description,
@@ -504,8 +497,7 @@ class SplitsStore(StreamedStore):
       store=self,
       where=self.describe,
       decode=lambda stored: _decode_channels(image, stored, channels),
-      # None if only decoding shows the sizes
-      sizes=lambda indices: [(height, width)] * len(indices) if height and width else None,
+      sizes=lambda indices: [size] * len(indices) if size else None,
     )
 
   def describe(self, index: int) -> str:

@@ -99,11 +99,12 @@ class CorruptedConfig(made_of.BaseConfig):
     super().__post_init__()
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
-    valid_numbers = {'severity': (0,) if self.is_clean else SEVERITIES, 'constants': (0, *TABLES)}
-    for key, numbers in valid_numbers.items():
+    severities = (0,) if self.is_clean else SEVERITIES
+    for key, valid_numbers in (('severity', severities), ('constants', (0, *TABLES))):
       value = getattr(self, key)
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-      require(is_whole and value in numbers, key, value, f'one of {", ".join(map(str, numbers))}')
+      valid = f'one of {", ".join(map(str, valid_numbers))}'
+      require(is_whole and value in valid_numbers, key, value, valid)
     # A text in place of a tuple would be read letter by letter; '' is refused below.
     splits = self.splits if isinstance(self.splits, tuple | list) else ['']
     split_names = [split.partition('[')[0] for split in splits]  # without slices
@@ -130,11 +131,12 @@ class CorruptedConfig(made_of.BaseConfig):
     """
     defaults = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     defaults.update(PREPARATION.get(self.base, {}))
-    keys = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
+    # settings that such a name does not state, so that they must have their default values
+    unstated = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
     if self.resize:  # otherwise these two have no effect
-      keys += ['interpolation', 'resized_by']
-    changed = [key for key in keys if vars(self)[key] != defaults[key]]
-    if '/' in self.base and not changed:  # a name with such a base, 'set/config', is not valid
+      unstated += ['interpolation', 'resized_by']
+    changed = [key for key in unstated if vars(self)[key] != defaults[key]]
+    if '/' in self.base and not changed:  # no name is valid for such a base, 'set/config'
       changed = ['a base with a config']
     if changed:
       raise InputError(

@@ -98,8 +98,9 @@ class HeldOutConfig(made_of.BaseConfig):
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
     for name in ('classes_per_group', 'class_group_seed'):
-      is_used = not self.class_groups or getattr(self, name) == 0
-      require(is_used, name, getattr(self, name), '0 where class_groups names the classes')
+      value = getattr(self, name)
+      is_valid = value == 0 or not self.class_groups
+      require(is_valid, name, value, '0 where class_groups names the classes')
     # a config called like one of the paper's, such as 'cifar10_rotation', has its environments
     instance = self.name.rpartition('_')[2]
     if instance in INSTANCES:
@@ -283,8 +284,8 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(made_of.BLOCK):
-      ids, group = batch['example_id'], groups.of_label[batch['label']]
-      for view_environments, view_levels in views(ids, group):
+      ids, group_of_image = batch['example_id'], groups.of_label[batch['label']]
+      for view_environments, view_levels in views(ids, group_of_image):
         # arrays [B], where a single number stands for all images of the batch
         environments = np.broadcast_to(np.asarray(view_environments, np.int32), ids.shape)
         levels = np.broadcast_to(np.asarray(view_levels, np.int32), ids.shape)
@@ -292,12 +293,14 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
         is_shown = (environments != NOWHERE) & batch['mask']
         for index in np.flatnonzero(is_shown):
           image_id, environment = int(ids[index]), int(environments[index])
+          class_group = int(group_of_image[index])
           example = {
             'image': images[index],
             'label': int(batch['label'][index]),
             'environment': environment,
-            'class_group': int(group[index]),
-            'seen': environment in (0, int(group[index])),
+            'class_group': class_group,
+            # training shows a class clean and in the environment of its group's number
+            'seen': environment in (0, class_group),
             'level': int(levels[index]),
             'source_id': image_id,
           }

@@ -138,7 +138,7 @@ class MadeOf(abc.ABC):
       metadata=tfds.core.MetadataDict(),
       disable_shuffling=self.IN_ORDER,
       homepage=self.HOMEPAGE,
-      citation=next(entry for entry in entries if f'{{{self.PAPER},' in entry),
+      citation=next(entry for entry in entries if '{' + self.PAPER + ',' in entry),
     )
 
   def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
@@ -253,11 +253,12 @@ class MadeOfBase(MadeOf):
     Height and width of `image` are None if images differ in size.
     """
     image, names = check_features(self.base)
-    config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
-    size = image.shape[:2]
-    if config.crop or config.resize:
+    *size, num_channels = image.shape
+    channels = 1 if num_channels == 1 else 3  # images with alpha or of unknown channels become RGB
+    crop = self.builder_config.crop
+    if crop or self.builder_config.resize:
       # without a crop images may differ in size (None), as a resize keeps the aspect ratio
-      size = (config.crop or None, config.crop or None)
+      size = [crop or None, crop or None]
     return {
       'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
       'label': tfds.features.ClassLabel(names=list(names)),

@@ -180,7 +180,9 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
       'side': design.side,
       'min_inside': design.min_inside,
       'backgrounds_per_object': designs.BACKGROUNDS_PER_OBJECT,
-      **{name: vars(config)[name] for name in ('seed', 'measure', 'encoding')},
+      'seed': config.seed,
+      'measure': config.measure,
+      'encoding': config.encoding,
       'jpeg_quality': OPTIONS[config.encoding].get('quality', 0),
     }
 
@@ -242,7 +244,8 @@ class ScenePlan:
     numbers to backgrounds, to classes in ImageNet's order, and to classes in the order of
     metadata.csv.
     """
-    level, pair = np.nonzero(self.is_visible.T)  # of each visible scene, level by level
+    # the level and the pair of each visible scene, sorted by level and thereby by image id
+    level, pair = np.nonzero(self.is_visible.T)
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)
     columns = {
@@ -260,11 +263,11 @@ class ScenePlan:
     }
     header = ('int', 'label')
     label_of_class = {c.class_name: c.label for c in self.cutouts}  # in the order of the cutouts
-    numbered_classes = ((label, name) for name, label in label_of_class.items())
+    labels_and_names = ((label, name) for name, label in label_of_class.items())
     return {
       'metadata.csv': metadata_text(columns),
       'backgrounds.csv': csv_text(header, enumerate(path.name for path in self.backgrounds)),
-      'foreground_classes.csv': csv_text(header, numbered_classes),
+      'foreground_classes.csv': csv_text(header, labels_and_names),
       'foreground_classes_metadata_indices.csv': csv_text(header, enumerate(label_of_class)),
     }
 

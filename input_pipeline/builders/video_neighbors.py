@@ -164,11 +164,11 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     boxes_of, clipped = boxes.read(path, loaded.paths, index_of_class)
     self.info.metadata['clipped_boxes'] = clipped.number
     if clipped.number:
-      logging.warning(
+      message = (
         '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
-        'borders, the first on %s',
-        *(path, clipped.number, boxes.TOLERANCE, clipped.first),
+        'borders, the first on %s'
       )
+      logging.warning(message, path, clipped.number, boxes.TOLERANCE, clipped.first)
     return boxes_of
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
@@ -188,7 +188,8 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
       if path.is_file():
         digest_of_boxes = digest_of_files(path.parent, [path])
       else:
-        digest_of_boxes = digest_of_files(path, filter(pathlib.Path.is_file, path.rglob('*')))
+        files_of_boxes = [file for file in path.rglob('*') if file.is_file()]
+        digest_of_boxes = digest_of_files(path, files_of_boxes)
     return {
       'metadata': digest_of_files(metadata_folder, tables),
       'frames': digest_of_files(frames_root, [frames_root / path for path in loaded.paths], ENDS),

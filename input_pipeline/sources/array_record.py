@@ -53,10 +53,8 @@ class ArrayRecord(Source):
 
     folder = self.folder('give the folder with dataset_info.json and features.json.')
     if not (folder / 'dataset_info.json').is_file():
-      raise InputError(
-        f'{folder} holds no dataset_info.json{image_files.looks_like(folder)}; give the folder of '
-        'a version, such as NAME/CONFIG/1.0.0.'
-      )
+      problem = f'{folder} holds no dataset_info.json{image_files.looks_like(folder)}'
+      raise InputError(f'{problem}; give the folder of a version, such as NAME/CONFIG/1.0.0.')
     builder = tfds_sets.builder_in(folder)
     _, names = tfds_sets.check_features(builder)
     num_examples = tfds_sets.Split(builder, settings.split).num_examples

@@ -28,7 +28,7 @@ from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
-from robustness.corruptions.names import CLEAN_PART, NAMED, NAMES, NUMBERS, SEVERITIES, StoredPart
+from robustness.corruptions.names import CLEAN_PART, NAMES, NUMBERS, SEVERITIES, StoredPart
 
 _NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'
 CLASS_NAMES = tuple(_NAMES.split())
@@ -94,15 +94,16 @@ class Cifar10C(Source):
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
     elif self.clean_dataset:
       arrays[CLEAN_PART] = self._clean_from_tfds(labels)
+    # clean images from TFDS do not change; the file of the labels stands for theirs
+    file_of_part = [clean_file or labels_file] if arrays else []
     stored_names = [name for name in NAMES if name in files]
     for name in stored_names:
+      file_of_part += [files[name]] * len(SEVERITIES)
       images = read_images(files[name], len(SEVERITIES) * len(labels))
       images_by_severity = np.split(images, len(SEVERITIES))
       for severity, array in zip(SEVERITIES, images_by_severity, strict=True):
         arrays[StoredPart(NUMBERS[name], severity)] = array
     images_of_part = list(arrays.values())  # mapped from files; an image is copied when it is read
-    # clean images from TFDS do not change; the file of the labels stands for theirs
-    file_of_part = [files.get(NAMED.get(n, ''), clean_file or labels_file) for n, _ in arrays]
     return of_parts(
       [*arrays],
       len(labels),
@@ -161,8 +162,9 @@ class Cifar101(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the images, uint8 [32, 32, 3], all in memory."""
     folder = expanded(self.path)
-    # the versions that are stored; none if no path is set, which would be the working folder
-    versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
+    versions = [name for name in VERSIONS if (folder / f'cifar10.1_{name}_data.npy').is_file()]
+    if not self.path:
+      versions = []  # the folder would be the working folder
     if not self.version and len(versions) != 1:
       listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
       valid = ', '.join(VERSIONS)
@@ -236,10 +238,8 @@ def read_labels(
     )
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():
-    raise InputError(
-      f'{path} has {len(labels)} labels that are not the same {repeats} times over, '
-      'once a severity.'
-    )
+    problem = f'{path} has {len(labels)} labels that are not the same {repeats} times over'
+    raise InputError(f'{problem}, once a severity.')
   return first.astype(np.int32)
 
 

@@ -13,6 +13,8 @@ import dataclasses
 import functools
 import re
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -63,25 +65,11 @@ class CnsBench(Source):
     for shift in self.shifts:
       choice(f'a shift in {self.key("shifts")}', shift, sorted(folders))
     left_out = Counter[str]()
-    paths: dict[tuple[str, int, int, float], str] = {}  # {(shift, class, seed, scale): path}
-    for shift in self.shifts or folders:
-      for folder in folders_in(folders[shift]).values():
-        class_match = _CLASS.fullmatch(folder.name)
-        if not class_match or int(class_match[1]) >= len(WNIDS):
-          raise InputError(f'{folder} is no class folder: expected <index>_<class>, as 007_cock.')
-        class_index = int(class_match[1])
-        for file in images_in(folder, left_out=left_out):
-          match = _PICTURE.fullmatch(file.name)
-          if not match:
-            raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
-          picture = (shift, class_index, int(match[1]), int(match[2]) / 1000)  # a key of `paths`
-          if picture in paths:
-            raise InputError(f'{paths[picture]} and {file} are one picture: remove the copy.')
-          paths[picture] = str(file)
+    paths = self._paths(folders, left_out)
     if not paths:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
     shifts, class_indices, seeds, scales = zip(*paths, strict=True)
-    # labels number the classes that have pictures
+    # labels number the classes that have pictures, [N]
     classes, labels = np.unique(class_indices, return_inverse=True)
     class_and_seed = 10_000 * np.array(class_indices) + seeds  # seeds are below 10,000
     _, bases = np.unique(class_and_seed, return_inverse=True)
@@ -97,3 +85,33 @@ class CnsBench(Source):
       choose=functools.partial(choose_groups, bases, noun='pictures'),
       left_out=left_out,
     )
+
+  def _paths(
+    self, folders: Mapping[str, Path], left_out: Counter[str]
+  ) -> dict[tuple[str, int, int, float], str]:
+    """Lists the pictures of all shifts, as {(shift, class in ImageNet's order, seed, scale): path}.
+
+    Args:
+      folders: {shift: folder}.
+      left_out: counter of files that are not read, by reason, which is updated.
+
+    Raises:
+      InputError: a class folder or file has a name of another form, or a picture exists twice.
+    """
+    paths: dict[tuple[str, int, int, float], str] = {}
+    for shift in self.shifts or folders:
+      for folder in folders_in(folders[shift]).values():
+        class_match = _CLASS.fullmatch(folder.name)
+        if not class_match or int(class_match[1]) >= len(WNIDS):
+          raise InputError(f'{folder} is no class folder: expected <index>_<class>, as 007_cock.')
+        class_index = int(class_match[1])
+        for file in images_in(folder, left_out=left_out):
+          match = _PICTURE.fullmatch(file.name)
+          if not match:
+            raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
+          seed, scale = int(match[1]), int(match[2]) / 1000
+          picture = (shift, class_index, seed, scale)
+          if picture in paths:
+            raise InputError(f'{paths[picture]} and {file} are one picture: remove the copy.')
+          paths[picture] = str(file)
+    return paths

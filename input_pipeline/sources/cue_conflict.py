@@ -66,15 +66,14 @@ class CueConflict(Source):
     left_out = Counter[str]()
     count_outside_classes(root, left_out)
     needs_texture = self.dataset == NAME
+    valid_textures = names if needs_texture else (None,)
     paths, labels, textures = [], [], []
     for folder in folders_in(root).values():
       for path in images_in(folder, left_out=left_out):
         # cat7-elephant1.png has shape 'cat' and texture 'elephant', cat7.png has texture None
         match = _PICTURE.fullmatch(path.name)
         shape, texture = match.groups() if match else ('', None)
-        has_shape = shape == folder.name and shape in names
-        has_texture = texture in names if needs_texture else texture is None
-        if not (has_shape and has_texture):
+        if shape != folder.name or shape not in names or texture not in valid_textures:
           example = 'cat7-elephant1.png' if needs_texture else 'cat7.png'
           raise InputError(
             f'{path} is no picture of {self.dataset}: expected <class>/<picture>, such as '

@@ -75,7 +75,7 @@ def draw(name: str) -> np.ndarray:
   image = Image.new('RGBA', (side, side))
   pen = ImageDraw.Draw(image)
   for method, coordinates, options in DRAWINGS[name]:
-    # options that are lengths are converted from fractions of the side to pixels
+    # coordinates, and options that are lengths, are fractions of the side
     lengths = {key: round(side * options[key]) for key in ('width', 'radius') if key in options}
     getattr(pen, method)([side * x for x in coordinates], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)

@@ -132,7 +132,7 @@ class Environments(Source):
     # both splits have the classes and environments of either, so that their numbers are the same
     class_names: set[str] = set()
     for cells in splits.values():
-      class_names.update(*cells.values())
+      class_names.update(*cells.values())  # the keys of {class: paths}
     classes = tuple(in_class_order(class_names))
     self.require(bool(classes), 'path', 'of environments that have classes')
     environments = self._ordered([name for cells in splits.values() for name in cells])
@@ -140,16 +140,15 @@ class Environments(Source):
     cells = splits[TEST if settings.split == TEST else TRAIN]
     # files[k][label] are the paths of a class in environment k; [] if it has no images there
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
-    num_files = np.array([[*map(len, files_by_class)] for files_by_class in files])
+    num_files = np.array([[len(paths) for paths in files_of_class] for files_of_class in files])
     missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
     # whether the split contains the images of a class in an environment, [environments, classes]
     is_read = _is_permitted(settings.split, np.arange(len(files))[:, None], groups.of_label)
     numbers, labels = np.nonzero(is_read)  # environment and class of each cell that is read
-    cells_read = zip(numbers, labels, strict=True)
-    paths = [path for number, label in cells_read for path in files[number][label]]
+    paths_of_cells = [files[number][label] for number, label in zip(numbers, labels, strict=True)]
     num_paths = num_files[numbers, labels]  # of each cell
     return image_files.file_images(
-      paths,
+      [*itertools.chain.from_iterable(paths_of_cells)],
       np.repeat(labels, num_paths).astype(np.int32),
       classes,
       title=f'environments {self.path!r}',
@@ -178,6 +177,7 @@ class Environments(Source):
     if self.path and path.is_dir():
       if any(_LIST.fullmatch(file.name) for file in files_in(path, deep=False)):
         return _read_lists(path)
+      # an empty counter is false, so it is compared with None
       splits = {UNSPLIT: _read_folders(path, Counter() if left_out is None else left_out)}
     elif self.path and path.is_file():
       document = json_files.read(path, advice=_FORM)
@@ -352,7 +352,8 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
       raise InputError(f'{file} is missing, although {name} has the other list: fetch it as well.')
     if not (path / name).is_dir():
       raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
-    for line_number, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
+    lines = file.read_text('utf-8', 'replace').splitlines()
+    for line_number, line in enumerate(lines, 1):
       try:
         class_name, image = _listed_image(line, name, number_of_class)
       except InputError as error:
@@ -361,7 +362,8 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     if not files_of_class:
       raise InputError(f'{file} lists no images: fetch the list again.')
     splits[split] |= _absolute_paths({name: files_of_class}, file)
-  if unlisted := [name for name in image_files.folders_in(path) if name not in names]:
+  unlisted = [name for name in image_files.folders_in(path) if name not in names]
+  if unlisted:
     lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
     raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   _check_once(splits, path)
@@ -432,9 +434,10 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
         cell = '/'.join(filter(None, (split, environment, name)))
         for file in files:
           cells_of_file.setdefault(os.path.realpath(file), []).append(cell)
-  repeated = {file: listed for file, listed in cells_of_file.items() if len(listed) > 1}
+  repeated = [file for file, listed in cells_of_file.items() if len(listed) > 1]
   if repeated:
-    file, (first, second, *_) = next(iter(repeated.items()))
+    file = repeated[0]
+    first, second, *_ = cells_of_file[file]
     unlisted = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
     raise InputError(
       f'{path} has {file} in {first} and {second}{unlisted}: an image is of one class in one '

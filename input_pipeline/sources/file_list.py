@@ -69,12 +69,13 @@ class FileList(Source):
     table_file = self._table_file()
     title = str(table_file)
     table = self._read(table_file, settings.split)
-    column = next((name for name in FILES if name in table), '')
-    if not column:
+    file_columns = [name for name in FILES if name in table]
+    if not file_columns:
       usual = ', '.join(FILES)
       raise InputError(f'{title} has no column of files ({usual}), only {", ".join(table)}.')
     root = expanded(self.path) if self.path else table_file.parent
-    files = _Files(table[column], root, title)
+    file_column = file_columns[0]
+    files = _Files(table[file_column], root, title)
     if not shards.label_column(table, self.label_column):
       table = table.assign(label=files.labels())  # names of folders
     # the names of classes that the table numbers; in a table of class names they are not used
@@ -90,7 +91,7 @@ class FileList(Source):
       class_names,
       title=f'files listed in {title}',
       description={**description, 'label_column': self.label_column},
-      columns=shards.columns_of(table, (column, self.label_column), left_out),
+      columns=shards.columns_of(table, (file_column, self.label_column), left_out),
       left_out=left_out,
       channels=1 if all(map(files.may_be_grey, range(len(files)))) else 3,
       store=PartsStore(lambda part, row: files[row].encode(), labels),
@@ -122,12 +123,10 @@ class FileList(Source):
     table = shards.read_table(file, text_columns=(*FILES, 'split'))
     label_columns = () if self.label_column else shards.LABELS
     for valid_names in (FILES, label_columns, ('split',)):
-      similar = next((name for name in table if name.strip().lower() in valid_names), '')
+      similar = [name for name in table if name.strip().lower() in valid_names]
       if similar and not any(name in table for name in valid_names):
-        raise InputError(
-          f'{file} has a column {similar!r}: call it {similar.strip().lower()!r}, in lower case '
-          'and without spaces.'
-        )
+        fix = f'call it {similar[0].strip().lower()!r}, in lower case and without spaces.'
+        raise InputError(f'{file} has a column {similar[0]!r}: {fix}')
     if 'split' not in table:
       valid = "'' or 'test': the table has no column split"
       require(split in ('', 'test'), 'config.data.split', split, valid)

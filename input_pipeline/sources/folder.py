@@ -64,10 +64,8 @@ class Folder(Source):
     # with a label space, the images of folders that belong to none of its classes
     left_out[f'images of no class of {self.label_space}'] = len(names) - len(paths)
     if not paths:
-      raise InputError(
-        f'{root}: none of its {len(classes)} class folders holds an image; expected '
-        f'files ending in {", ".join(SUFFIXES)}.'
-      )
+      problem = f'{root}: none of its {len(classes)} class folders holds an image'
+      raise InputError(f'{problem}; expected files ending in {", ".join(SUFFIXES)}.')
     image_files.refuse_copies(root, paths)
     counts = [*map(len, files_of_class.values())]
     labels = np.arange(len(counts), dtype=np.int32).repeat(counts)  # of each file
@@ -96,7 +94,7 @@ class Folder(Source):
     folders = image_files.folders_in(root)
     num_named_as_splits = len({*folders} & {*SPLITS})
     # among other folders, a single one called 'train' may be a class
-    are_splits = num_named_as_splits > 1 or num_named_as_splits == len(folders) == 1
+    are_splits = num_named_as_splits > 1 or (num_named_as_splits == 1 and len(folders) == 1)
     if split == '' or (split == 'test' and not are_splits):
       return root
     raise SettingError(
@@ -128,7 +126,8 @@ def merge_classes(
   by_class: dict[str, list[Path]] = {name: [] for name in space.class_names}
   for folder, paths in files.items():
     if folder in space.aliases:  # {WordNet identifier of a member: label of the coarser class}
-      by_class[space.class_names[space.aliases[folder]]] += paths
+      label = space.aliases[folder]
+      by_class[space.class_names[label]] += paths
   if not any(by_class.values()):
     raise InputError(
       f'{root}: none of its {len(files)} class folders ({", ".join([*files][:3])}) is a member of '

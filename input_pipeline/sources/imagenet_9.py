@@ -81,7 +81,7 @@ class Imagenet9(Source):
     # the last class of the label space stands for the other classes of ImageNet
     names = label_space.get(self.name).class_names[:-1]
     left_out = Counter[str]()
-    pictures = []
+    pictures = []  # (path, variant, label, original picture of the foreground) of each
     first_mixed: dict[str, tuple[Path, int]] = {}  # {class: (first mixed folder, its pictures)}
     variants_read = ('original',) if self.masks else self.variants
     for variant in variants_read:
@@ -92,14 +92,14 @@ class Imagenet9(Source):
           left_out['pictures without a mask'] += len(files) - len(with_mask)
           files = with_mask
         if variant.startswith('mixed_'):  # these variants have the same foregrounds
-          other, count = first_mixed.setdefault(name, (folder, len(files)))
+          first_folder, count = first_mixed.setdefault(name, (folder, len(files)))
           if len(files) != count:
             raise InputError(
-              f'{folder} has {len(files)} pictures, and {other} has {count}; both '
+              f'{folder} has {len(files)} pictures, and {first_folder} has {count}; both '
               'show the same foregrounds. Unpack the archive again.'
             )
         for file in files:
-          # the original picture of the foreground, which its name states if it is mixed
+          # the name of a mixed picture states the original picture of its foreground
           match = _FOREGROUND.fullmatch(file.stem)
           foreground = f'{name}/{match[1] if match else file.stem}'
           pictures.append((str(file), variant, names.index(name), foreground))

@@ -93,13 +93,15 @@ class ImagenetC(Source):
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
-    not_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
+    frost = NUMBERS['frost']
+    without_frost = [path for part, path in folders.items() if part.corruption != frost]
     classes: set[str] | None = None  # the class folders that are read; None reads all
     facts = {}
-    if self.has_more_frost and not_frost:
+    if self.has_more_frost and without_frost:
       # of frost, which has more classes, only the classes of the other corruptions are read
-      classes = set().union(*map(folders_in, not_frost))
-      left_out_classes = set().union(*map(folders_in, folders.values())) - classes
+      classes = {name for path in without_frost for name in folders_in(path)}
+      all_classes = {name for path in folders.values() for name in folders_in(path)}
+      left_out_classes = all_classes - classes
       if left_out_classes:
         facts['class_folders_left_out'] = len(left_out_classes)
     left_out = Counter[str]()
@@ -254,10 +256,8 @@ def same_files(
       name = min(unmatched or names)
       is_in_first = name in names_in_first
       lacking, having = (folder, folders[0]) if is_in_first else (folders[0], folder)
-      raise InputError(
-        f'{lacking} lacks {name}, which {having} has: every corruption and severity '
-        'must hold the same images. Unpack the archive again.'
-      )
+      fix = 'every corruption and severity must hold the same images. Unpack the archive again.'
+      raise InputError(f'{lacking} lacks {name}, which {having} has: {fix}')
     files_of_folder.append(first if files == first else files)
   return files_of_folder
 

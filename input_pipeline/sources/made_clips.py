@@ -107,14 +107,14 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   # the part of the change over a clip at the mean rate that happens in one frame, [count]
   change_per_frame = (np.mean(FPS) / fps) / LENGTH
 
-  def uniform(largest: float, *shape: int) -> np.ndarray:
-    """Returns uniform random numbers in [-largest, largest], of shape [count, *shape]."""
-    return generator.uniform(-largest, largest, (count, *shape))
+  def uniform(largest: float, shape_of_each: tuple[int, ...] = ()) -> np.ndarray:
+    """Returns uniform random numbers in [-largest, largest], of shape [count, *shape_of_each]."""
+    return generator.uniform(-largest, largest, (count, *shape_of_each))
 
   # the pose in the middle of the clip, and its change over the clip; radians, factors and pixels
   angle, spin = uniform(0.35), uniform(0.7)
   scale, growth = generator.uniform(0.75, 1.05, count), uniform(0.25)
-  shift, drift = uniform(2, 2), uniform(8, 2)
+  shift, drift = uniform(2, (2,)), uniform(8, (2,))  # down and right
   change = np.column_stack([spin, growth, drift]) * change_per_frame[:, None]
   contrast = generator.uniform(0.5, 1, count)
   return Motion(np.column_stack([angle, scale, shift]), change, contrast, fps)

@@ -113,7 +113,7 @@ class NaturalShifts(Source):
     classes, labels = _numbered_classes(imagenet_labels)
     num_classes, num_images = PUBLISHED[self.dataset]
     # for ObjectNet the number of objects is published, several of which may be one class
-    num_read = facts.pop('objects', len(classes))
+    num_read = facts.pop('objects') if self.dataset == OBJECTNET else len(classes)
     num_unlabelled = facts.get('images_without_label', 0)
     self._check_count('classes', num_classes, num_read)
     self._check_count('images', num_images, len(paths) + num_unlabelled)
@@ -196,10 +196,8 @@ class NaturalShifts(Source):
     builder = tfds_sets.find_builder(TFDS_REAL, self.data_dir, self.key('dataset'))
     features = builder.info.features
     if not {'image', 'original_label', 'real_label'} <= set(features):
-      raise InputError(
-        f'{builder.info.full_name} has {", ".join(sorted(features))}; expected image, '
-        'original_label and real_label. Update tensorflow-datasets.'
-      )
+      fix = 'expected image, original_label and real_label. Update tensorflow-datasets.'
+      raise InputError(f'{builder.info.full_name} has {", ".join(sorted(features))}; {fix}')
     names = tuple(features['real_label'].feature.names)
     _check_wnids(names, builder.info.full_name)
     tfds_sets.download(builder)
@@ -251,12 +249,13 @@ class NaturalShifts(Source):
         raise InputError(
           f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
         )
-    labels_of = {number: table[number - 1] for number in sorted(path_of)}
-    labelled = [number for number, labels in labels_of.items() if labels]
+    # images are numbered from 1
+    labelled = [number for number in sorted(path_of) if table[number - 1]]
     if not labelled:
       raise InputError(f'{self.real_labels} has no label for any image of {root}.')
-    facts = {'images_without_label': len(labels_of) - len(labelled)}
-    return [path_of[n] for n in labelled], _padded([labels_of[n] for n in labelled]), facts
+    paths = [path_of[number] for number in labelled]
+    labels = _padded([table[number - 1] for number in labelled])
+    return paths, labels, {'images_without_label': len(path_of) - len(labelled)}
 
 
 def _numbered_classes(labels: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -353,11 +352,11 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   labels: list[list[int]] = []
   num_objects = 0
   for name, folder in folders.items():
-    classes = classes_of_object.get(object_of_folder[name])
-    if classes is None:  # the object is no class of ImageNet
+    listed_classes = classes_of_object.get(object_of_folder[name])
+    if listed_classes is None:  # the object is no class of ImageNet
       continue
     num_objects += 1
-    object_labels = [*map(_label_of, classes.split('; '))]
+    object_labels = [*map(_label_of, listed_classes.split('; '))]
     for path in image_files.images_in(folder, left_out=left_out):
       paths.append(str(path))
       labels.append(object_labels)
@@ -397,10 +396,8 @@ def _label_of(synonyms: str) -> int:
     label = label_space.index_of_class(name, NAMES)
     if label is not None:
       return label
-  raise InputError(
-    f'objectnet_to_imagenet_1k.json names {synonyms!r}, which is no class of ImageNet; '
-    f'{nearest(synonyms.split(", ")[0], NAMES)}.'
-  )
+  problem = f'objectnet_to_imagenet_1k.json names {synonyms!r}, which is no class of ImageNet'
+  raise InputError(f'{problem}; {nearest(synonyms.split(", ")[0], NAMES)}.')
 
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:

@@ -117,12 +117,11 @@ def _find(arrays: Mapping[str, np.ndarray], names: tuple[str, ...], split: str, 
     if name in arrays and can_be_unsplit:
       return name
   expected = ' or '.join(repr(f'{name}_{split}') for name in names)
-  unsplit = ', or ' + ' or '.join(map(repr, names))
-  advice = unsplit if can_be_unsplit else f"; to read unsplit arrays set {KEYS.data.split:--}=''"
-  raise InputError(
-    f'{path} has no array {expected}{advice}. It holds '
-    f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
-  )
+  advice = f"; to read unsplit arrays set {KEYS.data.split:--}=''"
+  if can_be_unsplit:
+    advice = ', or ' + ' or '.join(map(repr, names))
+  problem = f'{path} has no array {expected}{advice}'
+  raise InputError(f'{problem}. It holds {", ".join(map(repr, sorted(arrays))) or "nothing"}.')
 
 
 def _checked_images(images: np.ndarray, title: str) -> np.ndarray:

@@ -144,7 +144,8 @@ class ParquetStore(StreamedStore):
     import pyarrow as pa
 
     file, number, _ = self._row_groups[group]
-    images, size = list[bytes](), 0
+    images: list[bytes] = []
+    num_bytes = 0
     with _naming(file):
       for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[number], columns=[self.column]):
         column = batch.column(0)  # the only one that is read
@@ -158,8 +159,8 @@ class ParquetStore(StreamedStore):
           )
         images_of_batch = column.to_pylist()
         images += images_of_batch
-        size += sum(map(len, images_of_batch))
-        if size > MAX_BYTES_PER_ARRAY:  # of a small file, if it stores many equal images once
+        num_bytes += sum(map(len, images_of_batch))
+        if num_bytes > MAX_BYTES_PER_ARRAY:  # of a small file, if it stores many equal images once
           raise InputError(
             f'{file}: the images of row group {number} are above the limit of '
             f'{MAX_BYTES_PER_ARRAY / 2**30:.0f} GiB: store it again in smaller row groups.'

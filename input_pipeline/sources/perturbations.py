@@ -70,10 +70,8 @@ def of_sequences(
   """
   for name, length in frames.items():
     if length < 2:
-      raise InputError(
-        f'{path}: sequences of {name} have {length} frame{"s" * (length != 1)}, and at '
-        'least two are compared. Fetch the files again.'
-      )
+      problem = f'{path}: sequences of {name} have {"1 frame" if length else "0 frames"}'
+      raise InputError(f'{problem}, and at least two are compared. Fetch the files again.')
   names, count = list(frames), len(labels)
   num_rows = [count * length for length in frames.values()]  # of each perturbation
   # of each frame: the number of its perturbation, its image, and its position in the sequence
@@ -105,7 +103,7 @@ def of_sequences(
     choose=functools.partial(choose_groups, columns['base_id'], noun='base images'),
     cropped=True,
     where=describe,
-    file=lambda index: file(*locate(index)[:2]),
+    file=lambda index: file(*locate(index)[:2]),  # the same for all positions in a sequence
     **fields,
   )
 
@@ -141,17 +139,18 @@ class Cifar10P(Source):
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
     stored_names = [name for name in PERTURBATIONS if name in files]
     arrays = {name: cifar10_c.read_pixels(files[name], ndim=5) for name in stored_names}
-    first, sequences = next(iter(arrays.items()))
+    first = stored_names[0]
+    num_sequences = len(arrays[first])
     for name, array in arrays.items():
-      if len(array) != len(sequences):
+      if len(array) != num_sequences:
         raise InputError(
-          f'{files[name]} holds {len(array)} sequences and {files[first]} {len(sequences)}; every '
+          f'{files[name]} holds {len(array)} sequences and {files[first]} {num_sequences}; every '
           'perturbation must be of the same images. Fetch the files again.'
         )
     labels = self._labels(folder, label_file)
-    if len(labels) != len(sequences):
+    if len(labels) != num_sequences:
       raise InputError(
-        f'{folder} holds {len(sequences)} sequences of each perturbation, and '
+        f'{folder} holds {num_sequences} sequences of each perturbation, and '
         f'{label_file or self.label_dataset} has {len(labels)} labels: one an image is needed.'
       )
     return of_sequences(
@@ -180,10 +179,8 @@ class Cifar10P(Source):
     if label_file:
       return cifar10_c.read_labels(label_file, repeats=1)
     if not dataset:
-      raise InputError(
-        f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
-        'the labels.'
-      )
+      problem = f'{folder} has no labels.npy, as released'
+      raise InputError(f'{problem}: set {key}="cifar10", whose test set of TFDS has the labels.')
     _, labels = cifar10_c.test_set(dataset, self.data_dir, key)
     return labels
 

@@ -86,10 +86,8 @@ def find_cutouts(
     label = imagenet_index(name, f'{key}: folder')
     files = image_files.images_in(path, ('.png', '.webp'), deep=False, left_out=left_out)
     if not files:
-      raise InputError(
-        f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
-        'the folder or fill it.'
-      )
+      problem = f'{path} holds no PNG or WebP file: a cutout needs an alpha channel'
+      raise InputError(f'{problem}. Remove the folder or fill it.')
     cutouts += [
       CutoutFile(file, name, label, class_index=class_index, instance=instance)
       for instance, file in enumerate(files)
@@ -126,16 +124,12 @@ def check_cutout(path: Path) -> Size:
     mode, size = image.mode, (image.height, image.width)
     has_alpha = 'A' in image.getbands() or 'transparency' in image.info
   if not has_alpha:
-    raise InputError(
-      f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
-      'ground.'
-    )
+    problem = f'cutout {path} has no alpha channel ({mode})'
+    raise InputError(f'{problem}; save the object as PNG with a transparent ground.')
   height, width = size
   if max(size) > MAX_ASPECT * min(size):
-    raise InputError(
-      f'cutout {path} is {width}×{height} pixels; it may be {MAX_ASPECT} times as long as wide at '
-      'most. Remove it.'
-    )
+    problem = f'cutout {path} is {width}×{height} pixels'
+    raise InputError(f'{problem}; it may be {MAX_ASPECT} times as long as wide at most. Remove it.')
   return size
 
 

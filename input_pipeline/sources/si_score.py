@@ -136,10 +136,8 @@ class SiScore(Source):
         "nor of the builder 'si_score_scenes'."
       )
     if not self.metadata:
-      raise InputError(
-        f'{self.key("metadata")} is empty; {name!r} holds no factors. Give the metadata.csv of its '
-        'archive.'
-      )
+      problem = f'{self.key("metadata")} is empty; {name!r} holds no factors'
+      raise InputError(f'{problem}. Give the metadata.csv of its archive.')
     stored = split.numbers(('image_id', 'label'))
     image_ids, labels = stored['image_id'], stored['label']
     # `allow_missing` is True here, as the split may be a slice
@@ -175,8 +173,8 @@ class SiScore(Source):
       )
     metadata = self.metadata or str(tables[0])
     ids = sorted(scenes)
-    files, label_list = zip(*(scenes[image_id] for image_id in ids), strict=True)
-    labels = np.array(label_list, np.int32)
+    files = [scenes[image_id][0] for image_id in ids]
+    labels = np.array([scenes[image_id][1] for image_id in ids], np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
     images = image_files.file_images(
       [str(file) for file in files],
@@ -259,9 +257,9 @@ def _match_metadata(
       f'{path}: images of foreground_class {mixed.index[0]} have the labels '
       f'{sorted(mixed.iloc[0].tolist())}. Is it the table of another factor?'
     )
-  # {number of a class: its folder}, sorted by number; {} without folders
-  folder_of_class = dict(sorted(zip(classes.tolist(), folders, strict=False)))
-  folders_by_number = [*folder_of_class.values()]
+  # {number of a class: its folder}; {} without folders
+  folder_of_class = dict(zip(classes.tolist(), folders, strict=False))
+  folders_by_number = [folder_of_class[number] for number in sorted(folder_of_class)]
   # metadata.csv numbers the classes in the order of their names, so that sorting changes nothing
   pairs = zip(folders_by_number, sorted(folders_by_number), strict=True)
   wrong = [folder for folder, expected in pairs if folder != expected]
@@ -301,10 +299,8 @@ def read_metadata(path: str | Path) -> pd.DataFrame:
   numbers = numbers.astype(dict.fromkeys(WHOLE, np.int64))
   repeated = numbers['image_id'][numbers['image_id'].duplicated()]
   if len(repeated):
-    raise InputError(
-      f'{path} names image {repeated.iloc[0]} more than once; are several tables '
-      'joined? Each set has its own.'
-    )
+    problem = f'{path} names image {repeated.iloc[0]} more than once'
+    raise InputError(f'{problem}; are several tables joined? Each set has its own.')
   inside = numbers.set_index('image_id')['pct_inside_image']
   # the image with the value farthest from .5; if any value is outside [0, 1], this one is
   image_id = (inside - 0.5).abs().idxmax()
@@ -334,10 +330,8 @@ def join_metadata(
   table = read_metadata(path).set_index('image_id', drop=False)
   unknown = image_ids[~np.isin(image_ids, table.index)]
   if len(unknown):
-    raise InputError(
-      f'{path} does not name {len(unknown)} of {len(image_ids)} images, first image_id '
-      f'{unknown[0]}. Is it the table of another factor?'
-    )
+    problem = f'{path} does not name {len(unknown)} of {len(image_ids)} images'
+    raise InputError(f'{problem}, first image_id {unknown[0]}. Is it the table of another factor?')
   missing = np.setdiff1d(table.index, image_ids)
   if len(missing) and not allow_missing:
     raise InputError(

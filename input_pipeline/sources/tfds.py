@@ -183,8 +183,9 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
   first_image, class_names = check_features(first.builder)
   for split in later_splits:
     image, names = check_features(split.builder)
-    pairs = ((first.num_examples, split.num_examples), (first_image.shape, image.shape))
-    different = [f'{expected} and {value}' for expected, value in pairs if expected != value]
+    # number and shape of the images, of the first split and of this one
+    compared = ((first.num_examples, split.num_examples), (first_image.shape, image.shape))
+    different = [f'{expected} and {value}' for expected, value in compared if expected != value]
     if different or names != class_names:
       raise InputError(
         f'{first.builder.info.full_name} and {split.builder.info.full_name} differ in '

@@ -178,10 +178,12 @@ def find_metadata(path: str, split: str) -> Path:
   if split and find_sets(root / split):
     return root / split
   if split not in ('', 'test'):
-    splits = [f.name for f in sorted(root.iterdir()) if f.name != 'metadata' and find_sets(f)]
+    folders = [folder for folder in sorted(root.iterdir()) if find_sets(folder)]
+    splits = [folder.name for folder in folders if folder.name != 'metadata']
     problem = f'but {root} has no folder of that name with neighbor sets'
     raise SettingError(KEYS.data.split, split, problem=problem, fix=f'{nearest(split, splits)}.')
-  if not find_sets(root) and (release := looks_like(root)):
+  release = '' if find_sets(root) else looks_like(root)
+  if release:
     raise InputError(f'{root} holds no neighbor sets{release}; {advice}')
   return root
 
@@ -206,7 +208,8 @@ def load(
   root = frames_folder(frames, sets.frames[0])
   present = np.array([_is_file(root, path) for path in sets.frames])
   missing = tuple(sets.frames[index] for index in np.flatnonzero(~present))
-  if missing and (not allow_missing or not present[sets.anchors].any()):
+  has_anchor = present[sets.anchors].any()
+  if missing and not (allow_missing and has_anchor):
     raise _refusal(missing, sets, root)
   return _present_frames(sets, class_names(sets, space), present, missing)
 

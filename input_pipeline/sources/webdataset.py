@@ -109,7 +109,8 @@ class WebDataset(shards.Shards):
     listed = [*map(composed_unicode, _lines(names_file))] if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
     table = pd.DataFrame([_sample_columns(key, fields, listed) for key, fields in samples])
-    names, setting = self.names_of_space(listed, title), self.key('label_column')
+    names = self.names_of_space(listed, title)
+    setting = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, setting)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),
@@ -295,10 +296,8 @@ def _sample_columns(
       raise InputError(f'{title} is {text!r}, which is no number.')
     number = int(text)
     if _contradicts(columns.get('label'), number, names):
-      raise InputError(
-        f'{title} is {number}, and {key}.{METADATA} has the label {columns["label"]!r}: an image '
-        'has one label.'
-      )
+      problem = f'{title} is {number}, and {key}.{METADATA} has the label {columns["label"]!r}'
+      raise InputError(f'{problem}: an image has one label.')
     columns['label'] = number
   return columns
 
