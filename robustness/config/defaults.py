@@ -268,7 +268,7 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
 def _references(value: object) -> list[str]:
   """Returns the references 'FILE.py:NAME' in a name or in several names."""
   names = value if isinstance(value, tuple | list) else [value]
-  return [name for name in names if isinstance(name, str) and is_reference(name)]
+  return [name for name in names if is_reference(name)]
 
 
 def _add(section: ConfigDict, key: str, values: Mapping[str, Any]) -> None:

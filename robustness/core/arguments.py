@@ -91,7 +91,7 @@ def as_images(
     hint = ''
     if has_valid_rank and shape[-3] in (1, 3):
       hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
-    elif len(shape) == 4:  # a batch, where only a single image is allowed
+    elif not has_valid_rank and len(shape) == 4:  # a batch, where only a single image is allowed
       hint = ' Take jax.vmap or corrupt_each for a batch.'
     forms = ' or '.join('[H, W, C]' if rank == 3 else '[B, H, W, C]' for rank in ranks)
     form = f'{callers} take {forms} with 1 or 3 channels last'

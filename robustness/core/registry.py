@@ -22,7 +22,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeGuard, TypeVar
 
 from robustness.core import errors, settings
 from robustness.core.errors import USERS_FILES, InputError, SettingError, key_name, nearest
@@ -274,9 +274,9 @@ class Registry(Generic[P]):
     Raises:
       InputError: no component has this name.
     """
-    is_text = isinstance(name, str)  # a config may hold a number by mistake
-    if is_text and is_reference(name):
+    if is_reference(name):
       return self._from_file(name, key)
+    is_text = isinstance(name, str)  # a config may hold a number by mistake
     if is_text and (part := _part_in_module(self.package, name, self.base)):
       return part
     parts = self.classes()
@@ -476,8 +476,13 @@ def files_refused() -> Iterator[None]:
     _RUNS_FILES.reset(token)
 
 
-def is_reference(name: str) -> bool:
-  """Returns whether a name in a config refers to a user's code: FILE.py:NAME or package:NAME."""
+def is_reference(name: object) -> TypeGuard[str]:
+  """Returns whether a name refers to a user's code: FILE.py:NAME or package:NAME.
+
+  No other value does, such as a number that a config holds by mistake.
+  """
+  if not isinstance(name, str):
+    return False
   return SEPARATOR in name or name.endswith('.py') or _IN_MODULE.fullmatch(name) is not None
 
 

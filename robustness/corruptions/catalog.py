@@ -18,7 +18,7 @@ import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, naming_arguments
 from robustness.core.registry import RecordedReference, are_distinct, is_reference, load, part_name
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
@@ -149,6 +149,7 @@ def table_for(height: int, width: int, side: int | None = None) -> ConstantsTabl
   return TABLES[side]
 
 
+@naming_arguments('images')
 def corrupt(
   key: jax.Array | int,
   images: object,
@@ -190,12 +191,14 @@ def corrupt(
     InputError: The name, an option or quantize is unknown; the severity is outside 1..5; the key is
       invalid; or images are integers, out of range, of a wrong shape, or too small.
   """
-  if photographs is not None and 'photographs' in find(name).options:
+  corruption = find(name)
+  if photographs is not None and 'photographs' in corruption.options:
     options['photographs'] = photographs
   array = as_images(images)
   return _checked_and_corrupted(key, array, 0, severity, (name,), quantize, side, {name: options})
 
 
+@naming_arguments('images')
 def corrupt_each(
   key: jax.Array | int,
   images: object,

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import KEYS, InputError, nearest
+from robustness.core.errors import KEYS, InputError, for_caller, nearest
 from robustness.core.settings import choice, require
 from robustness.core.typing import Facts
 from robustness.corruptions.names import FAMILIES, SEVERITIES, UNLIKE_OTHERS
@@ -146,9 +146,8 @@ class Corruption:
     height, width = shape[:2]
     images = f'images of {height} × {width} pixels'
     if self.square and height != width:
-      raise InputError(
-        f'{images} are not square, for which {self.name} is defined: crop them ({KEYS.data.crop}).'
-      )
+      fix = for_caller(f'crop them ({KEYS.data.crop})', 'crop them')
+      raise InputError(f'{images} are not square, for which {self.name} is defined: {fix}.')
     if self.even and height % 2:
       raise InputError(f'{images} have an odd side; {self.name} is defined for even ones.')
     least = self.least_side(constants)

@@ -150,7 +150,7 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
 
     Other words are returned unchanged.
     """
-    if not isinstance(word, str) or not registry.is_reference(word):
+    if not registry.is_reference(word):
       return word
     file = files.get(registry.part_name(word))
     return registry.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
