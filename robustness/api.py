@@ -114,8 +114,26 @@ def classifier(
 
 
 def _as_names(class_names: Iterable[Any] | None) -> tuple[str, ...]:
-  """Converts class names in any sequence or array to a tuple of str; () for None."""
-  return () if class_names is None else tuple(map(str, class_names))
+  """Returns class names, a sequence or array, as a tuple of str; () for None."""
+  if not isinstance(class_names, Iterable | None):
+    raise InputError(f'class_names is {class_names!r}; it must be a sequence of names, or None.')
+  return tuple(map(str, () if class_names is None else class_names))
+
+
+def _as_dict(argument: str, value: Any) -> dict[str, Any]:
+  """Returns a mapping, or a table of pandas, as a dictionary; {} for None.
+
+  Args:
+    argument: name of the argument with the mapping, for the message.
+    value: the mapping.
+
+  Raises:
+    InputError: the value is no mapping.
+  """
+  try:
+    return {} if value is None else dict(value)
+  except (TypeError, ValueError) as error:
+    raise InputError(f'{argument} is {value!r}; it must be a dictionary.') from error
 
 
 @naming_arguments()
@@ -188,8 +206,7 @@ def measure(
         is_valid, valid = len(models) >= fewest, f'at least {fewest} of them'
       if not is_valid:
         raise InputError(f'model has {len(models)} classifiers; {name} takes {valid}.')
-      columns = {} if columns is None else dict(columns)
-      rows = as_rows(data, labels, columns, _as_names(class_names), seed)
+      rows = as_rows(data, labels, _as_dict('columns', columns), _as_names(class_names), seed)
       rows, classifiers = _with_classifiers(rows, models)
       checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
       checks.check_classes(study_object, classifiers, rows)
@@ -434,7 +451,7 @@ def read(directory: str | os.PathLike[str]) -> Results:
   Raises:
     InputError: the folder is no finished workdir, or a file is damaged.
   """
-  path, config, _ = finished_workdir.find(os.fspath(directory))
+  path, config, _ = finished_workdir.find(directory)
   results = Results.read(path)
   studies_by_task, results.presentation = studies_and_presentation(path, results, config)
   if SINGLE in studies_by_task:  # files of earlier versions lack the declarations of facets
@@ -463,7 +480,7 @@ def run(
   Raises:
     InputError: the config, a key, the data or the workdir is not valid.
   """
-  changes = [f'--config.{key}={value}' for key, value in (overrides or {}).items()]
+  changes = [f'--config.{key}={value}' for key, value in _as_dict('overrides', overrides).items()]
   parsed, _ = command_line.read([f'--config={config}', *changes])
   assert parsed is not None
   with progress_bars.showing(progress):
@@ -771,13 +788,14 @@ def apply_policy(
       another shape, are integers or are out of range. The range of traced images is not checked.
   """
   images = as_images(images, (4,), 'augmentations')
-  labels = jnp.asarray(as_array('labels', labels))
-  if labels.ndim not in (1, 2) or len(labels) != len(images):
+  array = as_array('labels', labels)
+  is_class = array.ndim == 1 and jnp.issubdtype(array.dtype, jnp.integer)
+  if not (is_class or array.ndim == 2) or len(array) != len(images):
     raise InputError(
-      f'labels have the shape {labels.shape}; give a class, or a row of targets, for each of '
-      f'{len(images)} images.'
+      f'labels have the shape {array.shape} and are {array.dtype}; give an integer, or a row of '
+      f'targets, for each of {len(images)} images.'
     )
-  column = 'label'
+  column, labels = 'label', jnp.asarray(array)
   if labels.ndim == 2:
     column, labels = 'target', labels.astype(jnp.float32)
   batch = {'image': images, column: labels, 'example_id': jnp.arange(len(images))}

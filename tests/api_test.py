@@ -390,6 +390,19 @@ def test_bad_settings_are_refused(options, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.parametrize('argument', [{'columns': [1]}, {'columns': 3}, {'class_names': 3}])
+def test_an_argument_of_another_type_is_refused_in_one_line(argument):
+  [(name, value)] = argument.items()
+  message = re.escape(f'{name} is {value}; it must be')
+  refused(message, robustness.measure, 'accuracy', tiny_classifier(), *BATCH, **argument)
+
+
+def test_a_folder_and_overrides_of_another_type_are_refused(tmp_path):
+  refused('3 is no path', robustness.read, 3)
+  refused('3 is no path', robustness.run, 'accuracy', 3)
+  refused(r'overrides is \[1\]; it must', robustness.run, 'accuracy', tmp_path, [1])
+
+
 def test_names_and_columns_are_arrays_of_any_library():
   frame = pd.DataFrame({'site': np.arange(len(LABELS))})
   for names in (np.array(CLASSES), pd.Series(CLASSES), iter(CLASSES)):
@@ -710,9 +723,9 @@ def test_a_policy_changes_images_and_mixes_targets():
     (channels_first, 'Move the channels last'),
   ):
     refused(words, robustness.apply_policy, key, bad, LABELS, ['gaussian'])
-  refused(
-    r'labels have the shape \(5,\)', robustness.apply_policy, key, images, LABELS[:5], ['flip']
-  )
+  for labels in (LABELS[:5], LABELS / 2, LABELS.astype(str)):
+    words = f'labels have the shape .{len(labels)},. and are {labels.dtype}'
+    refused(words, robustness.apply_policy, key, images, labels, ['flip'])
 
 
 def test_policies_and_attacks_give_the_same_images_where_jax_has_64_bits():

@@ -26,8 +26,10 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
   """Returns a path with `~` or `~name` replaced by the user's home folder.
 
   Raises:
-    InputError: the user does not exist, or the text is not a valid path.
+    InputError: the user does not exist, or `path` is no valid path.
   """
+  if not isinstance(path, str | os.PathLike):
+    raise InputError(f'{path!r} is no path: give a text or a pathlib.Path.')
   text = os.fspath(path)
   # Python decodes a byte of a file name that is not UTF-8 to a surrogate, \ud800 to \udfff.
   if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):

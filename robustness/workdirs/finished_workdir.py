@@ -297,7 +297,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   return folder
 
 
-def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
+def find(directory: str | os.PathLike[str]) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
   """Reads the config and environment of a run, which may be unfinished, from its workdir.
 
   Returns:

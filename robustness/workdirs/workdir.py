@@ -147,7 +147,7 @@ def _created_folder(directory: str | os.PathLike[str]) -> pathlib.Path:
   Raises:
     InputError: `directory` is '' or cannot be created.
   """
-  if not os.fspath(directory):
+  if directory == '':
     # `:--` writes the name as it is called here: the flag --workdir, or an argument in Python.
     raise InputError(f"{WORKDIR:--} is ''; give the folder for everything that the run leaves.")
   path = expanded(directory).absolute()

@@ -25,6 +25,11 @@ def test_invalid_file_names_are_one_line(path):
   assert path not in raised and raised.isascii()
 
 
+@pytest.mark.parametrize('path', [3, b'run', None])
+def test_what_is_no_text_and_no_path_is_refused(path):
+  refused(f'{path!r} is no path: give a text', expanded, path)
+
+
 def test_a_locale_without_unicode_is_named_with_the_variable_to_set(monkeypatch):
   monkeypatch.setattr(sys, 'getfilesystemencoding', lambda: 'ascii')
   refused('is no path.* ascii .*PYTHONUTF8=1', expanded, 'caf\udcc3\udca9')
