@@ -65,6 +65,13 @@ def test_a_group_of_few_clusters_has_a_value_without_an_interval():
   assert estimate.low < estimate.high, 'a group of two images in no clusters has an interval'
 
 
+def test_one_image_has_an_interval_that_says_little():
+  is_wrong = np.ones(1, bool)
+  with np.errstate(all='raise'):
+    (estimate,) = relative_errors(units(np.zeros(1, int), is_wrong, is_wrong))
+  assert estimate.low < estimate.value == 1 < estimate.high
+
+
 def test_differences_are_paired_and_narrow_for_equal_classifiers():
   site, group, (wrong, wrong_second) = sites(num_outside=400)
   (equal,) = relative_errors(units(site, group, wrong, wrong))
