@@ -7,6 +7,7 @@ need not inherit from its classes, and nothing here imports it.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from robustness.core.rows import RESERVED, ArrayRows, check_label_array
 
 COLOURS = (1, 3, 4)
 """Numbers of channels that images have."""
+ENDLESS = 2**40
+"""Fewest entries of data that count as data without end."""
 
 
 def rows_of(
@@ -187,14 +190,17 @@ def _iterate(data: Any) -> Iterator[Any]:
   """Returns an iterator over a data set, which is read by index if it has no `__iter__`.
 
   Raises:
-    InputError: the data are an array of images without labels, have no entries, or are a
-      `tf.data.Dataset` that repeats without end.
+    InputError: the data are an array of images without labels, have no entries, or are data of
+      `tf.data` or Grain that repeat without end.
   """
   has_iterator, has_index = hasattr(data, '__iter__'), hasattr(data, '__getitem__')
   if isinstance(data, np.ndarray) or not (has_iterator or has_index):
     raise InputError(f'data is a {type(data).__name__} without labels: give labels [N].')
-  if hasattr(data, 'cardinality') and int(data.cardinality()) == -1:  # INFINITE_CARDINALITY
-    raise InputError('data repeat without end: leave out repeat(), or give data.take(N).')
+  is_endless = hasattr(data, 'cardinality') and int(data.cardinality()) == -1  # of `tf.data`
+  # Grain's data sets, and the samplers of its loaders, have a huge length if they repeat
+  lengths = [operator.length_hint(part, 0) for part in (data, getattr(data, '_sampler', ()))]
+  if is_endless or max(lengths) >= ENDLESS:
+    raise InputError('data repeat without end: give one epoch, such as data.take(N).')
   return iter(data) if has_iterator else (data[number] for number in range(len(data)))
 
 

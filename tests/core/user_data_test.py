@@ -1,5 +1,7 @@
 """Tests rows from arrays and from data sets of other libraries."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,24 @@ def test_bad_data_are_refused(arguments, message):
 
 def test_a_tensorflow_data_set_without_end_is_refused():
   refused('repeat without end', rows_of, of_tensorflow(2).repeat(), None, {}, NAMES)
+
+
+class Repeated(WithoutIterator):
+  """A data set without end, like `grain.MapDataset.repeat()`, or the sampler of a loader."""
+
+  def __len__(self):
+    return sys.maxsize // 32  # in batches of 32
+
+
+class Loader:
+  """A loader without a length, like Grain's."""
+
+  _sampler = Repeated()
+
+  def __iter__(self):
+    return iter([(IMAGES, LABELS)])  # one batch, so that a test of it ends
+
+
+@pytest.mark.parametrize('data', [Repeated(), Loader()])
+def test_data_and_loaders_of_grain_without_end_are_refused(data):
+  refused('repeat without end', rows_of, data)
