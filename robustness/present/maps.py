@@ -341,6 +341,16 @@ def _side_by_side(count: int, num_columns: int) -> int:
   return 2 if count <= MAX_MAPS else 3
 
 
+def _names_in_order(facets: pd.DataFrame, name: str, other: str) -> list[Any]:
+  """Returns the values of a column, in the order that they have together with one other value.
+
+  A value of `other` may lack some of them. Those with the most come first.
+  """
+  count = facets.groupby(other)[name].transform('nunique')
+  fullest_first = count.sort_values(ascending=False, kind='stable').index
+  return list(dict.fromkeys(facets.loc[fullest_first, name]))
+
+
 @style.in_style
 def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
   """Draws heatmaps over two unordered columns, such as corruption and class, with numbers in cells.
@@ -355,8 +365,8 @@ def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) 
     scaled: further heatmaps that are not drawn but included in the colour scale.
   """
   notation, quantity = parts[0].notation, parts[0].notation.quantity
-  facets = pd.concat([panel.rows[[y, x]] for panel in parts])
-  y_values, x_values = list(dict.fromkeys(facets[y])), list(dict.fromkeys(facets[x]))
+  facets = pd.concat([panel.rows[[y, x]] for panel in parts], ignore_index=True)
+  y_values, x_values = _names_in_order(facets, y, x), _names_in_order(facets, x, y)
   y_names = [style.wrapped(value_text(quantity.facet(y), value), 30) for value in y_values]
   x_names = [style.wrapped(value_text(quantity.facet(x), value), 30) for value in x_values]
   columns = _side_by_side(len(parts), len(x_values))

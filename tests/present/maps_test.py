@@ -129,6 +129,14 @@ def test_grids_of_several_figures_have_one_colour_scale():
     assert bar.get_ylim() == (0, 75)
 
 
+def test_a_grid_whose_first_line_lacks_a_name_keeps_the_order_of_the_others():
+  panel = _constant_grid(0.5, 3, 3)
+  panel = panel._replace(rows=panel.rows[panel.rows.row + panel.rows.column > 0])
+  axes = maps.grids([panel], 'row', 'column').axes[0]
+  for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+    assert [label.get_text() for label in labels] == ['0', '1', '2']
+
+
 def test_a_unit_has_a_separate_line_only_where_it_does_not_fit():
   y, x = np.meshgrid(np.arange(0.0, 4), np.arange(-3.0, 4), indexing='ij')
   rows = pd.DataFrame({'frequency_y': y.ravel(), 'frequency_x': x.ravel(), 'marked': False})
