@@ -70,8 +70,9 @@ class BackgroundChallenge(Study):
   def _files(self) -> tuple[Path, ...]:
     """Paths of the selected backgrounds, evenly spaced in the sorted folder."""
     folder = expanded(self.backgrounds)
-    files = files_in(folder) if self.backgrounds and folder.is_dir() else []
-    files = [file for file in files if file.suffix.lower() in SUFFIXES]
+    files = []
+    if self.backgrounds and folder.is_dir():
+      files = [file for file in files_in(folder) if file.suffix.lower() in SUFFIXES]
     if len(files) < max(self.num_backgrounds, 1):
       raise self.refused(
         'backgrounds',

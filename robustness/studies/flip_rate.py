@@ -94,8 +94,7 @@ class FlipRate(Study):
   @property
   def severities(self) -> np.ndarray:
     """Severities of the frames, evenly spaced and ascending, rounded to 1/1000."""
-    even = np.linspace(self.lowest, self.highest, self.frames)
-    return np.round(even * FINEST) / FINEST
+    return np.round(np.linspace(self.lowest, self.highest, self.frames) * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns one view per frame, corruption by corruption.

@@ -213,14 +213,15 @@ class FourierHeatmap(Study):
 
     Their descriptions state the norm, as in 'under waves of norm 4'.
     """
+
+    def with_norm(quantity: Quantity) -> Quantity:
+      """Puts the norm into the description of a quantity."""
+      words = quantity.words.format(waves=f'under waves of norm {self.norm:g}')
+      return dataclasses.replace(quantity, words=words)
+
+    of_classes = (with_norm(CLASS_ERROR), with_norm(IN_BAND)) if self.classes else ()
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
-    waves = f'under waves of norm {self.norm:g}'
-    by_class, in_band, layer_change = (
-      dataclasses.replace(quantity, words=quantity.words.format(waves=waves))
-      for quantity in (CLASS_ERROR, IN_BAND, LAYER_CHANGE)
-    )
-    of_classes = (by_class, in_band) if self.classes else ()
-    return (*self._errors(1), SIGNIFICANT, *of_classes, layer_change, *top_k)
+    return (*self._errors(1), SIGNIFICANT, *of_classes, with_norm(LAYER_CHANGE), *top_k)
 
   def _errors(self, k: int) -> tuple[Quantity, Quantity]:
     """Declares the top-k errors on perturbed and on clean images as reported quantities."""

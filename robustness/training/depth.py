@@ -48,7 +48,8 @@ def layer_numbers(params: PyTree) -> PyTree:
 
   def layer(path: tuple[Any, ...], _: Any) -> int:
     """Returns the depth of the layer of the parameter at a path."""
-    if block := blocks[path]:
+    block = blocks[path]
+    if block is not None:
       return 1 + order.index(block)
     # parameters of the second set of norms have the path (AUXILIARY, *path in the network)
     name = path[1] if path[0] == AUXILIARY else path[0]

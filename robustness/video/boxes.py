@@ -352,12 +352,13 @@ def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path)
   # entries of boxes name an image by its path, or by its id, which is added below
   frame_of_image: dict[int | str, int] = dict(index_of_frame.items())
   sizes = np.full((len(frames), 2), np.inf)
+  image_names: set[int | str] = set()
   for image in document['images']:
+    image_names |= {image['id'], image['file_name']}
     index = index_of_frame.get(image['file_name'])
     if index is not None:
       frame_of_image[image['id']] = index
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
-  image_names = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
   _check_entries(document['annotations'], image_names, names, path)
   boxes, clipped = _parse_boxes(document['annotations'], frame_of_image, sizes, frames, path)

@@ -248,7 +248,7 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
   """
   rows = csv.reader(io.StringIO(_read_text(path), newline=''))
   lines = [[cell.strip() for cell in row] for row in rows if row]
-  if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
+  if lines[:1] != [HEADER] or any(len(line) != len(HEADER) for line in lines):
     header = repr(','.join(HEADER))
     raise InputError(f'{path} must begin with the line {header} and have two cells in every line.')
   classes_of: dict[str, list[object]] = {}
