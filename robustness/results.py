@@ -14,7 +14,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -248,7 +248,7 @@ class Results:
 
   def __str__(self) -> str:
     """Returns the line of `repr`, and below it the headlines, unless `Results.read` made these."""
-    return '\n'.join([repr(self), *([self.presentation.text(self)] if self.presentation else [])])
+    return f'{self!r}\n{self.presentation.text(self)}' if self.presentation else repr(self)
 
   @property
   def presented_by(self) -> Presenter:
@@ -497,10 +497,10 @@ class Results:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       json_files.check(entries_by_task, f'{path}: quantities', {str: [_QUANTITY]}, REBUILD)
       facets_by_task = document.get('facet_words', {})  # earlier versions have none
-      tasks = {
-        task: _read_quantities(entries_of_task, facets_by_task.get(task, ()))
-        for task, entries_of_task in entries_by_task.items()
-      }
+      tasks = {}
+      for task, entries_of_task in entries_by_task.items():
+        facets = tuple(Facet(**entry) for entry in facets_by_task.get(task, ()))
+        tasks[task] = tuple(_quantity(entry, facets) for entry in entries_of_task)
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {REBUILD}') from error
@@ -516,19 +516,6 @@ class Results:
     )
     _check_table(path.with_name(estimates.FILE_NAME), results)
     return results
-
-
-def _read_quantities(
-  entries: Iterable[Mapping[str, Any]], facet_entries: Iterable[Mapping[str, Any]]
-) -> tuple[Quantity, ...]:
-  """Returns the quantities of a task, from `results.json`.
-
-  Args:
-    entries: the fields of each quantity.
-    facet_entries: the fields of each grouping column (`Facet`), the same for all quantities.
-  """
-  facets = tuple(Facet(**entry) for entry in facet_entries)
-  return tuple(dataclasses.replace(_quantity(entry), facets=facets) for entry in entries)
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
@@ -687,10 +674,15 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   return buffer.getvalue()
 
 
-def _quantity(entry: Mapping[str, Any]) -> Quantity:
-  """Returns a quantity of `results.json`; the key `paper` of earlier versions is ignored."""
+def _quantity(entry: Mapping[str, Any], facets: tuple[Facet, ...]) -> Quantity:
+  """Returns a quantity of `results.json`; the key `paper` of earlier versions is ignored.
+
+  Args:
+    entry: the fields of the quantity.
+    facets: the grouping columns of its task.
+  """
   fields = {key: value for key, value in entry.items() if key != 'paper'}
-  return Quantity(**{**fields, 'by': tuple(fields.get('by', ()))})
+  return Quantity(**{**fields, 'by': tuple(fields.get('by', ())), 'facets': facets})
 
 
 def _quantities_as_json(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:

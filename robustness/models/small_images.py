@@ -41,8 +41,9 @@ class SmallCNN(layers.Network):
     """
     x = x.astype(self.dtype)
     for index, features in enumerate(CNN_WIDTHS):
-      kernel, name = 5 if index == 0 else 3, f'stage{index + 1}'
-      x = layers.ConvNorm(features, kernel, stride=2, **self.common, name=name)(x, train)
+      kernel = 5 if index == 0 else 3
+      layer = layers.ConvNorm(features, kernel, 2, **self.common, name=f'stage{index + 1}')
+      x = layer(x, train)
     return layers.LinearHead(self.num_classes, pool=False, name='head')(x)
 
 

@@ -264,13 +264,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     texts = [prompts_by_word[word] for word in words]
     tokens = np.stack([tokenize_by(args.tokenizer, architecture, group) for group in texts])
     variables = zero_shot(architecture, read_arrays(args.weights), tokens)
-    facts = {
+    facts: dict[str, object] = {
       'architecture': architecture.name,
       'class_names': names,
       'templates': list(templates),
       'from_sha256': hashlib.sha256(pathlib.Path(args.weights).read_bytes()).hexdigest(),
-      **({'preprocessing': record.preprocessing} if record else {}),
     }
+    if record:
+      facts['preprocessing'] = record.preprocessing
     weights.save_variables(args.out, variables, facts)
   except (InputError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)

@@ -97,7 +97,7 @@ class Coral(GroupObjective):
   @property
   def columns(self) -> tuple[str, ...]:
     """The required columns: `column`, and 'class_group' if `pairs` is 'same_classes'."""
-    return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
+    return (self.column, GROUP) if self.pairs == SAME_CLASSES else (self.column,)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
     """Returns the losses with the weighted distance of features, weights, the state and metrics."""

@@ -111,7 +111,8 @@ def published(results: Results) -> pd.DataFrame:
   is_relative_to_natural = first == NATURAL and results.settings.get('baseline') == 'first'
   # Table 1 has accuracies under fog by severity. They are shown where `fog_noise` is measured, a
   # network of this table among those of table 3.
-  under_fog = TABLE_1 if table is TABLE_3 and 'fog_noise' in results.labels else {}
+  is_measured = table is TABLE_3 and 'fog_noise' in results.labels
+  under_fog = TABLE_1 if is_measured else {}
   rows: list[Row] = []
 
   def add(label: str, name: str, value: float, versus: str = '', **facets: Any) -> None:

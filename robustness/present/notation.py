@@ -246,7 +246,8 @@ def label_of(facet: Facet, value: Any) -> str:
   Numbers follow the name of the column.
   """
   text = value_text(facet, value)
-  return text if isinstance(value, str) and not value.isdigit() else f'{facet.words} {text}'
+  is_name = isinstance(value, str) and not value.isdigit()
+  return text if is_name else f'{facet.words} {text}'
 
 
 def _value_template(facet: Facet, value: Any) -> str:

@@ -377,8 +377,9 @@ def _entries(
   """
   notation = Notation(selection.quantity)
   unit = f' ({notation.unit})' if notation.unit else ''
-  scope = f', {selection.interval_scope}' if intervals and selection.interval_scope else ''
-  full_name = f'{name}{scope}{unit}{ARROWS[selection.quantity.better]}'
+  if intervals and selection.interval_scope:
+    name = f'{name}, {selection.interval_scope}'
+  full_name = f'{name}{unit}{ARROWS[selection.quantity.better]}'
   rows = selection.reported_rows[selection.reported_rows.versus == '']
   if rows.empty:  # the columns of the facets may be missing
     return

@@ -273,9 +273,11 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
     pdf: whether to write a PDF too. An existing PDF is always rewritten.
   """
   png = pathlib.Path(path)
-  needs_pdf = pdf or png.with_suffix('.pdf').is_file()
+  kinds = ['png', *VECTOR_FORMATS]
+  if pdf or png.with_suffix('.pdf').is_file():
+    kinds.append('pdf')
   _lay_out(figure)
-  for kind in ('png', *VECTOR_FORMATS, *(['pdf'] if needs_pdf else [])):
+  for kind in kinds:
     write_atomically(png.with_suffix(f'.{kind}'), _file(figure, kind))
 
 
