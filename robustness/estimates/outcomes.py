@@ -188,12 +188,11 @@ class Outcomes:
         worst case.
     """
     groups = list(self.groups(by))
-    values = {
-      label: np.stack([combine(by_view[:, group.views]) for group in groups], 1)
-      for label, by_view in self.values.items()
-    }
+    merged = {}
+    for label, values in self.values.items():
+      merged[label] = np.stack([combine(values[:, group.views]) for group in groups], 1)
     views = pd.DataFrame([group.facets for group in groups])
-    return dataclasses.replace(self, values=values, views=views)
+    return dataclasses.replace(self, values=merged, views=views)
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
     """Returns outcomes with a view for each group of images, such as a class.

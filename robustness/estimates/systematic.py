@@ -499,11 +499,9 @@ class EnvironmentShares:
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
     draws = accuracies.drawn(normals, kind, self.confidence)
-    rhos_for_low, rhos_for_high = _drawn_rhos(rho_by_environment, draws, kind)
-    tail = (1 - self.confidence) / 2
-    low = min(_quantile_of_defined(rhos_for_low, tail, value), value)
-    high = max(_quantile_of_defined(rhos_for_high, 1 - tail, value), value)
-    num_undefined = int(np.isnan(rhos_for_high).sum())
+    low, high, num_undefined = _interval_from_draws(
+      rho_by_environment, draws, kind, value, self.confidence
+    )
     if num_undefined:
       notes.append(f'undefined in {num_undefined} of {samples} draws')
     return Estimate(value, low, high, n, n, method, note='; '.join(notes))
@@ -581,12 +579,14 @@ def _arguments_of_rho(means: np.ndarray, num_kinds: int, by_cell: bool) -> np.nd
   return np.stack([s, u, *subtracted])
 
 
-def _drawn_rhos(
+def _interval_from_draws(
   rho_by_environment: Callable[[np.ndarray], np.ndarray],
   draws: tuple[np.ndarray, np.ndarray],
   kind: np.ndarray,
-) -> list[np.ndarray]:
-  """Returns draws of the average ρ for the lower and for the upper end of its interval.
+  value: float,
+  confidence: float,
+) -> tuple[float, float, int]:
+  """Returns the interval of the average ρ, and the number of draws in which ρ is undefined.
 
   ρ rises with the classifier's accuracy on unseen classes and the baseline's on seen classes. It
   falls with all other accuracies. The lower end therefore takes draws for the upper ends of these
@@ -597,14 +597,20 @@ def _drawn_rhos(
       [samples, E].
     draws: draws of the accuracies for lower ends and for upper ends, [samples, Q] each.
     kind: the kind of each accuracy, such as `S`, [Q].
+    value: the average ρ, which the interval contains.
+    confidence: confidence of the interval, in (0, 1).
 
   Returns:
-    Two arrays [samples].
+    (low, high, number of draws in which ρ is undefined in all environments).
   """
   lower, upper = draws
   raises_rho = np.isin(kind, [U, B_SEEN])
-  accuracies = np.where(raises_rho, lower, upper), np.where(raises_rho, upper, lower)
-  return [known_mean(rho_by_environment(drawn)) for drawn in accuracies]
+  rhos_for_low = known_mean(rho_by_environment(np.where(raises_rho, lower, upper)))
+  rhos_for_high = known_mean(rho_by_environment(np.where(raises_rho, upper, lower)))
+  tail = (1 - confidence) / 2
+  low = min(_quantile_of_defined(rhos_for_low, tail, value), value)
+  high = max(_quantile_of_defined(rhos_for_high, 1 - tail, value), value)
+  return low, high, int(np.isnan(rhos_for_high).sum())
 
 
 def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) -> float:

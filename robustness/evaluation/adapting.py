@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -120,9 +121,12 @@ class AdaptingEvaluator(Evaluator):
     network, adaptation = self._network, self._adaptation
     num_rows = self.step_rows(self.layout(self.stream_rows))
     zeros = {name: np.zeros((num_rows, *x.shape[1:]), x.dtype) for name, x in batch.items()}
-    weights = jax.tree.map(  # zeros in place of shapes, because `begin` computes
-      lambda x: np.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x, variables
-    )
+
+    def as_array(x: Any) -> Any:
+      """Returns zeros in place of a shape, because `begin` computes; arrays stay as they are."""
+      return np.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x
+
+    weights = jax.tree.map(as_array, variables)
     state = adaptation.begin(weights, network.linen_layers(), network.num_classes)
 
     def adapt(variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
