@@ -213,7 +213,8 @@ class Answers:
       group: name of the set of perturbations, such as 'fog'.
     """
     pairs = self.outcomes({'first': first.right, 'second': self.right}).pair('first', 'second')
-    gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
+    views = self.group(group)
+    gained, lost = pairs.sums('gained', views), pairs.sums('lost', views)
     return share_difference(gained, lost, self.confidence, test=True)
 
   def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:

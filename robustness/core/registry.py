@@ -274,18 +274,16 @@ class Registry(Generic[P]):
     Raises:
       InputError: no component has this name.
     """
-    if is_reference(name):
-      return self._from_file(name, key)
-    is_text = isinstance(name, str)  # a config may hold a number by mistake
-    if is_text and (part := _part_in_module(self.package, name, self.base)):
-      return part
-    parts = self.classes()
-    if not is_text or name not in parts:
-      raise InputError(
-        f'{key_name(key)} names {name!r}; {nearest(str(name), parts)}. FILE.py:NAME or '
-        'package.module:NAME takes one of your own.'
-      )
-    return parts[name]
+    if isinstance(name, str):  # a config may hold a number by mistake
+      if is_reference(name):
+        return self._from_file(name, key)
+      part = _part_in_module(self.package, name, self.base) or self.classes().get(name)
+      if part:
+        return part
+    raise InputError(
+      f'{key_name(key)} names {name!r}; {nearest(str(name), self.classes())}. FILE.py:NAME or '
+      'package.module:NAME takes one of your own.'
+    )
 
   def select(self, name: str, sections: Section, path: str, key: str = 'name') -> P:
     """Returns the component `name` with its settings from a config.

@@ -250,8 +250,7 @@ def as_float32(images: np.ndarray) -> np.ndarray:
   """Returns uint8 images divided by 255 as float32 in [0, 1], and float images unchanged."""
   if images.dtype != np.uint8:
     return images
-  scaled: np.ndarray = np.divide(images, np.float32(255), dtype=np.float32)
-  return scaled
+  return np.asarray(np.divide(images, np.float32(255), dtype=np.float32))
 
 
 def values_outside(images: np.ndarray) -> str:
@@ -478,7 +477,8 @@ class ArrayRows:
     for name, column in self.columns.items():
       if len(column) != len(self.images):
         raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')
-    if self.images.dtype != np.uint8 and (outside := values_outside(self.images)):
+    outside = '' if self.images.dtype == np.uint8 else values_outside(self.images)
+    if outside:
       raise InputError(f'{outside}; they must lie in [0, 1], or be uint8.')
 
   @property

@@ -64,7 +64,8 @@ def rows_of(
         f'{", ".join(RESERVED)}: rename it.'
       )
     if array.dtype == object and all(isinstance(value, str) for value in array.ravel()):
-      arrays[name] = array = array.astype(str)  # a column of texts in pandas
+      array = array.astype(str)  # a column of texts in pandas
+      arrays[name] = array
     if not array.ndim or array.dtype == object:
       raise InputError(
         f'column {name!r} is {array.dtype} of shape {array.shape}; expected numbers or texts '
@@ -182,7 +183,8 @@ def _classes(targets: Iterable[Any]) -> np.ndarray:
 
 def _check_sizes(sizes: Iterable[tuple[int, ...]]) -> None:
   """Raises InputError unless all images have one size."""
-  if len(distinct := sorted(set(sizes))) > 1:
+  distinct = sorted(set(sizes))
+  if len(distinct) > 1:
     raise InputError(f'images have the sizes {distinct[0]} and {distinct[1]}: resize them to one.')
 
 

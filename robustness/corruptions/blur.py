@@ -282,7 +282,7 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   one_jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns where twice as many jumps end, and whether any pixel still moved."""
+    """Returns where twice the number of jumps end, and whether any pixel still moved."""
     ends, _ = state
     ends_of_twice = ends[ends]
     return ends_of_twice, filters.any_of_batch(ends_of_twice != ends)

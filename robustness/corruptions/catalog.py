@@ -325,7 +325,8 @@ def _corrupt(
     return corrupt_one(key, images, index, severity)
   numbers = jnp.arange(len(images))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-  index, severity = (jnp.broadcast_to(x, numbers.shape) for x in (index, severity))
+  index = jnp.broadcast_to(index, numbers.shape)
+  severity = jnp.broadcast_to(severity, numbers.shape)
   return map_entries(corrupt_one, keys, images, index, severity)
 
 

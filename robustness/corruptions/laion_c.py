@@ -120,7 +120,8 @@ def draw_glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np
       shift[start : start + generator.randint(1, height // 4)] = offset
   generator = random.Random(1)
   channel = generator.randint(0, 2)
-  right, down = (generator.randint(-num_bands, num_bands) for _ in range(2))
+  right = generator.randint(-num_bands, num_bands)
+  down = generator.randint(-num_bands, num_bands)
   return shift, np.array([channel, right, down], np.int32)
 
 
@@ -535,7 +536,7 @@ def _folder_pictures(source: str) -> list[Image.Image]:
   pictures = []
   for rgb in map(read_rgb, files):
     size = [256 * side // min(rgb.size) for side in rgb.size]
-    x0, y0 = ((side - 224) // 2 for side in size)
+    x0, y0 = (size[0] - 224) // 2, (size[1] - 224) // 2
     box = (x0, y0, x0 + 224, y0 + 224)
     pictures.append(rgb.resize(size, Image.Resampling.BILINEAR).crop(box))
   return pictures

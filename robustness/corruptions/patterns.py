@@ -111,7 +111,9 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   """
   time = draws['time']
   # row and column of each pixel in units of the drawn `scale`
-  y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in pixel_grid(image.shape[0]))
+  r, c = pixel_grid(image.shape[0])
+  y = jnp.broadcast_to(r, image.shape[:2]) / draws['scale']
+  x = jnp.broadcast_to(c, image.shape[:2]) / draws['scale']
   # each step bends the coordinates by waves of a higher frequency and a smaller amplitude; the
   # constants are from the released generator
   frequency, period, divisor = 1.0, 1.0, jnp.float32(1)
@@ -155,7 +157,8 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   and column c of an image of N × N pixels. `gradient_noise` computes the noise.
   """
   # row and column of the pixels in cells of the lattice; the image has 7 × 7 cells
-  r, c = (CELLS / image.shape[0] * line for line in pixel_grid(image.shape[0]))
+  rows, columns = pixel_grid(image.shape[0])
+  r, c = CELLS / image.shape[0] * rows, CELLS / image.shape[0] * columns
   total = jnp.zeros(image.shape[:2])
   for f in OCTAVES:
     noise = gradient_noise(f * r, f * c, draws['gradients'], draws['permutation'])

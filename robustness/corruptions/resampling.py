@@ -44,9 +44,11 @@ def resize(
   old_shape = image.shape[:2]
   if kernel == 'box':
     # which old pixels are in the box of each new one, 0 or 1, [new size, old size]
-    rows, columns = (box_membership(old, new) for old, new in zip(old_shape, shape, strict=True))
-    weights = [matrix / matrix.sum(1, keepdims=True) for matrix in (rows, columns)]
-    return jnp.einsum('yi,xj,ijc->yxc', *weights, image, precision=HIGHEST)
+    rows = box_membership(old_shape[0], shape[0])
+    columns = box_membership(old_shape[1], shape[1])
+    row_weights = rows / rows.sum(1, keepdims=True)
+    column_weights = columns / columns.sum(1, keepdims=True)
+    return jnp.einsum('yi,xj,ijc->yxc', row_weights, column_weights, image, precision=HIGHEST)
   if kernel == 'nearest':
     y = _nearest_lines(old_shape[0], shape[0])
     x = _nearest_lines(old_shape[1], shape[1])

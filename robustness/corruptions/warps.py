@@ -184,7 +184,8 @@ def circular_motion_blur(draws: Draws, image: jax.Array, strength: Strength) -> 
   to_coefficients = jnp.asarray(prefilter(side), jnp.float32)
   coefficients = filters.apply_separable(image, to_coefficients, to_coefficients)
   coefficients = coefficients.reshape(side * side, -1)
-  row, column = (line - middle for line in filters.pixel_grid(side))  # offsets from the centre
+  r, c = filters.pixel_grid(side)
+  row, column = r - middle, c - middle  # from the centre
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:

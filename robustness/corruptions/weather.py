@@ -35,7 +35,7 @@ _TINY_SNOW = rows(
   '.3 .3 1.25 .65 14 12. .6'
 )
 _SMALL_MIX = (0.95, 0.9, 0.9, 0.85, 0.8)
-"""The constant `mix` for images of 32 pixels, whose other constants are those of 64 pixels."""
+"""The constant `mix` for images of 32 pixels. The other constants are the same as for 64 pixels."""
 
 
 @corruption(

@@ -194,7 +194,8 @@ def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
   moved = jax.lax.switch(turns.astype(jnp.int32) % 4, branches, image)
   angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
   centre = (image.shape[0] - 1) / 2
-  row, column = (index - centre for index in pixel_grid(image.shape[0]))  # [N, 1] and [1, N]
+  r, c = pixel_grid(image.shape[0])  # [N, 1] and [1, N]
+  row, column = r - centre, c - centre
   cos, sin = jnp.cos(angle), jnp.sin(angle)
   # The position in the image that each pixel of the rotated image is read from.
   y, x = cos * row + sin * column + centre, cos * column - sin * row + centre

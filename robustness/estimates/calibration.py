@@ -327,7 +327,7 @@ class Scores:
     calibrated = self.calibrated.get(name)
     if name == OVERCONFIDENCE:
       return _difference_estimate(value, drawn, self.n, confidence, biased, calibrated)
-    low, high = (float(end) for end in percentile_interval(drawn, self.n, confidence))
+    low, high = map(float, percentile_interval(drawn, self.n, confidence))
     if calibrated is not None:
       low = 2 * biased - high  # e − (h − e), with the high percentile h
       high = biased + high - float(drawn.mean())  # e + (h − m)

@@ -47,8 +47,9 @@ def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike)
     second: q, the accuracy of the second classifier, [...].
     agreement: the share c, [...].
   """
-  p, q, agreed = (np.asarray(value, float) for value in (first, second, agreement))
-  return beyond_chance(agreed, p * q + (1 - p) * (1 - q))
+  p, q = np.asarray(first, float), np.asarray(second, float)
+  by_chance = p * q + (1 - p) * (1 - q)
+  return beyond_chance(np.asarray(agreement, float), by_chance)
 
 
 def estimates(

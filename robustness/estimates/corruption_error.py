@@ -56,7 +56,8 @@ def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
       'or [corruptions, severities] of both.'
     )
   # The mean error under each corruption, [K].
-  means, reference = (np.reshape(x, (shape[0], -1)).mean(1) for x in (error, baseline))
+  means = np.reshape(error, (shape[0], -1)).mean(1)
+  reference = np.reshape(baseline, (shape[0], -1)).mean(1)
   if np.any(reference <= 0):
     raise InputError(
       f'the baseline makes no error under corruption {int(np.argmin(reference))}: '
