@@ -116,7 +116,7 @@ class FrequencyShortcuts(Study):
       for grid in self.grids:  # the set has the frequencies in a kept patch of every grid
         is_kept = generator.random((grid, grid)) < self.kept
         # The row and the column of the patch of each frequency, [H] and [W].
-        y, x = (np.arange(n) * grid // n for n in (height, width))
+        y, x = np.arange(height) * grid // height, np.arange(width) * grid // width
         mask &= is_kept[y[:, None], x[None, :]]
     has_frequency = np.fft.ifftshift(masks, (1, 2)).reshape(self.sets, -1)  # zero frequency first
     index = np.arange(height * width).reshape(height, width)  # of each frequency, [H, W]

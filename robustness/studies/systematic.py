@@ -423,11 +423,10 @@ class Systematic(Study):
     yield from self._rho_and_accuracies(shares, baseline_shares, averages, notes, num_classes)
     if by_level:
       shares, baseline_shares = by_level[label], by_level.get(baseline)
-      # Each severity or angle, such as ({'environment': 'fog', 'severity': 1}, [0]) for column 0.
-      levels: Averages = [
-        ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
-        for column, (k, level) in enumerate(self._levels)
-      ]
+      levels = []  # such as ({'environment': 'fog', 'severity': 1}, [0]) for column 0
+      for column, (k, level) in enumerate(self._levels):
+        kind = self._transforms[k - 1].kind_of_level  # 'severity' or 'angle'
+        levels.append(({ENVIRONMENT: names[k - 1], kind: level}, [column]))
       yield from self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
       # The mean of ρ over the levels of an environment, or of all of them.
       for facets, environments in averages:

@@ -39,9 +39,8 @@ def with_second_norms(variables: Variables) -> Variables:
   norms = {layer for layer, arrays in arrays_of_layer.items() if layer and arrays <= _ARRAYS}
   second = {}
   for path, value in flat.items():
-    collection, layer = path[0], path[1:-1]
-    if layer in norms:
-      second[collection, AUXILIARY, *layer, path[-1]] = jnp.copy(value)
+    if path[1:-1] in norms:  # the path of the layer
+      second[path[0], AUXILIARY, *path[1:]] = jnp.copy(value)
   if not second:
     raise InputError(
       f'{KEYS.training.auxiliary_norms} is above 0, and this network has no normalisation layers: '

@@ -301,8 +301,9 @@ class _Run:
       state: the state after them.
       progress: the progress line, which shows that studies are measured.
     """
-    is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
-    if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
+    is_last = step == self.training.total_steps
+    is_due = is_last or schedule.is_measured(step, self.settings, self.training.rows.num_examples)
+    if self.measure and is_due:
       self.meter.flush()  # raises InputError if the training has diverged, before it is measured
       variables = self.parallel.unreplicate(state).variables
       with progress.other_work('evaluation'):

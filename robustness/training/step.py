@@ -210,7 +210,7 @@ class TrainStep:
     expected = f'(losses, weights, state, metrics), with floats [{num_rows}] as losses and weights'
     if not isinstance(returned, tuple) or len(returned) != 4:
       raise InputError(f'the objective {name!r} returns {type(returned).__name__}, not {expected}.')
-    losses, weights = (jnp.asarray(values) for values in returned[:2])
+    losses, weights = jnp.asarray(returned[0]), jnp.asarray(returned[1])
     is_of_rows = losses.shape[:1] == (num_rows,) and losses.shape == weights.shape
     if not is_of_rows or not jnp.issubdtype(losses.dtype, jnp.floating):
       raise InputError(
