@@ -123,34 +123,12 @@ class AutoPGD(Attack):
       targets: target classes, int32 [B]; None maximises `loss`.
       can_stop: whether the search ends for an image as soon as it is misclassified.
     """
-    keys, logits, images, labels, scale = arguments
-    images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
-    steps_since_checkpoint = jnp.asarray(checkpoints(self.steps))  # by step, 0 if no checkpoint
-
-    def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
-      """Returns the sum of the losses, for `jax.grad`, and (losses [B], margins [B])."""
-      scores = logits(x)
-      if targets is None:
-        losses = attacks.LOSSES[self.loss](scores, labels)
-      else:
-        losses = attacks.targeted_dlr(scores, labels, targets)
-      return losses.sum(), (losses, attacks.margin(scores, labels))
-
-    def evaluated(x: Array) -> Iterate:
-      """Returns the points x, [B, H, W, C], with their gradients, losses and margins."""
-      gradient, (loss, margins) = mean_gradient(value, x, self.passes)
-      # A NaN gradient turns the image into NaN and its margin into the largest one, so that it is
-      # the result, which the study refuses.
-      is_nan = jnp.isnan(gradient).any((1, 2, 3))
-      return {
-        'x': jnp.where(balls.as_image_factors(is_nan), jnp.nan, x),
-        'gradient': gradient,
-        'loss': loss,
-        'margin': jnp.where(is_nan, jnp.inf, margins),
-      }
-
+    evaluated = functools.partial(self._evaluated, arguments, targets)
     if self.norm == 'l1':
       return self._ascend_sparsely(evaluated, arguments, can_stop)
+    keys, _, images, _, scale = arguments
+    images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
+    steps_since_checkpoint = jnp.asarray(checkpoints(self.steps))  # by step, 0 if no checkpoint
 
     def step(state: _State) -> _State:
       """Returns the state after one more step."""
@@ -168,6 +146,35 @@ class AutoPGD(Attack):
     start = evaluated(balls.random_shift(keys, images, self.norm, epsilon))
     state = jax.lax.while_loop(continues, step, _State.first(start, epsilon))
     return jax.lax.stop_gradient(state.largest_margin['x'])
+
+  def _evaluated(self, arguments: Arguments, targets: Array | None, x: Array) -> Iterate:
+    """Returns points with their gradients, losses and margins.
+
+    Args:
+      arguments: the arguments of the attack.
+      targets: target classes, int32 [B]; None stands for the loss `loss`.
+      x: the points, [B, H, W, C].
+    """
+
+    def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
+      """Returns the sum of the losses, for `jax.grad`, and (losses [B], margins [B])."""
+      scores, labels = arguments.logits(x), arguments.labels
+      if targets is None:
+        losses = attacks.LOSSES[self.loss](scores, labels)
+      else:
+        losses = attacks.targeted_dlr(scores, labels, targets)
+      return losses.sum(), (losses, attacks.margin(scores, labels))
+
+    gradient, (loss, margins) = mean_gradient(value, x, self.passes)
+    # A NaN gradient turns the image into NaN and its margin into the largest one, so that it is the
+    # result, which the study refuses.
+    is_nan = jnp.isnan(gradient).any((1, 2, 3))
+    return {
+      'x': jnp.where(balls.as_image_factors(is_nan), jnp.nan, x),
+      'gradient': gradient,
+      'loss': loss,
+      'margin': jnp.where(is_nan, jnp.inf, margins),
+    }
 
   def _ascend_sparsely(
     self, evaluated: Callable[[Array], Iterate], arguments: Arguments, can_stop: bool

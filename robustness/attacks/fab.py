@@ -142,9 +142,9 @@ class FAB(Attack):
     num_classes, rows = scores.shape[1], jnp.arange(len(x))
     # The gradient of z_t − z_y by the logits, for every class t: 1 for t, and −1 for y.
     targets = jnp.eye(num_classes)[:, None]  # one-hot, [classes t, 1, classes]
-    by_logits = targets - jax.nn.one_hot(labels, num_classes)[None]  # [classes t, B, classes]
-    # and the gradient by x, [classes t, B, H, W, C]
-    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(by_logits)
+    cotangents = targets - jax.nn.one_hot(labels, num_classes)[None]  # [classes t, B, classes]
+    # and the gradient by x, the normal of the boundary, [classes t, B, H, W, C]
+    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(cotangents)
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
     dual_norms = jnp.linalg.norm(flat, balls.ORDERS[balls.DUALS[self.norm]], axis=-1)

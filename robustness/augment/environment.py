@@ -205,12 +205,11 @@ def refuse_leaks(
     if part is None:
       continue
     reason = _leak_in_words(part, held_out, has_environments=bool(environment) or stored)
-    if not reason:
-      continue
-    within = f'set {section}.augment.{part.name}.within={Environment.name!r}, '
-    fix = within if 'within' in part.describe() else ''
-    raise InputError(
-      f'{section} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
-      f'{part.name!r} out, {fix}or set '
-      f'{section}.augment.{Environment.name}.allow_leaks=True if the leak is meant.'
-    )
+    if reason:
+      within = f'set {section}.augment.{part.name}.within={Environment.name!r}, '
+      fix = within if 'within' in part.describe() else ''
+      raise InputError(
+        f'{section} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
+        f'{part.name!r} out, {fix}or set '
+        f'{section}.augment.{Environment.name}.allow_leaks=True if the leak is meant.'
+      )

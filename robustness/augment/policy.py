@@ -215,8 +215,9 @@ def _augment(
 
   numbers = jnp.arange(len(example['image']))
   views = jax.lax.map(augment_image, numbers) if one_by_one else jax.vmap(augment_image)(numbers)
-  # other columns are equal in all V results
-  return {name: value if name == 'image' else value[0] for name, value in views.items()}
+  # columns other than the image are equal in all V results
+  columns = {name: values[0] for name, values in views.items()}
+  return {**columns, 'image': views['image']}
 
 
 def _augment_and_check(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
