@@ -75,7 +75,7 @@ def _advice(error: Exception) -> str | None:
     return str(error)
   advice = environment_variables.advice(error)
   if advice is None and isinstance(error, OSError):
-    advice = disk.advice(error, '')
+    advice = disk.advice(error, directory='')
   if advice is None and (refused := error_of_user(error)):
     advice = str(refused)
   return advice

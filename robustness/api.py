@@ -200,6 +200,7 @@ def measure(
     name, seed = study_object.name, execution.seed
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
       models = _named_models(model)  # checked before images are read, which may take long
+      # a study of images alone takes no classifier
       is_valid, valid = not models, 'images alone: set model=None'
       if study_object.needs_classifier:
         fewest = study_object.fewest_classifiers
@@ -325,8 +326,7 @@ def as_rows(
     rows = input_pipeline.load(data, seed)
     groups = class_groups.from_settings(data, rows.class_names)
     data = class_groups.with_groups(rows, groups)  # with the column `class_group` if groups are set
-  is_rows = hasattr(data, 'training_batches')  # whether it has the methods of `Rows`
-  if not is_rows:
+  if not hasattr(data, 'training_batches'):  # which `Rows` have
     # names of sets of neighboring frames, in the column `group_id`, become numbers
     columns = with_numbered_sets(columns or {})
     return user_data.rows_of(data, labels, columns, class_names)
@@ -358,7 +358,9 @@ def as_classifier(model: Any, images: np.ndarray, class_names: Sequence[str]) ->
 
 
 def _recipe_of(model: Model) -> ClassifierKind:
-  """Returns how a network that is given by its name is loaded; its weights are on this machine.
+  """Returns the kind of classifier that loads a network by its name, such as 'resnet20'.
+
+  Its weights are downloaded if they are missing.
 
   Raises:
     InputError: the network or its weights are unknown or missing, or an argument is not for a name.
@@ -557,9 +559,8 @@ def train(
     if folder.exists() and not folder.is_dir():
       raise InputError(f'workdir is {str(folder)!r}, which is no folder: give a new or empty one.')
     # The experiment measures nothing, and has no report.
-    classifiers = {recipe.name: recipe}
     experiment = Experiment(
-      {}, '', recipe.data, recipe.training, classifiers, execution, has_labels=False
+      {}, '', recipe.data, recipe.training, {recipe.name: recipe}, execution, has_labels=False
     )
     builder = ClassifierBuilder(
       experiment,
@@ -591,13 +592,13 @@ def _training_rows(images: Any, labels: Any, class_names: Sequence[str], seed: i
   return dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
 
 
-def _part(key: str, value: Any, base_class: type, registry: Registry[Any] | None = None) -> Any:
+def _part(key: str, value: Any, kind: type, registry: Registry[Any] | None = None) -> Any:
   """Returns a part of a training, such as the attack, from an object, a name or None.
 
   Args:
     key: name of the argument, for messages.
     value: an object; a name in the registry, for the part with default settings; or None.
-    base_class: class of all valid objects.
+    kind: class of all valid objects, such as `Attack`.
     registry: the classes by name. None if the part cannot be given by name.
 
   Raises:
@@ -605,10 +606,8 @@ def _part(key: str, value: Any, base_class: type, registry: Registry[Any] | None
   """
   if registry and isinstance(value, str):
     return registry.find(value, key)()
-  if value is not None and not isinstance(value, base_class):
-    raise InputError(
-      f'{key} is {value!r}; it must be an object of a class of {base_class.__name__}.'
-    )
+  if value is not None and not isinstance(value, kind):
+    raise InputError(f'{key} is {value!r}; it must be an object of a class of {kind.__name__}.')
   return value
 
 
@@ -753,8 +752,7 @@ def _logits_function(model: Any, images: jax.Array) -> Callable[[jax.Array], jax
     model: a function, which is returned unchanged, or another form of model that `measure` takes.
     images: example inputs, which may be traced.
   """
-  is_network = isinstance(model, Classifier | Model | str) or Model(model).library != 'function'
-  if not is_network:
+  if not isinstance(model, Classifier | Model | str) and Model(model).library == 'function':
     return model
   with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
     examples = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)

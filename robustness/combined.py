@@ -132,9 +132,8 @@ def _means_over(
   notes_of_means: list[dict[int, str]] = [{} for _ in count]  # {seed: note} for each mean
   for index, seed, note in zip(mean_index, by_seed[SEED], by_seed['note'], strict=True):
     notes_of_means[index][seed] = note
-  joined_notes = []
-  for notes, is_equal in zip(notes_of_means, is_constant, strict=True):
-    joined_notes.append(_note_of_mean(notes, seeds, is_equal))
+  pairs = zip(notes_of_means, is_constant, strict=True)
+  joined_notes = [_note_of_mean(notes, seeds, is_equal) for notes, is_equal in pairs]
   numbers = {'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count}
   means = first.assign(
     **numbers, method=estimates.OVER_SEEDS, confidence=confidence, p=np.nan, note=joined_notes

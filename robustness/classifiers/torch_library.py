@@ -147,17 +147,16 @@ def _transformers_source(name: str, identity: str, weights: str) -> _Source:
     InputError: transformers is not installed, or files are missing or cannot be downloaded.
   """
   _import_with_torch('transformers', name)
+  descriptions = (CONFIG_FILE, TRANSFORMERS_FILE)
   folder = expanded(identity)
   if not folder.is_dir():
     is_repository = not identity.startswith(('/', '~', '.')) and identity.count('/') == 1
     if not is_repository:
       raise InputError(f'{name} is neither a folder here nor a repository ACCOUNT/NAME of the hub.')
-    files = [CONFIG_FILE, TRANSFORMERS_FILE]
-    if not weights:
-      files.append(WEIGHTS_FILE)
+    files = descriptions if weights else (*descriptions, WEIGHTS_FILE)
     paths = [hub.from_hugging_face(identity, file, name).path for file in files]
     folder = paths[0].parent  # all files are in one folder of the hub's cache
-  for file in (CONFIG_FILE, TRANSFORMERS_FILE):
+  for file in descriptions:
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
   path: pathlib.Path | None = folder  # with the file of weights
@@ -313,7 +312,7 @@ class TorchLibrary(ClassifierKind):
       except InputError as error:
         raise InputError(f'{self.name}: {error}') from error
       except Exception as error:  # libraries fail in their own ways; the cause is quoted
-        reason = (str(error).splitlines() or [''])[0]
+        reason = str(error).partition('\n')[0]
         raise InputError(
           f'{self.name} cannot be built with {source.weights.file or "random weights"} for images '
           f'{shape}: {type(error).__name__}: {reason}'
@@ -464,7 +463,7 @@ def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[A
   if missing_in_body or unexpected:
     raise InputError(
       f'{file} does not fit it: {len(missing_in_body)} arrays are missing, {len(unexpected)} '
-      f'left over, first {(missing_in_body or unexpected)[0]}'
+      f'left over, first {[*missing_in_body, *unexpected][0]}'
     )
   return model, bool(missing)
 

@@ -548,7 +548,8 @@ def _fill_section(config: ConfigDict, values: Mapping[str, object], path: str) -
     InputError: the section has no such key, or the value has another type.
   """
   unknown = {key: value for key, value in values.items() if key not in config}
-  # First refuse keys of earlier versions, with an error that says what replaces them.
+  # First refuse keys of earlier versions, with an error that says what replaces them. Which keys
+  # these are depends on the study or source that `values` names, else on the one of `config`.
   _refuse_moved({**config, **values}, unknown, path)
   settings.refuse_unknown(values, config, path)
   for key, value in values.items():

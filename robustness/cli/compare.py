@@ -54,19 +54,18 @@ def main(arguments: Sequence[str]) -> int:
   reference = 'task of batteries; gives effective robustness in others relative to its accuracy'
   add('--reference', action='append', default=[], metavar='TASK', help=reference)
   recorded_study.add_flag(parser)
-  options = parser.parse_args(arguments)
+  flags = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
 
   with phase('estimates, figures and report'):
-    study_file, pdf = options.study, options.pdf
     results = run(
-      options.workdirs, options.out, options.common, command, options.reference, study_file, pdf
+      flags.workdirs, flags.out, flags.common, command, flags.reference, flags.study, flags.pdf
     )
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')
     print(*text.summary(_keep_printed(results_of_task)), '', sep='\n')
-  print(f'accuracies in every view, and figures: {options.out}/report.html')
+  print(f'accuracies in every view, and figures: {flags.out}/report.html')
   return 0
 
 

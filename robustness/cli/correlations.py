@@ -97,12 +97,11 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
       results = Results.read(folder).over_seeds
       network_by_label = _networks_of_labels(results, folder, names_of_networks)
       for task, results_of_task in results.by_task.items():
-        digest = results.image_digest(task)
         for quantity, words, values in _comparable_values(results_of_task, network_by_label):
           name = ': '.join(filter(None, (name_of_path, task, words)))
           networks = values.classifier.map(network_by_label)  # the network of each row of `values`
           rows = rows_by_name.setdefault(name, {})
-          differences = first_runs.differences(name, results_of_task, digest)
+          differences = first_runs.differences(name, results_of_task, results.image_digest(task))
           if differences or not rows.keys().isdisjoint(networks):
             reason = '; '.join(differences) or 'for the same network'
             raise InputError(

@@ -71,22 +71,17 @@ def main(arguments: Sequence[str]) -> int:
     arguments: the command line after `robustness doctor`.
   """
   new_parser('robustness doctor', __doc__).parse_args(arguments)
-  lines = {
+  python = f'{platform.python_version()} on {platform.platform()}'
+  packages = [(name, _installation_state((name,), use)) for name, use in PACKAGES.items()]
+  extras = [(name, _installation_state(modules, use)) for name, (modules, use) in EXTRAS.items()]
+  sections = {
     'machine': machine(),
-    'versions': [
-      ('robustness', __version__),
-      ('python', f'{platform.python_version()} on {platform.platform()}'),
-      *workdir.versions().items(),
-    ],
-    'packages a run can do without': (
-      (name, _installation_state((name,), use)) for name, use in PACKAGES.items()
-    ),
-    "extras (pip install '.[NAME]' in the checkout)": (
-      (name, _installation_state(modules, use)) for name, (modules, use) in EXTRAS.items()
-    ),
+    'versions': [('robustness', __version__), ('python', python), *workdir.versions().items()],
+    'packages a run can do without': packages,
+    "extras (pip install '.[NAME]' in the checkout)": extras,
     'data at hand': data(),
   }
-  for heading, entries in lines.items():
+  for heading, entries in sections.items():
     print(heading)
     for name, entry in entries:
       print(f'  {name:<20}  {entry}')

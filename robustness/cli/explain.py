@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from absl import flags
 from ml_collections import ConfigDict
@@ -18,11 +18,10 @@ from robustness.config import packaged
 from robustness.config.experiment import Execution
 from robustness.config.recipe import PART_KINDS
 from robustness.core.errors import nearest
-from robustness.core.registry import Part, Registry, part_name
+from robustness.core.registry import Registry, part_name
 from robustness.evaluation.study import STUDIES, ScoresPredictions
 from robustness.training.settings import TrainingSettings
 
-P = TypeVar('P', bound=Part)
 WIDTH = 100
 _ATTRIBUTE = re.compile(r'^  (\w[\w, ]*): (.*(?:\n+    .*)*)', re.MULTILINE)
 _CHOICE = 'a name, or FILE.py:NAME for one of yours'
@@ -195,7 +194,7 @@ def _keys_of_section(
 
 
 def _keys_of_parts(
-  path: str, sections: Sequence[ConfigDict], key: str, registry: Registry[P]
+  path: str, sections: Sequence[ConfigDict], key: str, registry: Registry[Any]
 ) -> Iterator[Key]:
   """Yields the settings of a kind of components of a training, such as attacks.
 

@@ -100,8 +100,8 @@ def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> st
       'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
       'benchmark of the hub.'
     )
-  for key in ('dataset', 'task'):
-    if (name := vars(options)[key]) and not _ID.fullmatch(name):
+  for key, name in (('dataset', options.dataset), ('task', options.task)):
+    if name and not _ID.fullmatch(name):
       raise InputError(
         f'--{key} is {name!r:.80}: an id of the hub has letters, digits, and _ . - / between them.'
       )

@@ -482,20 +482,20 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   labels = distinct_labels(
     {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}
   )
-  quantities, parts = list[Quantity](), list[pd.DataFrame]()
+  quantities, all_rows = list[Quantity](), list[pd.DataFrame]()
   # {name of a value, such as 'mCE': (its quantity, a row for each classifier)}
   ranked_values: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
     rows = _relabelled_values(entries, quantity, labels)
     if len(rows):
       quantities.append(quantity)
-      parts.append(rows)
+      all_rows.append(rows)
       for selection in overall_selections(rows, quantity):
         ranked_values[selection.words] = quantity, selection.rows
   for words, (quantity, rows) in ranked_values.items():
     # With several rankings this facet distinguishes them.
     facets = {'ranked_by': words} if len(ranked_values) > 1 else {}
-    parts.append(table_of_rows(list(_rank_rows(quantity, rows, facets))))
+    all_rows.append(table_of_rows(list(_rank_rows(quantity, rows, facets))))
   classifiers, provenance = list[Facts](), list[dict[str, str]]()
   for entry in entries:
     for classifier in entry.results.classifiers:
@@ -507,14 +507,15 @@ def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     classifiers=classifiers,
     tables={PROVENANCE: Table.from_lines(provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
-    table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
+    table=assemble([*all_rows, *_paired_estimates(entries, quantities, study_file)]),
     quantities=(RANK, *_with_accuracy(quantities), EFFECTIVE),
   )
 
 
 def _with_accuracy(quantities: Sequence[Quantity]) -> list[Quantity]:
   """Returns the quantities, with `ACCURACY` added unless one has its name."""
-  return [*quantities, *([] if ACCURACY.name in {q.name for q in quantities} else [ACCURACY])]
+  names = {quantity.name for quantity in quantities}
+  return list(quantities) if ACCURACY.name in names else [*quantities, ACCURACY]
 
 
 def _relabelled_values(

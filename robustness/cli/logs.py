@@ -49,7 +49,7 @@ def is_shown(record: logging.LogRecord) -> bool:
   hidden, because the command reports these itself.
   """
   error = record.exc_info[1] if record.exc_info else None
-  if error is not None and (disk.advice(error, '') or peer_is_lost(error)):
+  if error is not None and (disk.advice(error, directory='') or peer_is_lost(error)):
     return False
   if record.pathname.startswith(OWN_FOLDERS):
     return record.levelno >= logging.INFO

@@ -368,10 +368,8 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
     # Studies that are measured repeatedly during the training.
-    along_training = {
-      name: planned_views(study, study_rows)
-      for name, (study, study_rows) in builder.along_tasks(recipe).items()
-    }
+    tasks = builder.along_tasks(recipe).items()
+    along_training = {name: planned_views(*study_and_rows) for name, study_and_rows in tasks}
     training_rows, evaluated = builder.open_rows(recipe), rows[experiment.data]
     yield from _planned_training(label, recipe.training, training_rows, evaluated, along_training)
   # Evaluations after all trainings.
