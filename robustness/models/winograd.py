@@ -124,8 +124,8 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
   Returns:
     [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C], with the 6 × 6 entries of M d Mᵀ as the first axis.
   """
-  # M combines first the rows and then the columns of each tile. Its 6 sums are a new first axis, so
-  # that W, axis ndim − 2 of the given `x`, is axis ndim − 1 in the second pass.
+  # M combines first the rows of each tile, from [..., H, W, C] to [6, ..., tiles down, W, C], and
+  # then its columns. The new first axis has moved W from axis ndim − 2 to ndim − 1 by then.
   for axis in (x.ndim - 3, x.ndim - 1):
     num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
@@ -136,6 +136,7 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
       lax.slice_in_dim(padded, i, last + i + 1, INNER, axis) for i in range(matrix.shape[1])
     ]
     x = _combined(matrix, pixels)
+  # the first axis is of the columns of M d Mᵀ, the second of its rows
   return x.swapaxes(0, 1).reshape(PRODUCTS, *x.shape[2:])
 
 

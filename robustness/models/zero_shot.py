@@ -62,7 +62,8 @@ def template_list(name: str) -> list[str]:
   """
   text = pathlib.Path(__file__).with_name('prompt_templates.txt').read_text(encoding='utf-8')
   lists: dict[str, list[str]] = {}
-  for list_name, _, template in (line.partition(' | ') for line in text.splitlines()):
+  for line in text.splitlines():
+    list_name, _, template = line.partition(' | ')
     lists.setdefault(list_name, []).append(template)
   if name not in lists and not expanded(name).is_file():
     raise InputError(f'templates {name!r} are neither a file nor a list: {nearest(name, lists)}.')

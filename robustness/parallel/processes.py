@@ -271,8 +271,7 @@ def check_workdir(directory: pathlib.Path) -> None:
     except OSError as error:
       failure = f'workdir {directory} cannot be made or written to ({error.strerror}).'
   # every process takes the name that process 0 chose, and its failure
-  from_first, *_ = exchange('a file', json.dumps([name, failure]))
-  name, failure = json.loads(from_first)
+  name, failure = json.loads(exchange('a file', json.dumps([name, failure]))[0])
   if failure:
     raise InputError(f'process 0: {failure}')
   file = directory / name

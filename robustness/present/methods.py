@@ -78,7 +78,7 @@ def _classifiers(results: Results, label: str) -> str:
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
-      first, *_ = by_seed(facts)  # all seeds have the same input scaling and label space
+      first = by_seed(facts)[0]  # all seeds have the same input scaling and label space
       parts = [*classifier_facts(facts), _scaling(first)]
       parts += [f'{key}: {first[key]}' for key in ('label_space', 'merge') if first.get(key)]
       words = ', '.join(part for part in parts if part)
@@ -92,11 +92,11 @@ def _scaling(classifier: Facts) -> str:
   An example is 'images normalised by mean 0.5, 0.5, 0.5 and std 0.2, 0.2, 0.2'.
   """
   values = classifier.get('preprocessing') or {}
-  texts = [
-    f'{key} {", ".join(f"{number:.4g}" for number in values[key])}'
-    for key in ('mean', 'std')
-    if key in values
-  ]
+  texts = []
+  for key in ('mean', 'std'):
+    if key in values:
+      numbers = ', '.join(f'{number:.4g}' for number in values[key])  # one for each channel
+      texts.append(f'{key} {numbers}')
   return f'images normalised by {" and ".join(texts)}' if texts else ''
 
 

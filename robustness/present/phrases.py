@@ -83,7 +83,7 @@ def source_words(data: Facts) -> str:
     data: the section `data` of results. Its key 'dataset', if present, is the name.
   """
   source, name = str(data.get('source') or ''), str(data.get('name') or '')
-  data_set, *_ = name.split('/')  # without version and config
+  data_set = name.split('/')[0]  # without version and config
   if source == 'tfds' and data_set in DATA_SETS:
     return DATA_SETS[data_set]
   if source == 'folder' and data.get('path'):
@@ -120,7 +120,7 @@ def classifier_words(classifier: Facts) -> str:
 
   If there are several seeds, the first is described.
   """
-  classifier, *_ = by_seed(classifier)
+  classifier = by_seed(classifier)[0]
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
   if name and (part := classifier.get('input_filter')):
     name = f'{name} behind {_part_words(part)}'

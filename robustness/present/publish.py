@@ -213,7 +213,7 @@ def illustrate(
   figures = reused or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
   # The duration is of the whole run, and not of a task or seed.
-  facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
+  facts = {key: value for key, value in environment.items() if is_workdir or key != 'seconds'}
   findings = presented.findings(results)
   results.findings = [finding.text for finding in findings]
   context = Context(presented.title, facts, config, findings, presented.papers, unverified)

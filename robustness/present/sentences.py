@@ -88,7 +88,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
   """
   estimates = [selection.rows[selection.rows['low'].notna()] for selection in selections]
   labels = pd.concat(estimates).classifier.unique()
-  if len(selections) > 1 and len(labels) == 1:
+  if len(selections) > 1 and len(labels) == 1:  # a clause for each value of the classifier
     clauses = [
       _estimate(quantity, row, selection.condition)
       for selection, rows in zip(selections, estimates, strict=True)
@@ -97,7 +97,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
     text = _join_clauses(f'{quantity.words}, {labels[0]}:', clauses)
     yield Finding(text, pd.concat(estimates), selections[0].facets)
     return
-  for selection, rows in zip(selections, estimates, strict=True):
+  for selection, rows in zip(selections, estimates, strict=True):  # a clause for each classifier
     if not (rows.high > rows.low).any():  # such as 100 % for the baseline of a ratio
       continue
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']

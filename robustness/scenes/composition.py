@@ -164,8 +164,8 @@ def paste_cutout(
     scene = paste_rotated(pack(window)[None], 0, offset, background, placement, lines)
     return scene, placement.fraction
   # The rows and columns of the resized cutout at the rows and columns of the canvas.
-  positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
-  layer = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
+  rows, columns = jnp.arange(side) - placement.corner[0], jnp.arange(side) - placement.corner[1]
+  layer = resize_pixels(cutouts, index, size, placement.resized, (rows, columns), max_reduction)
   layer = layer / 255 if layer.dtype == jnp.uint8 else layer
   return blend(layer[..., :3], layer[..., 3:], background), placement.fraction
 
@@ -228,8 +228,9 @@ def visible_window(
   # The position in the cutout that is shown in the middle of the canvas.
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - length // 2
-  positions = [with_border(jnp.arange(length) + offset[i], placement.resized[i]) for i in (0, 1)]
-  window = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
+  rows = with_border(jnp.arange(length) + offset[0], placement.resized[0])
+  columns = with_border(jnp.arange(length) + offset[1], placement.resized[1])
+  window = resize_pixels(cutouts, index, size, placement.resized, (rows, columns), max_reduction)
   return window, offset
 
 
