@@ -30,7 +30,7 @@ from robustness.models.state_dict import SAFETENSORS_SUFFIX, SUFFIXES
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
-_SEE_HUB = 'see the hub'  # the licence of weights whose files state none
+_SEE_HUB = 'see the hub'  # the licence of weights if their files state none
 _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
 _OF_SQUARES = re.compile('(ViT|DeiT|Beit)(FeatureExtractor|ImageProcessor)')
 """Types of transformers that take a number as `size` for both sides."""

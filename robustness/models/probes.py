@@ -205,7 +205,7 @@ class Neighbors(Probe):
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """Returns log vote shares [B, classes]; a share below 1e-6 counts as 1e-6."""
-    k = len(arrays['ranks'])  # zeros, of which only the number counts, see `fitted`
+    k = len(arrays['ranks'])  # an array of k zeros, see `fitted`
     cosines, neighbors = _nearest_rows(_unit_on_device(features), arrays['rows'], k)
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)

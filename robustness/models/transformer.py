@@ -335,7 +335,7 @@ class AttentionPool(Layer):
     query = nn.Dense(width, dtype=self.dtype, name='query')(latent.astype(x.dtype))
     query = jnp.broadcast_to(query, (count, 1, width)).reshape(count, 1, self.num_heads, -1)
     key_value = nn.Dense(2 * width, dtype=self.dtype, name='key_value')(x)
-    # [B, N, 2 D] to [B, N, 2, heads, D / heads], whose axis of two is unpacked
+    # [B, N, 2 D] to [B, N, 2, heads, D / heads]; the axis of two is of keys and values
     key_value = key_value.reshape(count, num_tokens, 2, self.num_heads, -1)
     key, value = jnp.moveaxis(key_value, 2, 0)
     pooled = attend(query, key, value).reshape(count, width)

@@ -278,7 +278,7 @@ def check_workdir(directory: pathlib.Path) -> None:
   deadline = time.monotonic() + VISIBLE_SECONDS
   while not file.exists() and time.monotonic() < deadline:
     time.sleep(0.1)
-  # each process sends '', or the path of the workdir in which it does not see the file
+  # each process sends '' if it sees the file, otherwise the path of its workdir
   unseen_paths = exchange('who sees it', '' if file.exists() else str(directory))
   if jax.process_index() == 0:
     file.unlink(missing_ok=True)
