@@ -48,7 +48,6 @@ def digits() -> ConfigDict:
   config = default_config('systematic', LABELS)
   train_small_networks(config)
   train_selectively(config, ('rotation',))
-  config.data.classes_per_group = 5
   return config
 
 
@@ -60,7 +59,6 @@ def cifar10() -> ConfigDict:
   config = default_config('systematic', LABELS)
   use_cifar10(config)
   train_airbench_selectively(config, ('rotation',))
-  config.data.classes_per_group = 5
   return config
 
 
@@ -72,7 +70,6 @@ def imagenet() -> ConfigDict:
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
   train_selectively(config, ('rotation',))
-  config.data.classes_per_group = 500
   return config
 
 

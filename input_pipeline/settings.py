@@ -169,7 +169,8 @@ class DataSettings:
     hierarchy: text file of WordNet's hierarchy with lines '<parent> <child>', for 'wordnet:…' in
       `class_groups`.
     random_class_groups: number M of random groups of equal size, instead of named ones.
-    classes_per_group: number of classes in a random group; 0 makes groups as large as possible.
+    classes_per_group: number of classes in a random group; 0 makes groups as large as possible, and
+      a single one of half of the classes.
     class_group_seed: seed of random groups.
   """
 
@@ -190,8 +191,8 @@ class DataSettings:
   class_groups: tuple[tuple[str, ...], ...] = ()
   hierarchy: str = ''
   random_class_groups: int = setting(0, COUNT, is_count)
-  classes_per_group: int = setting(0, COUNT, is_count)
-  class_group_seed: int = setting(0, COUNT, is_count)
+  classes_per_group: int = setting(0, COUNT, is_count, only_with=('random_class_groups',))
+  class_group_seed: int = setting(0, COUNT, is_count, only_with=('random_class_groups',))
 
   @classmethod
   def from_section(cls, section: Section, key: str = 'config.data') -> Self:
@@ -231,16 +232,12 @@ class DataSettings:
   def __post_init__(self) -> None:
     """Raises InputError if a value is out of range or contradicts another setting."""
     check_fields(self, 'config.data')
-    has_random_groups = self.random_class_groups > 0
-    has_both = has_random_groups and bool(self.class_groups)
-    no_groups = f'0 without {KEYS.data.random_class_groups}'
+    has_both = bool(self.random_class_groups and self.class_groups)
     is_source = isinstance(self.source, Source)
     crop_fits = self.resize == 0 or self.crop <= self.resize
     rules = {  # {key: (whether its value is valid, the valid values)}
       'source': (is_source, "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')"),
       'random_class_groups': (not has_both, f'0 where {KEYS.data.class_groups} names the classes'),
-      'classes_per_group': (has_random_groups or self.classes_per_group == 0, no_groups),
-      'class_group_seed': (has_random_groups or self.class_group_seed == 0, no_groups),
       'squash': (self.resize > 0 or not self.squash, f'False where {KEYS.data.resize} is 0'),
       'crop': (crop_fits, f'at most {KEYS.data.resize} = {self.resize}'),
     }

@@ -122,13 +122,11 @@ class HeldOutConfig(made_of.BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
-    # The size 0 makes groups as large as possible. A single group gets half of the classes: with
-    # all of them, no class would be held out of its environment.
-    size = self.classes_per_group or (len(class_names) // 2 if count == 1 else 0)
     if self.class_groups:
       groups = groups_by_name(self.class_groups, class_names)
     else:
-      groups = balanced_groups(count, class_names, self.class_group_seed, size)
+      seed, size = self.class_group_seed, self.classes_per_group
+      groups = balanced_groups(count, class_names, seed, size)
     if len(groups) != count:
       raise InputError(
         f'there are {len(groups)} class groups for {count} environments '

@@ -128,10 +128,11 @@ def balanced_groups(
     count: number of groups.
     class_names: names of all classes; groups depend on the names and not on their order.
     seed: seed of the choice.
-    size: number of classes in a group; 0 takes the largest possible. Other classes are left over.
+    size: number of classes in a group; 0 takes the largest possible, or half of the classes for one
+      group: with all of them, no class would be held out. Other classes are left over.
   """
   num_classes = len(class_names)
-  size = size or num_classes // max(count, 1)  # a count below 1 is refused next
+  size = size or num_classes // max(count, 2)  # a count below 1 is refused next
   is_possible = count >= 1 and size >= 1 and count * size <= num_classes
   fix = f'at least 1, with {max(size, 1)} of the {num_classes} classes in each'
   require(is_possible, 'config.data.random_class_groups', count, fix)

@@ -36,6 +36,7 @@ def test_random_groups_are_balanced_disjoint_and_depend_on_the_seed():
   assert groups == balanced_groups(4, DIGITS, seed=1)
   assert groups != balanced_groups(4, DIGITS, seed=2)
   assert [len(labels) for labels in balanced_groups(2, DIGITS, size=3).members] == [3, 3]
+  assert len(balanced_groups(1, DIGITS).members[0]) == 5, 'half of the classes are held out'
   for count, size in ((11, 0), (4, 3), (0, 0)):
     refused('random_class_groups', balanced_groups, count, DIGITS, size=size)
 

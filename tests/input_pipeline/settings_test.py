@@ -48,8 +48,8 @@ class Pictures(Source):
   ({'resize': -1}, 'config.data.resize is -1'),
   ({'crop': -224}, 'config.data.crop is -224'),
   ({'resize': 200, 'crop': 224}, 'config.data.crop is 224; it must be at most'),
-  ({'classes_per_group': 3}, 'classes_per_group is 3; it must be 0 without'),
-  ({'class_group_seed': 5}, 'class_group_seed is 5; it must be 0 without'),
+  ({'classes_per_group': 3}, 'classes_per_group is 3; it must be 0 unless'),
+  ({'class_group_seed': 5}, 'class_group_seed is 5; it must be 0 unless'),
   ({'class_groups': (('a',),), 'classes_per_group': 3}, 'classes_per_group is 3; it must be 0'),
   ({'squash': True}, 'config.data.squash is True; it must be False where config.data.resize is 0'),
 )
