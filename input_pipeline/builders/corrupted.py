@@ -246,7 +246,6 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     Stored settings are resolved: for instance, the default `constants=0` is replaced by the table
     of corruption strengths that is used. The base data set is downloaded if it is not prepared.
     """
-    del dl_manager
     config = self.builder_config
     is_frost = config.corruption == 'frost'
     base = prepared_builder(config.base, self.base_dir)

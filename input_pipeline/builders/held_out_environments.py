@@ -188,7 +188,6 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     The splits are 'train', and one for each environment and class group of the test, such as
     'test_snow_c1'. The base data set is downloaded if it is not prepared.
     """
-    del dl_manager
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
     train = made_of.open_base(config, self.base_dir, config.train_split, 'train_split')

@@ -269,7 +269,6 @@ class MadeOfBase(MadeOf):
 
     If the data set has more than `WHOLE` bytes, only the beginning and end of each file are read.
     """
-    del manual_dir
     base = self.base
     if not base.is_prepared():
       raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')

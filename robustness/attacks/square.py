@@ -73,7 +73,6 @@ class Square(Attack):
       number: not used, since there is only one run.
       arguments: the arguments of the attack.
     """
-    del number  # there is only one run
     keys, logits, images, labels, scale = arguments
     epsilon, shape = scale * self.epsilon, images.shape[1:]
     # functions that return the first changed image, and the image that a later step proposes
@@ -169,7 +168,6 @@ def _linf_proposal(
     side: side of the window in pixels.
     epsilon: radius ε of the ball.
   """
-  del halvings  # which the proposals in ℓ2 and ℓ1 take
   key_window, key_signs = jax.random.split(key)
   _, mask = _draw_window(key_window, image.shape, side)
   change = 2 * epsilon * jax.random.rademacher(key_signs, (1, 1, image.shape[2]), image.dtype)

@@ -81,7 +81,6 @@ class Augmentation(Part):
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
     """Returns the metrics to log for an augmented batch, as {name: mean over the batch}."""
-    del batch
     return {}
 
   @property

@@ -34,7 +34,6 @@ class Sampler(abc.ABC):
 
     The result is {name: values [end − begin]}, such as the number of the epoch, and {} by default.
     """
-    del begin, end
     return {}
 
 

@@ -190,7 +190,6 @@ class StoredOrMade(CorruptionViews):
 
       The result is {} if the data set has no clean images.
       """
-      del view
       if CLEAN_IMAGE not in row:
         return {}
       changes = change(image, row[CLEAN_IMAGE], row['severity'])
@@ -320,7 +319,6 @@ class StoredOrMade(CorruptionViews):
     Args:
       first: label of the first classifier.
     """
-    del first
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:

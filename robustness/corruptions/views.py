@@ -298,7 +298,6 @@ class CorruptionViews(Study):
 
     Its columns are `corruption` and `severity`. The first view is clean and has None in both.
     """
-    del image_shape
     levels = [(name, severity) for name in self.names for severity in self.levels]
     return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
 
