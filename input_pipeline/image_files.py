@@ -133,15 +133,14 @@ def refuse_copies(folder: Path, files: Sequence[Path]) -> None:
     folder: the folder.
     files: all images below it.
   """
-  if not (folder / folder.name).is_dir():
-    return
-  names = {os.path.relpath(file, folder.parent): file for file in files}  # such as cat/cat/1.jpg
-  for name, file in names.items():
-    _, _, name_in_original = name.partition('/')
-    if name_in_original in names:
+  inner = folder / folder.name
+  if inner.is_dir():
+    names = {os.path.relpath(file, folder.parent) for file in files}  # such as cat/cat/1.jpg
+    copies = sorted(name for name in names if name.partition('/')[2] in names)
+    if copies:
       raise InputError(
-        f'{names[name_in_original]} is in {file.parent} too, as if a folder was copied into '
-        'itself; each image counts once: remove the copy, or rename its folder.'
+        f'{folder} was copied into itself, as {folder.parent / copies[0]} shows; each image '
+        f'counts once: remove the copy, or rename {inner}.'
       )
 
 

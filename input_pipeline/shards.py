@@ -248,13 +248,11 @@ def read_table(file: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
   try:
     with warnings.catch_warnings(action='error', category=pd.errors.ParserWarning):
       table = readers[file.suffix.lower()](file)
-  except InputError as error:
-    raise InputError(f'{file} cannot be read as a table: {error}') from error
   except pd.errors.ParserWarning as error:
     raise InputError(f'{file} has lines of more fields than its header has names.') from error
-  # errors of pandas, json and Arrow are of these types
+  # errors of pandas, json and Arrow are of these types; an InputError is a ValueError
   except (OSError, ValueError, TypeError) as error:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = str(error).splitlines()[0].removesuffix('.') if str(error) else type(error).__name__
     raise InputError(f'{file} cannot be read as a table: {reason}.') from error
   if table.empty:
     raise InputError(f'{file} has no row.')

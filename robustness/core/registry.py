@@ -236,9 +236,8 @@ def check_fields(parsed: object, section: str) -> None:
       settings.require(is_valid, key, value, valid)
     elif words:
       settings.choice(key, value, words)
-    only_with = field.metadata.get('only_with')
-    if only_with and value and not settings.is_switched_on(only_with, vars(parsed)):
-      other_key, *needed_values = only_with
+    if value and not settings.has_effect(field, vars(parsed)):
+      other_key, *needed_values = field.metadata['only_with']
       needed = ' or '.join(map(repr, needed_values)) or 'set'
       valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} is {needed}'
       settings.require(value == default, key, value, valid)

@@ -4,9 +4,9 @@ import dataclasses
 import functools
 import math
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from robustness.core.errors import InputError, SettingError, for_caller, key_name, nearest
 from robustness.core.typing import Facts, PlainValue
@@ -132,22 +132,22 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
     immutable = tuple(value) if isinstance(value, list) else value
     if key not in fields or immutable != fields[key].default:
       return True
-    if not value:  # off
-      return False
-    only_with = fields[key].metadata.get('only_with')
-    return not only_with or is_switched_on(only_with, section)
+    return bool(value) and has_effect(fields[key], section)  # 0, '', () and False are off
 
   return {key: value for key, value in section.items() if is_needed(key, value)}
 
 
-def is_switched_on(only_with: Sequence[str], section: Section) -> bool:
-  """Returns whether a setting has an effect, which depends on another setting of its section.
+def has_effect(field: dataclasses.Field[Any], section: Section) -> bool:
+  """Returns whether a setting has an effect, or another setting of its section switches it off.
 
   Args:
-    only_with: name of the other setting and its values that are needed. ('optimizer', 'adamw',
-      'lamb') needs one of two values, ('label_space',) any that is not empty.
+    field: the field of the setting, see `only_with` in `robustness.core.registry.setting`.
     section: values by key.
   """
+  only_with = field.metadata.get('only_with')
+  if not only_with:
+    return True
+  # ('optimizer', 'adamw', 'lamb') needs one of two values, ('label_space',) any that is not empty
   other_key, *needed_values = only_with
   other_value = section.get(other_key)
   return other_value in needed_values if needed_values else bool(other_value)
