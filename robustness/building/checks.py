@@ -66,6 +66,7 @@ def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution
   # raises if the precision would round away what the study measures
   experiments.check_precision(study, execution, rows.image_shape)
   study.views(rows.image_shape)  # raises if the views do not suit the shape of the images
+  study.check_labels(recipes)
   study.check(rows, recipes)
 
 

@@ -250,8 +250,10 @@ def from_config(config: Section) -> Experiment:
   _check_seeds(sections, experiment)
   _check_measured_along_training(experiment)
   _check_adaptations(experiment)
-  for study in all_studies:
+  for name, study in experiment.studies.items():
     check_precision(study, execution)
+    with renaming_section('config.study', experiment.section_of_study(name)):
+      study.check_labels(classifiers)
   return experiment
 
 

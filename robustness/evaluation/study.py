@@ -14,7 +14,7 @@ import abc
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -256,6 +256,13 @@ class Study(Part):
     For example, a study of one stored corruption selects its images here.
     """
     return rows
+
+  def check_labels(self, labels: Collection[str]) -> None:
+    """Raises InputError, before data are opened, if a setting names an unknown classifier.
+
+    Args:
+      labels: labels of the classifiers.
+    """
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError, before anything is trained, if the data or trainings do not suit the

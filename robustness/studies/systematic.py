@@ -11,7 +11,7 @@ paintings and sketches, are shown as they are stored.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -130,13 +130,16 @@ class Systematic(Study):
     valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
+  def check_labels(self, labels: Collection[str]) -> None:
+    """Raises InputError if `baseline` is none of the classifiers, which have these labels."""
+    self.choose('baseline', ('', *labels))
+
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if systematic robustness cannot be computed from data and trainings.
 
     The data need one class group for each environment. Trainings on environments must have the same
     environments and class groups as the evaluation.
     """
-    self.choose('baseline', ('', *recipes))
     groups = rows.description.get('class_groups')
     if groups is None:
       raise InputError(
@@ -380,7 +383,7 @@ class Systematic(Study):
     recorded.require_distinct()
     recorded.require_equal_columns((COLUMN,))
     evaluations = recorded.evaluations
-    self.choose('baseline', ('', *(evaluation.label for evaluation in evaluations)))
+    self.check_labels([evaluation.label for evaluation in evaluations])
     by_environment = {e.label: self._shares(e) for e in evaluations}
     by_level = {}
     if self.source == STORED:  # stored images have no levels

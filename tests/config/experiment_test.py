@@ -55,6 +55,7 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
   ),
   ({'views_per_step': -1}, bad_setting('config.views_per_step', -1)),
   ({'study': {'name': 'heatmap'}}, r"config\.study\.name names 'heatmap'; .*'fourier_heatmap'"),
+  ({'study': {'name': 'systematic', 'baseline': 'b'}}, bad_setting('config.study.baseline', 'b')),
   ({'classifier': 5}, bad_setting('config.classifier', 5)),
   ({'classifier': {'attack': []}}, bad_setting('config.classifier.attack', [])),
   ({'classifier': {'seed': 'x'}}, bad_setting('config.classifier.seed', 'x')),
