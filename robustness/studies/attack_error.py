@@ -328,6 +328,7 @@ class AttackError(AttackStudy):
         ids.append(id_of(words) + 1)  # at least 1, because the clean view has id 0
         indices.append(index)
         radii.append(epsilon)
+    high_pass(*image_shape[:2], self.bandwidth)  # raises InputError for other bandwidths
     return Views(
       self._show,
       ids=np.array(ids, np.int32),
