@@ -237,9 +237,8 @@ class Images:
         )
     for name, values in self.columns.items():
       if name in RESERVED:
-        raise InputError(
-          f'{self.title} has a column {name!r}; {", ".join(RESERVED)} are taken: rename it.'
-        )
+        problem = f'{self.title} has a column {name!r}'
+        raise InputError(f'{problem}; {", ".join(RESERVED)} are taken: rename it.')
       is_array = isinstance(values, np.ndarray) and values.dtype.kind in 'biufUS'
       if not is_array or values.shape[:1] != (self.num_examples,):
         kind = getattr(values, 'dtype', type(values).__name__)  # `values` may be no array

@@ -480,7 +480,6 @@ class TfRows:
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
       example = self._images.where(int(batch['example_id'][row]))
-      raise InputError(
-        f'{example} has label {label[row]}: the split carries no labels. Choose another split.'
-      )
+      problem = f'{example} has label {label[row]}'
+      raise InputError(f'{problem}: the split carries no labels. Choose another split.')
     return batch

@@ -190,9 +190,8 @@ def check_features(
   is_dict = isinstance(features, tfds.features.FeaturesDict)
   feature_names = sorted(features) if is_dict else [str(features)]
   if not {'image', 'label'} <= set(feature_names):
-    raise InputError(
-      f"data set {name!r} lacks the feature 'image' or 'label'; it has: {', '.join(feature_names)}."
-    )
+    problem = f"data set {name!r} lacks the feature 'image' or 'label'"
+    raise InputError(f'{problem}; it has: {", ".join(feature_names)}.')
   image, label = features['image'], features['label']
   if not isinstance(image, tfds.features.Image) or image.np_dtype not in (np.uint8, np.uint16):
     raise InputError(f"feature 'image' of {name!r} is {image}; 8 or 16-bit images are read.")

@@ -321,7 +321,7 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
     pair: index of the pair of object and background in `plan`.
   """
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
-  numbers = design.image_ids(len(plan.objects))[pair]  # the image number at each level
+  image_ids = design.image_ids(len(plan.objects))[pair]  # of the scene at each level, [L]
   pixels = scenes.read_cutout(cutout.path)
   height, width = pixels.shape[:2]
   # `prepare` is compiled for each size of a cutout, so cutouts are padded to a few sizes of squares
@@ -343,14 +343,14 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
       for level, file in zip(chunk, files, strict=True):
         scene = {
           'image': io.BytesIO(file),
-          'image_id': int(numbers[level]),
+          'image_id': int(image_ids[level]),
           'label': cutout.label,
           'object': int(plan.objects[pair]),
           'background': int(plan.grounds[pair]),
           **dict(zip(LEVEL, factors[:, level].astype(np.float32), strict=True)),
           'fraction_inside': plan.inside[pair, level],
         }
-        yield int(numbers[level]), scene
+        yield int(image_ids[level]), scene
 
 
 @functools.lru_cache(maxsize=8)

@@ -68,9 +68,8 @@ class ArrayRecord(Source):
         f'{KEYS.data.source}="tfds" and {KEYS.data.tfds.dataset}={builder.info.name!r}.'
       ) from error
     except ImportError as error:
-      raise InputError(
-        f'{KEYS.data.source}="array_record" needs array-record: pip install array-record.'
-      ) from error
+      problem = f'{KEYS.data.source}="array_record" needs array-record'
+      raise InputError(f'{problem}: pip install array-record.') from error
     left_out = Counter[str]()
     title = f'array_record {self.path!r}, split {settings.split!r}'
     labels, _ = shards.labels_of(table, 'label', names, title)

@@ -75,10 +75,8 @@ class CueConflict(Source):
         shape, texture = match.groups() if match else ('', None)
         if shape != folder.name or shape not in names or texture not in valid_textures:
           example = 'cat7-elephant1.png' if needs_texture else 'cat7.png'
-          raise InputError(
-            f'{path} is no picture of {self.dataset}: expected <class>/<picture>, such as '
-            f'cat/{example}, of the classes {", ".join(names)}.'
-          )
+          form = f'<class>/<picture>, such as cat/{example}, of the classes {", ".join(names)}'
+          raise InputError(f'{path} is no picture of {self.dataset}: expected {form}.')
         paths.append(str(path))
         labels.append(names.index(shape))
         textures.append(texture)

@@ -439,10 +439,8 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
     file = repeated[0]
     first, second, *_ = cells_of_file[file]
     unlisted = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
-    raise InputError(
-      f'{path} has {file} in {first} and {second}{unlisted}: an image is of one class in one '
-      'environment, for training or for the test.'
-    )
+    rule = 'an image is of one class in one environment, for training or for the test.'
+    raise InputError(f'{path} has {file} in {first} and {second}{unlisted}: {rule}')
 
 
 def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,28 +81,8 @@ class Imagenet9(Source):
     # the last class of the label space stands for the other classes of ImageNet
     names = label_space.get(self.name).class_names[:-1]
     left_out = Counter[str]()
-    pictures = []  # (path, variant, label, original picture of the foreground) of each
-    first_mixed: dict[str, tuple[Path, int]] = {}  # {class: (first mixed folder, its pictures)}
     variants_read = ('original',) if self.masks else self.variants
-    for variant in variants_read:
-      for name, folder in _class_folders(root / variant / 'val', names).items():
-        files = images_in(folder, left_out=left_out)
-        if self.masks:
-          with_mask = [file for file in files if _mask_of(file).is_file()]
-          left_out['pictures without a mask'] += len(files) - len(with_mask)
-          files = with_mask
-        if variant.startswith('mixed_'):  # these variants have the same foregrounds
-          first_folder, count = first_mixed.setdefault(name, (folder, len(files)))
-          if len(files) != count:
-            raise InputError(
-              f'{folder} has {len(files)} pictures, and {first_folder} has {count}; both '
-              'show the same foregrounds. Unpack the archive again.'
-            )
-        for file in files:
-          # the name of a mixed picture states the original picture of its foreground
-          match = _FOREGROUND.fullmatch(file.stem)
-          foreground = f'{name}/{match[1] if match else file.stem}'
-          pictures.append((str(file), variant, names.index(name), foreground))
+    pictures = [*self._pictures(root, variants_read, names, left_out)]
     if not pictures:
       place_of_masks = ' with masks in fg_mask/val' if self.masks else ''
       raise InputError(f'{root} holds no images of {", ".join(variants_read)}{place_of_masks}.')
@@ -121,6 +101,40 @@ class Imagenet9(Source):
       left_out=left_out,
       **mask_fields,
     )
+
+  def _pictures(
+    self, root: Path, variants: Sequence[str], names: Sequence[str], left_out: Counter[str]
+  ) -> Iterator[tuple[str, str, int, str]]:
+    """Yields the path, variant, label and foreground of each picture.
+
+    Pictures of one foreground are versions of the same original picture, <class>/<picture>.
+
+    Args:
+      root: folder of the variants.
+      variants: the variants to read.
+      names: names of the classes in label order.
+      left_out: counter of files that are not read, by reason, which is updated.
+    """
+    first_mixed: dict[str, tuple[Path, int]] = {}  # {class: (first mixed folder, its pictures)}
+    for variant in variants:
+      for name, folder in _class_folders(root / variant / 'val', names).items():
+        files = images_in(folder, left_out=left_out)
+        if self.masks:
+          with_mask = [file for file in files if _mask_of(file).is_file()]
+          left_out['pictures without a mask'] += len(files) - len(with_mask)
+          files = with_mask
+        if variant.startswith('mixed_'):  # these variants have the same foregrounds
+          first_folder, count = first_mixed.setdefault(name, (folder, len(files)))
+          if len(files) != count:
+            raise InputError(
+              f'{folder} has {len(files)} pictures, and {first_folder} has {count}; both '
+              'show the same foregrounds. Unpack the archive again.'
+            )
+        for file in files:
+          # the name of a mixed picture states the original picture of its foreground
+          match = _FOREGROUND.fullmatch(file.stem)
+          foreground = f'{name}/{match[1] if match else file.stem}'
+          yield str(file), variant, names.index(name), foreground
 
 
 def _class_folders(root: Path, names: Sequence[str]) -> dict[str, Path]:

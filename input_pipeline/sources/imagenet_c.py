@@ -244,9 +244,8 @@ def same_files(
   names_in_first = list(map(base_name, first))
   files_of_folder = [first]
   if not first:
-    raise InputError(
-      f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'
-    )
+    problem = f'{folders[0]} holds no <class>/<image>'
+    raise InputError(f'{problem}; expected files ending in {", ".join(extensions)}.')
   for folder in folders[1:]:
     files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))

@@ -246,9 +246,8 @@ class NaturalShifts(Source):
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
     for number in (min(path_of), max(path_of)):  # if these two are in the table, all are
       if not 1 <= number <= len(table):
-        raise InputError(
-          f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
-        )
+        problem = f'{self.real_labels} has the labels of {len(table)} images'
+        raise InputError(f'{problem}; there is number {number}.')
     # images are numbered from 1
     labelled = [number for number in sorted(path_of) if table[number - 1]]
     if not labelled:

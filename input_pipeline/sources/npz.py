@@ -87,9 +87,8 @@ def read_npy(path: Path) -> np.ndarray:
   try:
     array = np.load(path, mmap_mode='r', allow_pickle=False)
   except Exception as error:  # for a damaged header np.load raises errors of many types
-    raise InputError(
-      f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
-    ) from error
+    problem = f'{path} cannot be read as .npy'
+    raise InputError(f'{problem}: {error}. It may be truncated: fetch it again.') from error
   if not isinstance(array, np.ndarray):  # np.load opens a zip archive as an NpzFile
     array.close()
     raise InputError(f'{path} is a zip archive and no .npy file: fetch it again.')

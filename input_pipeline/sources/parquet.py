@@ -64,10 +64,10 @@ class Parquet(shards.Shards):
     """
     left_out = Counter[str]()
     files = self.shards('.parquet', settings.split, left_out)
-    opened = [_opened(file) for file in files]
-    schema = opened[0].schema_arrow
+    opened_files = [_opened(file) for file in files]
+    schema = opened_files[0].schema_arrow
     shards.refuse_repeated_columns(schema.names, str(files[0]))
-    shards.check_num_rows(sum(shard.metadata.num_rows for shard in opened), self.path)
+    shards.check_num_rows(sum(opened.metadata.num_rows for opened in opened_files), self.path)
     image_column = _image_column(schema, files[0])
     other_columns = [name for name in schema.names if name != image_column]
     label_column = shards.label_column(other_columns, self.label_column)
@@ -75,14 +75,14 @@ class Parquet(shards.Shards):
     stored_names = _class_names(schema, label_column, files[0])
     names = self.names_of_space(stored_names, title)
     tables = []
-    for file, shard in zip(files, opened, strict=True):
-      if shard.schema_arrow.names != schema.names:
+    for file, opened in zip(files, opened_files, strict=True):
+      if opened.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
-      if _class_names(shard.schema_arrow, label_column, file) != stored_names:
+      if _class_names(opened.schema_arrow, label_column, file) != stored_names:
         problem = f'{file} has other names of classes than {files[0]}'
         raise InputError(f'{problem}: give the folder of one config.')
       with _naming(file):
-        tables.append(shard.read(other_columns).to_pandas())
+        tables.append(opened.read(other_columns).to_pandas())
     table = pd.concat(tables, ignore_index=True)
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, key)

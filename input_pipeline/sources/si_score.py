@@ -131,10 +131,8 @@ class SiScore(Source):
     if set(COLUMNS) <= set(features):
       return images, split.numbers(COLUMNS), self.metadata, 0
     if 'image_id' not in features:
-      raise InputError(
-        f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
-        "nor of the builder 'si_score_scenes'."
-      )
+      reason = "it is neither TFDS 'siscore' nor of the builder 'si_score_scenes'."
+      raise InputError(f"data set {name!r} has no feature 'image_id': {reason}")
     if not self.metadata:
       problem = f'{self.key("metadata")} is empty; {name!r} holds no factors'
       raise InputError(f'{problem}. Give the metadata.csv of its archive.')
@@ -161,9 +159,8 @@ class SiScore(Source):
     left_out = Counter[str]()
     scenes = _find_scenes(root, left_out)
     if not scenes:
-      raise InputError(
-        f'{root} holds no <class>/<image id>.jpg{image_files.looks_like(root)}: {advice}'
-      )
+      problem = f'{root} holds no <class>/<image id>.jpg{image_files.looks_like(root)}'
+      raise InputError(f'{problem}: {advice}')
     candidates = [root / 'metadata.csv', root.parent / 'metadata.csv']
     tables = [file for file in candidates if file.is_file()]
     if not self.metadata and not tables:
@@ -282,10 +279,9 @@ def read_metadata(path: str | Path) -> pd.DataFrame:
   table = read_table(Path(path))
   missing = [name for name in IN_FILE if name not in table]
   if missing:
-    raise InputError(
-      f'{path} has no column {missing[0]!r}; its columns: {", ".join(table)}. '
-      f'Expected: {", ".join(IN_FILE)}. It lies in the archive of the released set.'
-    )
+    problem = f'{path} has no column {missing[0]!r}; its columns: {", ".join(table)}'
+    fix = f'Expected: {", ".join(IN_FILE)}. It lies in the archive of the released set.'
+    raise InputError(f'{problem}. {fix}')
   numbers = table[[*IN_FILE]].apply(pd.to_numeric, errors='coerce')  # text becomes NaN
   numbers = numbers.astype(float).sort_values('image_id', kind='stable', ignore_index=True)
   for name in IN_FILE:

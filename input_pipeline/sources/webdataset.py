@@ -102,9 +102,10 @@ class WebDataset(shards.Shards):
     title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
-    # one member for each sample, which has exactly one image
-    images = [fields[name] for _, fields in samples for name in IMAGE_FIELDS if name in fields]
     keys = [key for key, _ in samples]
+    images: list[_Member] = []
+    for _, fields in samples:
+      images += [fields[name] for name in IMAGE_FIELDS if name in fields]  # exactly one
     names_file = files[0].parent / 'classnames.txt'
     listed = [*map(composed_unicode, _lines(names_file))] if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
@@ -172,9 +173,8 @@ def _samples(
   """
   for key, members in itertools.groupby(_members(shard, left_out), operator.itemgetter(0)):
     if key in shard_of_key:
-      raise InputError(
-        f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
-      )
+      problem = f'{shard}: the sample {key!r} is in {shard_of_key[key]} already'
+      raise InputError(f'{problem}; each counts once.')
     shard_of_key[key] = shard
     fields: dict[str, _Member] = {}
     for _, field, member in members:

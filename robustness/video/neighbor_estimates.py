@@ -156,11 +156,11 @@ class SetOutcomes:
     Args:
       outcomes: {label of a model: its outcomes without a leading axis}.
     """
-    first, *_ = models = list(outcomes.values())
+    models = list(outcomes.values())
     anchor = np.stack([model.is_anchor_right for model in models])
     neighbor = np.stack([model.is_neighbor_right for model in models])
     return dataclasses.replace(
-      first, is_anchor_right=anchor, is_neighbor_right=neighbor, models=tuple(outcomes)
+      models[0], is_anchor_right=anchor, is_neighbor_right=neighbor, models=tuple(outcomes)
     )
 
 

@@ -156,12 +156,8 @@ class Rescoring:
     classifier = {'label': label, 'predictions': str(path), **self._describe(scores, path, sets)}
     if space is not None and scores.shape[1] != len(classes):
       classifier['label_space'] = space.name  # the study projects finer scores
-    data = {
-      'source': 'metadata',
-      'path': self.metadata,
-      'num_examples': len(sets.frames),
-      'dataset': sets.title,
-    }
+    data = {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)}
+    data['dataset'] = sets.title
     identity = {'classifier': classifier, 'data': data, 'classes': [*classes], 'sets': sets.digest}
     arrays = {predictions.UNPROJECTED: scores[:, None]}  # [F, 1, classes], with one view
     return _write(folder, sets, arrays, identity)
@@ -221,8 +217,8 @@ class Rescoring:
     records = evaluations[0].records  # all records are on the same frames
     # Replaces the table of `study.reduce`, which describes the images: they are unknown here.
     comparable = provenance.comparability_in_words(study.differences(records, unknown_shape))
-    lines = {**study.shown_as, provenance.COMPARABLE: comparable}
-    findings.tables[WHICH_NUMBERS] = provenance.table(lines)
+    explanations = {**study.shown_as, provenance.COMPARABLE: comparable}
+    findings.tables[WHICH_NUMBERS] = provenance.table(explanations)
     if self.unreviewed:
       unreviewed_sets = metadata.read(self.unreviewed)
       if unreviewed_sets.digest == records.identity.get('sets'):

@@ -191,9 +191,8 @@ class ReviewServer(ThreadingHTTPServer):
     name only in upper and lower case.
     """
     if self.annotator is not None and name != self.annotator:
-      raise InputError(
-        f'annotator {name!r} cannot answer here: this server was started for {self.annotator!r}.'
-      )
+      problem = f'annotator {name!r} cannot answer here'
+      raise InputError(f'{problem}: this server was started for {self.annotator!r}.')
     for earlier in self.rounds.annotators():
       if earlier != name and earlier.casefold() == name.casefold():
         problem = f'annotator {name!r} differs from {earlier!r}, who has answered, only in capitals'

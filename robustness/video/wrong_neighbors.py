@@ -109,8 +109,8 @@ def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
   }
   for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
     prediction = int(predicted.prediction[frame])
-    is_predicted = prediction >= 0  # −1 is no prediction
-    predicted_class = class_name(prediction, sets.class_names) if is_predicted else 'nothing'
+    # −1 is no prediction
+    predicted_class = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
     values[f'{name} predicted'] = predicted_class
     values[f'{name} probability'] = float(predicted.confidence[frame])
     values[f'{name} row'] = frame

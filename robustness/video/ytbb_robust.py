@@ -191,9 +191,8 @@ def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
     first_line = ','.join(rows.fieldnames or ())
-    raise InputError(
-      f'{path} begins with {first_line[:80]!r}; the header of the release is {",".join(HEADER)}.'
-    )
+    problem = f'{path} begins with {first_line[:80]!r}'
+    raise InputError(f'{problem}; the header of the release is {",".join(HEADER)}.')
   classes = {}
   for row in rows:
     label = row['label'] or ''

@@ -94,18 +94,16 @@ def _config_of_finished_run(path: pathlib.Path) -> dict[str, Any]:
   if path.name.startswith('seed') and not config_file.exists():  # a seed's folder has no config
     config_file = path.parent / workdir.CONFIG
   if not config_file.exists():
-    raise InputError(
-      f'{path} is no workdir: it has no {workdir.CONFIG}. Give the workdir of a finished run.'
-    )
+    problem = f'{path} is no workdir'
+    raise InputError(f'{problem}: it has no {workdir.CONFIG}. Give the workdir of a finished run.')
   config = without_inherited(json_files.read(config_file, advice=workdir.REWRITTEN))
   if 'predictions' in config or 'detections' in config:
     problem = f'{path} holds numbers of predictions that were made elsewhere, and no run of a study'
     raise InputError(f'{problem}: give the workdir of a run with classifiers.')
   seeds = sorted(folder.name for folder in path.glob(workdir.seed_folder('*')) if folder.is_dir())
   if config.get('seeds') and seeds:
-    raise InputError(
-      f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
-    )
+    problem = f'{path} holds a run of each of several seeds'
+    raise InputError(f'{problem}: give one of them, such as {path / seeds[0]}.')
   return config
 
 
