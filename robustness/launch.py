@@ -161,8 +161,7 @@ def _measure_tasks(
     needs_training_rows = isinstance(study, StudiesTrainings) and study.compares_training_rows
     training = builder.training_rows() if needs_training_rows else None
     results = measure(study, experiment.execution, measured, task_rows, records_folder, training)
-    task_folder = workdir.task_folder(folder, name)
-    figures_by_task[name] = write_results(log, task_folder, results, study)
+    figures_by_task[name] = write_results(log, workdir.task_folder(folder, name), results, study)
     results_by_task[name] = results
   if not is_battery:
     return results_by_task[SINGLE]

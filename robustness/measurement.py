@@ -365,8 +365,7 @@ def _identifying_facts(classifier: Classifier) -> Facts:
   """
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:
-    outputs_on_fixed_images = from_file.probe(classifier)
-    facts = {**facts, from_file.KEY: outputs_on_fixed_images}
+    facts = {**facts, from_file.KEY: from_file.probe(classifier)}  # outputs on fixed images
   return {k: v for k, v in facts.items() if k not in PROGRESS}
 
 
@@ -416,10 +415,8 @@ def evaluate_in_rounds(
     records = Records(rounds.folder(number), layout, rounds.identity_of_next(identity))
     missing = records.missing()
     if missing:
-      logging.info(
-        '%s: round %d of at most %d, %d of %d views',
-        *(evaluator.name, number + 1, design.looks, len(round_views), rounds.num_views),
-      )
+      title = f'{evaluator.name}: round {number + 1} of at most {design.looks}'
+      logging.info('%s, %d of %d views', title, len(round_views), num_views)
     round_rows = rows.at(indices_of_round(number, rows.num_examples, seed, design))
     # A complete round is evaluated only to compare its images with the records: the first round
     # always, the others if image files may have changed.

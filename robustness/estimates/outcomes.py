@@ -210,12 +210,10 @@ class Outcomes:
 
   def of_rows(self, rows: np.ndarray) -> Self:
     """Returns the outcomes of selected images, given as bool [N] or as indices."""
-    return dataclasses.replace(
-      self,
-      values={label: values[rows] for label, values in self.values.items()},
-      counted=None if self.counted is None else {k: v[rows] for k, v in self.counted.items()},
-      clusters=None if self.clusters is None else self.clusters[rows],
-    )
+    values = {label: x[rows] for label, x in self.values.items()}
+    counted = None if self.counted is None else {k: x[rows] for k, x in self.counted.items()}
+    clusters = None if self.clusters is None else self.clusters[rows]
+    return dataclasses.replace(self, values=values, counted=counted, clusters=clusters)
 
   def with_rows_counted_in(self, views: np.ndarray) -> Self:
     """Returns the outcomes of the images that count in at least one of the given views.

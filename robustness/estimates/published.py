@@ -133,10 +133,9 @@ def _read(name: str, images: int) -> PublishedTable:
   """
   columns = _TABLES[name.replace(' ', '_')]  # {label of the classifier: {row: number}}
   summary_rows = ('clean', 'average', 'mCE')
-  corrupted = {
-    label: {row: number for row, number in column.items() if row not in summary_rows}
-    for label, column in columns.items()
-  }
+  corrupted = {}
+  for label, column in columns.items():
+    corrupted[label] = {row: x for row, x in column.items() if row not in summary_rows}
 
   def numbers(row: str) -> dict[str, float]:
     """Returns {label of the classifier: number} of a row, for the classifiers that have it."""

@@ -142,8 +142,7 @@ def _interval_of_ratio(
     shares = special.expit(np.log(counted / uncounted) + normal * standard_error)
   else:  # quantiles of Jeffreys' posteriors, beta distributions, at the draws' probabilities
     shares = special.betaincinv(counted, uncounted, special.ndtr(normal))
-  drawn = _ratio(shares)
-  low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+  low, high = np.quantile(_ratio(shares), [(1 - confidence) / 2, (1 + confidence) / 2])
   return float(low), float(high)
 
 

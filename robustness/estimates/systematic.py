@@ -499,7 +499,7 @@ class EnvironmentShares:
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
     draws = accuracies.drawn(normals, kind, self.confidence)
-    low, high, num_undefined = _interval_from_draws(
+    low, high, num_undefined = _rho_interval(
       rho_by_environment, draws, kind, value, self.confidence
     )
     if num_undefined:
@@ -579,7 +579,7 @@ def _arguments_of_rho(means: np.ndarray, num_kinds: int, by_cell: bool) -> np.nd
   return np.stack([s, u, *subtracted])
 
 
-def _interval_from_draws(
+def _rho_interval(
   rho_by_environment: Callable[[np.ndarray], np.ndarray],
   draws: tuple[np.ndarray, np.ndarray],
   kind: np.ndarray,
@@ -630,11 +630,10 @@ def _notes_on_cases(cases: Sequence[str], leaves_out_degenerate: bool, noun: str
   total, num_useful = len(cases), cases.count('')
   if total == 1:
     return [case for case in cases if case]
-  notes = [
-    f'{case} in {cases.count(case)} of {total} {noun}'
-    for case in (DEGENERATE, UNDEFINED)
-    if case in cases
-  ]
+  notes = []
+  for case in (DEGENERATE, UNDEFINED):
+    if case in cases:
+      notes.append(f'{case} in {cases.count(case)} of {total} {noun}')
   if 2 * num_useful < total:  # at least one case is not useful, and has a note
     notes[0] = f'{SAYS_LITTLE}: {notes[0]}'
   num_averaged = num_useful if leaves_out_degenerate else total - cases.count(UNDEFINED)

@@ -60,8 +60,7 @@ class AdaptingEvaluator(Evaluator):
 
   def __post_init__(self) -> None:
     """Restricts the evaluation to the first device: each batch needs the state after the last."""
-    first_device = self.parallel.devices[:1]
-    object.__setattr__(self, 'parallel', type(self.parallel)(first_device))
+    object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
   def _adaptation(self) -> Adaptation:

@@ -69,8 +69,7 @@ def findings(
     damaged = most_damaged(row_tally)
     lines = _image_lines(records, row_views, row_tally, damaged, names)
     image_lines += [[label, *line] for line in lines]
-    view_of_mistake = row_tally.view[damaged]
-    rows_and_views[label] = np.stack([damaged, view_of_mistake], 1).astype(np.int32)
+    rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
   tables = {
     AFFECTED_CLASSES: Table.from_lines(class_lines),
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, image_lines),

@@ -45,9 +45,8 @@ def show(
     key: root key of the study's random numbers.
     classifier: the classifier for views that use it (attacks).
   """
-  views, show_row = _compile_view(
-    study, row['image'].shape, classifier.forward if classifier else None
-  )
+  forward = classifier.forward if classifier else None
+  views, show_row = _compile_view(study, row['image'].shape, forward)
   variables = classifier.variables if classifier and views.uses_classifier else None
   return np.asarray(show_row(variables, key, dict(row), *views.at(view)))
 

@@ -45,11 +45,10 @@ def data_lines(
     num_images: number of images.
     image_shape: height, width and channels of the images.
   """
+  keys = ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')
   lines = {
     'images': _number_of_images(description, num_images),
-    'data': values_in_words(
-      description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')
-    ),
+    'data': values_in_words(description, keys),
     DIGEST_OF_IMAGES: digest,
     'preprocessing': _preprocessing(description, image_shape),
   }

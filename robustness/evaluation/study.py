@@ -391,11 +391,11 @@ class Study(Part):
     0.10000000149).
     """
     views = self.views(image_shape)
-    scalars = {
-      name: values.astype(str).astype(float) if values.dtype.kind == 'f' else values
-      for name, values in views.parameters.items()
-      if values.ndim == 1 and name not in (DRAWS, ONLY)
-    }
+    scalars = {}
+    for name, values in views.parameters.items():
+      if values.ndim == 1 and name not in (DRAWS, ONLY):
+        is_float = values.dtype.kind == 'f'
+        scalars[name] = values.astype(str).astype(float) if is_float else values
     return pd.DataFrame(scalars, index=range(len(views)))
 
   @property

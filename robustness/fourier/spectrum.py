@@ -133,6 +133,5 @@ def measures(keep: np.ndarray) -> Measures:
   numbers = np.unique(ring)
   rings = (ring == numbers[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)  # the weights of each ring sum to 1
-  return Measures(
-    weight, weight * half_spectrum(keep), rings.astype(np.float32), radii=numbers * step
-  )
+  high = weight * half_spectrum(keep)
+  return Measures(weight, high, rings.astype(np.float32), radii=numbers * step)
