@@ -171,11 +171,11 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
     listed = list(class_names)
     if len(listed) > MAX_LOGGED_CLASSES:
       listed = [*listed[: MAX_LOGGED_CLASSES - 2], '...', listed[-1]]
-    logging.info(
+    message = (
       '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
-      'data in this order: %s',
-      *(weights, len(class_names) - 1, ', '.join(listed)),
+      'data in this order: %s'
     )
+    logging.info(message, weights, len(class_names) - 1, ', '.join(listed))
 
 
 def is_imagenet(class_names: Iterable[str]) -> bool:
@@ -233,10 +233,9 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
     for space in coarse_spaces():
       spellings = {*map(comparable_spelling, (*space.class_names, *space.aliases))}
       if {*map(comparable_spelling, names)} <= spellings:
-        fix = for_caller(
-          f'set {KEYS.classifier.label_space}={space.name}',
-          f'give robustness.classifier(..., label_space={space.name!r})',
-        )
+        in_config = f'set {KEYS.classifier.label_space}={space.name}'
+        in_python = f'give robustness.classifier(..., label_space={space.name!r})'
+        fix = for_caller(in_config, in_python)
         return f'{fix}, which has all classes of the data'
   return (
     'rename them, for example the class folders. For classes that join some of ImageNet, set '

@@ -207,11 +207,9 @@ def _turn_hue(image: jax.Array, turn: jax.Array) -> jax.Array:
   value, spread = image.max(-1), image.max(-1) - image.min(-1)
   red, green, blue = jnp.unstack(image / jnp.where(spread > 0, spread, 1)[..., None], axis=-1)
   # in sixths of a turn: 0 is red, 2 green, 4 blue
-  hue = jnp.where(
-    image.argmax(-1) == 0,
-    green - blue,
-    jnp.where(image.argmax(-1) == 1, 2 + blue - red, 4 + red - green),
-  )
+  largest = image.argmax(-1)
+  hue = jnp.where(largest == 1, 2 + blue - red, 4 + red - green)  # unless red is largest
+  hue = jnp.where(largest == 0, green - blue, hue)
   # A channel is `value` minus a share of `spread`. The share depends on the channel's place on a
   # circle from 0 to 6: it rises from 0 to 1 between places 0 and 1, is 1 up to 3, and falls to 0 at
   # 4. At hue 0 the places of red, green and blue are 5, 3 and 1: only red has the full value.

@@ -203,9 +203,10 @@ class Tent(Adaptation):
 
     def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
       """Returns the loss, and a pair of the network's outputs and the loss's further values."""
-      logits, layers = predict(weights, batch.images)
+      outputs = predict(weights, batch.images)
+      logits, _ = outputs
       number, further_values = loss(logits)
-      return number, ((logits, layers), further_values)
+      return number, (outputs, further_values)
 
     gradient, (outputs, further_values) = jax.grad(value, has_aux=True)(weights)
     return gradient, outputs, further_values

@@ -89,9 +89,8 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
   """
   key_size, key_place, key_flip = jax.random.split(key, 3)
   # the area of the box in [.08, 1] of the image's, and an exponent in [−1, 1]
-  area, exponent = jax.random.uniform(
-    key_size, (2,), minval=jnp.array([0.08, -1]), maxval=jnp.array([1, 1])
-  )
+  lowest, highest = jnp.array([0.08, -1]), jnp.array([1, 1])
+  area, exponent = jax.random.uniform(key_size, (2,), minval=lowest, maxval=highest)
   stretch = (4 / 3) ** (exponent / 2)  # the root of width ÷ height, (4 / 3) ** exponent
   # height and width of the box as shares of the image's
   share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)
