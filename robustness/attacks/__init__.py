@@ -314,25 +314,7 @@ class Attack(Part):
 
     For the other arguments see `__call__`.
     """
-
-    def attacked(run_keys: Array) -> Array:
-      """Returns the adversarial images of one run.
-
-      Images from a user-defined attack are projected into the ball.
-      """
-      results = self(run_keys, logits, images, labels, scale)
-      shape = getattr(results, 'shape', ())
-      if shape != images.shape or not jnp.issubdtype(results.dtype, jnp.floating):
-        raise InputError(
-          f'the attack {self.name!r} gives images of {list(shape)} for {list(images.shape)}: give '
-          'floats of the shape that it gets.'
-        )
-      if not self.file:  # attacks of this package stay in the ball
-        return results
-      projected = balls.clipped(images, results - images, self.norm, scale * self.epsilon)
-      return jnp.where(jnp.isfinite(results), projected, jnp.nan)
-
-    first = attacked(keys)
+    first = self._in_ball(self(keys, logits, images, labels, scale), images, scale)
     if restarts == 1 or not self.draws:
       return first
 
@@ -340,7 +322,7 @@ class Attack(Part):
       """Returns the worst images so far and their margins, after one more run."""
       worst, largest = state
       run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
-      candidates = attacked(run_keys)
+      candidates = self._in_ball(self(run_keys, logits, images, labels, scale), images, scale)
       margins = margin(logits(candidates), labels)
       is_worse = balls.as_image_factors(margins > largest)
       return jnp.where(is_worse, candidates, worst), jnp.maximum(margins, largest)
@@ -348,6 +330,28 @@ class Attack(Part):
     after_first = first, margin(logits(first), labels)
     worst, _ = jax.lax.fori_loop(1, restarts, restart, after_first)
     return worst
+
+  def _in_ball(self, results: Array, images: Array, scale: Scalar) -> Array:
+    """Returns the results of a run; those of a user-defined attack are projected into the ball.
+
+    Args:
+      results: adversarial images [B, H, W, C], as the attack returns them.
+      images: clean images [B, H, W, C].
+      scale: factor of ε, as in `__call__`.
+
+    Raises:
+      InputError: the results are no floats or have another shape.
+    """
+    shape = getattr(results, 'shape', ())
+    if shape != images.shape or not jnp.issubdtype(results.dtype, jnp.floating):
+      raise InputError(
+        f'the attack {self.name!r} gives images of {list(shape)} for {list(images.shape)}: give '
+        'floats of the shape that it gets.'
+      )
+    if not self.file:  # attacks of this package stay in the ball
+      return results
+    projected = balls.clipped(images, results - images, self.norm, scale * self.epsilon)
+    return jnp.where(jnp.isfinite(results), projected, jnp.nan)
 
 
 ATTACKS = Registry('robustness.attacks', Attack)  # type: ignore[type-abstract]

@@ -209,10 +209,7 @@ class AutoPGD(Attack):
 
       def step(state: _SparseState) -> _SparseState:
         """Returns the state after one more step."""
-        num_moved = state.num_changed / DIVISOR  # values that the step changes
-        direction = jax.vmap(sparse_direction)(state.current['gradient'], num_moved)
-        x = state.current['x'] + balls.as_image_factors(state.step_size) * direction
-        iterate = evaluated(balls.clipped(images, x - images, 'l1', radius))  # projected
+        iterate = evaluated(balls.clipped(images, state.moved() - images, 'l1', radius))
         # steps between checkpoints: 4 % of all steps, rounded down, but at least one step
         period = jnp.maximum(CHECKPOINT_SHARE * num_steps, 1).astype(int)
         is_checkpoint = (state.number + 1) % period == 0
@@ -331,6 +328,12 @@ class _SparseState(NamedTuple):
   largest_margin: Iterate  # the iterate of largest margin
   step_size: Array  # η, [B]
   num_changed: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
+
+  def moved(self) -> Array:
+    """Returns the points after a step, which may leave the ball, [B, H, W, C]."""
+    num_moved = self.num_changed / DIVISOR  # values that the step changes
+    direction = jax.vmap(sparse_direction)(self.current['gradient'], num_moved)
+    return self.current['x'] + balls.as_image_factors(self.step_size) * direction
 
   def after(
     self, iterate: Iterate, images: Array, radius: Array, is_checkpoint: Array, can_stop: Array

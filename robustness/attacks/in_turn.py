@@ -42,7 +42,15 @@ def in_turn(
   no_row = num_rows  # an index past the last row, which `mode='drop'` ignores
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Makes one run; returns (adversarial images, whether they are classified correctly)."""
+    """Makes one run of the attack on all images that are still classified correctly.
+
+    Args:
+      number: number of the run.
+      state: (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
+
+    Returns:
+      The state after the run.
+    """
     _, is_right = state
     # The rows that are still right, followed by `no_row` to fill the last tile: of 3 rows of which
     # row 0 is wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
@@ -52,11 +60,15 @@ def in_turn(
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
       """Attacks one tile, a small batch of images that are still classified correctly.
 
-      Returns the new state of all images: (adversarial images, whether they are classified
-      correctly).
+      Args:
+        index: number of the tile. Its images are the next T of `right_rows`.
+        state: the state of all B images, as in `attack_rows`.
+
+      Returns:
+        The state after the attack.
       """
       current, is_right = state
-      padded_rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))
+      padded_rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))  # [T]
       # copies of the first row in place of `no_row`
       rows = jnp.where(padded_rows < num_rows, padded_rows, padded_rows[0])
       tile_arguments = Arguments(run_keys[rows], logits, images[rows], labels[rows], scale)

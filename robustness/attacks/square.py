@@ -91,7 +91,7 @@ class Square(Attack):
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
       """Returns the state (completed steps, images, their margins) after a step."""
       steps, x, margins = state
-      halvings = jnp.searchsorted(HALVED_AFTER, steps)
+      halvings = jnp.searchsorted(HALVED_AFTER, steps)  # of the area of the window, so far
       proposed = jax.vmap(propose, (0, 0, 0, None, None, None))(
         step_keys(steps + 1), images, x, halvings, window_sides[halvings], epsilon
       )

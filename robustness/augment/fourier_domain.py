@@ -180,18 +180,27 @@ class AmplitudesOfOne(Augmentation):
     second = self._augmix.chains(key_twice, (), image.shape[:2])
     once = operations.in_sequence(image, first)
 
-    def recombine() -> jax.Array:
-      """Returns the image with the amplitudes of one version and the phases of the other."""
-      twice = operations.in_sequence(once, second)
-      amplitudes_from_twice = jax.random.bernoulli(key_amplitudes)
-      amplitudes = jnp.where(amplitudes_from_twice, twice, once)
-      phases = jnp.where(amplitudes_from_twice, once, twice)
-      levels = jnp.trunc(255 * recombined(amplitudes, phases))
-      levels = levels % 256 if self.overflow == 'wrap' else jnp.clip(levels, 0, 255)
-      return levels / 255
+    def combined() -> jax.Array:
+      """Returns the image that combines both versions."""
+      return self._combined(key_amplitudes, once, operations.in_sequence(once, second))
 
     has_second = jax.random.bernoulli(key_has_second, self.probability)
-    return {**example, 'image': jax.lax.cond(has_second, recombine, lambda: once)}
+    return {**example, 'image': jax.lax.cond(has_second, combined, lambda: once)}
+
+  def _combined(self, key: jax.Array, once: jax.Array, twice: jax.Array) -> jax.Array:
+    """Returns an image with the amplitudes of one version and the phases of the other.
+
+    Args:
+      key: random key of the choice which version provides the amplitudes.
+      once: the image after one operation, [H, W, C].
+      twice: the image after two operations, [H, W, C].
+    """
+    amplitudes_from_twice = jax.random.bernoulli(key)
+    amplitudes = jnp.where(amplitudes_from_twice, twice, once)
+    phases = jnp.where(amplitudes_from_twice, once, twice)
+    levels = jnp.trunc(255 * recombined(amplitudes, phases))
+    levels = levels % 256 if self.overflow == 'wrap' else jnp.clip(levels, 0, 255)
+    return levels / 255
 
 
 def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
