@@ -499,11 +499,9 @@ class EnvironmentShares:
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
     draws = accuracies.drawn(normals, kind, self.confidence)
-    low, high, num_undefined = _rho_interval(
-      rho_by_environment, draws, kind, value, self.confidence
-    )
-    if num_undefined:
-      notes.append(f'undefined in {num_undefined} of {samples} draws')
+    low, high, undefined = _rho_interval(rho_by_environment, draws, kind, value, self.confidence)
+    if undefined:
+      notes.append(f'undefined in {undefined} of {samples} draws')
     return Estimate(value, low, high, n, n, method, note='; '.join(notes))
 
   def _accuracies_for_rho(

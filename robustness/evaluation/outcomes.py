@@ -193,8 +193,8 @@ class Recorded:
     values, is_shown = {}, {}
     for label, records in sequential.items():
       values[label], is_shown[label] = _values_of_rounds(records, statistic, num_rows)
-    design = next(iter(sequential.values())).design  # the same for all classifiers
-    return Outcomes(values, self.views, is_shown, design=design, statistic=statistic)
+    first, *_ = sequential.values()  # the design is the same for all classifiers
+    return Outcomes(values, self.views, is_shown, design=first.design, statistic=statistic)
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:

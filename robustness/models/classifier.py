@@ -234,7 +234,8 @@ class Classifier:
       InputError: images are no floats of shape [B, *input_shape], or have values outside [0, 1].
     """
     if images.dtype != np.float32 or images.shape[1:] != tuple(self.input_shape):
-      shape, got = ', '.join(map(str, self.input_shape)), f'{images.dtype} of shape {images.shape}'
+      shape = ', '.join(map(str, self.input_shape))
+      got = f'{images.dtype} of shape {images.shape}'
       raise InputError(f'{self.name} takes float32 images [B, {shape}]; got {got}.')
     if outside := values_outside(images):
       raise InputError(
