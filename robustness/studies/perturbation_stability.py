@@ -161,11 +161,12 @@ class PerturbationStability(Study):
     if source not in NUM_IMAGES:
       return [f'the source {source} is no released set']
     count, released = num_images(records), NUM_IMAGES[source]
-    is_phrase_true = {
-      f'{count} of {released} images': count != released,
-      f'not the ten perturbations of {source}': {*self.names} != {*PERTURBATION_SETS[source]},
-    }
-    return [phrase for phrase, is_true in is_phrase_true.items() if is_true]
+    differences = []
+    if count != released:
+      differences.append(f'{count} of {released} images')
+    if {*self.names} != {*PERTURBATION_SETS[source]}:
+      differences.append(f'not the ten perturbations of {source}')
+    return differences
 
   @property
   def shown_as(self) -> dict[str, str]:
