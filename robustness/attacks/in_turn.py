@@ -35,11 +35,9 @@ def in_turn(
   Returns:
     (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
   """
-  keys, logits, images, labels, scale = arguments
-  num_rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
+  num_rows = len(arguments.labels)
   max_tile = CPU_TILE if jax.default_backend() == 'cpu' else TILE
-  tile = min(num_rows, max_tile)  # images in a tile
-  no_row = num_rows  # an index past the last row, which `mode='drop'` ignores
+  tile = min(num_rows, max_tile)  # T, the images in a tile
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Makes one run of the attack on all images that are still classified correctly.
@@ -52,36 +50,49 @@ def in_turn(
       The state after the run.
     """
     _, is_right = state
-    # The rows that are still right, followed by `no_row` to fill the last tile: of 3 rows of which
-    # row 0 is wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
-    right_rows = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=no_row)
-    run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+    # The rows that are still right, followed by B to fill the last tile: of 3 rows of which row 0
+    # is wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
+    right_rows = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=num_rows)
+    run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(arguments.keys)
+    run_arguments = arguments._replace(keys=run_keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Attacks one tile, a small batch of images that are still classified correctly.
-
-      Args:
-        index: number of the tile. Its images are the next T of `right_rows`.
-        state: the state of all B images, as in `attack_rows`.
-
-      Returns:
-        The state after the attack.
-      """
-      current, is_right = state
-      padded_rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))  # [T]
-      # copies of the first row in place of `no_row`
-      rows = jnp.where(padded_rows < num_rows, padded_rows, padded_rows[0])
-      tile_arguments = Arguments(run_keys[rows], logits, images[rows], labels[rows], scale)
-      candidates = run(number, tile_arguments)
-      is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
-      replaced = jnp.where(is_success, padded_rows, no_row)  # the rows that get a new image
-      current = current.at[replaced].set(candidates, mode='drop')
-      return current, is_right.at[replaced].set(False, mode='drop')
+      """Returns the state after the attack of the tile with this number."""
+      rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))
+      return _attack_tile(run, number, run_arguments, rows, state)
 
     num_tiles = -(-is_right.sum() // tile)  # rounded up
     return jax.lax.fori_loop(0, num_tiles, attack_tile, state)
 
   return jax.lax.fori_loop(first, first + num_runs, attack_rows, state)
+
+
+def _attack_tile(
+  run: Run, number: Array, arguments: Arguments, padded_rows: Array, state: tuple[Array, Array]
+) -> tuple[Array, Array]:
+  """Attacks one tile, a small batch of images that are still classified correctly.
+
+  Args:
+    run: the attack of one tile, as for `in_turn`.
+    number: number of the run.
+    arguments: the arguments of the attack, for all B images.
+    padded_rows: indices of the T images of the tile, int32 [T]. B fills it up.
+    state: (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
+
+  Returns:
+    The state after the attack.
+  """
+  keys, logits, images, labels, scale = arguments
+  images, labels = jnp.asarray(images), jnp.asarray(labels)
+  current, is_right = state
+  no_row = len(labels)  # B, an index past the last row, which `mode='drop'` ignores
+  rows = jnp.where(padded_rows < no_row, padded_rows, padded_rows[0])  # copies of the first row
+  tile_arguments = Arguments(keys[rows], logits, images[rows], labels[rows], scale)
+  candidates = run(number, tile_arguments)
+  is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
+  replaced = jnp.where(is_success, padded_rows, no_row)  # the rows that get a new image
+  current = current.at[replaced].set(candidates, mode='drop')
+  return current, is_right.at[replaced].set(False, mode='drop')
 
 
 def attack_in_turn(run: Run, num_runs: int, arguments: Arguments) -> Array:

@@ -259,10 +259,8 @@ def _may_select_part(change: str) -> bool:
   study counts as such a change.
   """
   key = change.partition('=')[0]
-  selecting_keys = {'data': 'source'}  # {section of the config: its key that selects a part}
-  selecting_keys.update((section, name) for section, (name, _) in PART_KINDS.items())
-  ends = tuple(f'.{section}.{name}' for section, name in selecting_keys.items())
-  return key.endswith(ends) or _STUDY_KEY.fullmatch(key) is not None
+  part_keys = [f'.{section}.{name}' for section, (name, _) in PART_KINDS.items()]
+  return key.endswith(('.data.source', *part_keys)) or _STUDY_KEY.fullmatch(key) is not None
 
 
 def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
