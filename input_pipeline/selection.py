@@ -177,10 +177,9 @@ def refuse_damaged(
     coverage += f' ({num_decoded} were decoded, and only the headers of the others read)'
   names = [describe(index) for index, _ in damaged]
   listed = f'; then {first_names(names[1:], 4)}' if len(names) > 1 else ''
-  raise InputError(
-    f'{len(damaged)} of {len(checked)} pictures{coverage} cannot be decoded, first '
-    f'{names[0]}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
-  )
+  problem = f'{len(damaged)} of {len(checked)} pictures{coverage} cannot be decoded'
+  first_reason = damaged[0][1].removesuffix('.')
+  raise InputError(f'{problem}, first {names[0]}: {first_reason}{listed}. Replace or remove them.')
 
 
 def evenly_spaced(indices: np.ndarray, max_count: int) -> list[int]:
@@ -430,7 +429,8 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
   """
   sizes = images.sizes(indices.tolist())
   if sizes is None:
-    return [images.decoded_size(next(iter(images.store.elements(indices[:1]))))]
+    [first_element] = images.store.elements(indices[:1])
+    return [images.decoded_size(first_element)]
   return sizes
 
 

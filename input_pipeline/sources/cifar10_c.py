@@ -206,9 +206,8 @@ def read_pixels(path: Path, ndim: int) -> np.ndarray:
     expected = f'[{"N" if ndim == 4 else "N, frames"}, {", ".join(map(str, IMAGE_SHAPE))}]'
     release = {4: 'CIFAR-10-C', 5: 'CIFAR-10-P'}.get(pixels.ndim)
     hint = f' It looks like {release}.' if release and pixels.ndim != ndim else ''
-    raise InputError(
-      f'{path} is {pixels.dtype} of shape {pixels.shape}; expected uint8 {expected}.{hint}'
-    )
+    problem = f'{path} is {pixels.dtype} of shape {pixels.shape}'
+    raise InputError(f'{problem}; expected uint8 {expected}.{hint}')
   return pixels
 
 
@@ -233,9 +232,8 @@ def read_labels(
   stored_classes = 10 if high < 10 else 100  # CIFAR-10 or CIFAR-100, by the largest label
   if not is_of_cifar or stored_classes != classes:
     hint = f' It looks like CIFAR-{stored_classes}: see {KEYS.data.source}.' if is_of_cifar else ''
-    raise InputError(
-      f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.{hint}'
-    )
+    problem = f'{path} has labels {low}..{high}'
+    raise InputError(f'{problem}; CIFAR-{classes} has 0..{classes - 1}.{hint}')
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():
     problem = f'{path} has {len(labels)} labels that are not the same {repeats} times over'

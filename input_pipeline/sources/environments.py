@@ -139,7 +139,10 @@ class Environments(Source):
     groups = from_settings(settings, classes)
     cells = splits[TEST if settings.split == TEST else TRAIN]
     # files[k][label] are the paths of a class in environment k; [] if it has no images there
-    files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
+    files = []
+    for environment in environments:
+      paths_of_class = cells.get(environment, {})
+      files.append([paths_of_class.get(name, []) for name in classes])
     num_files = np.array([[len(paths) for paths in files_of_class] for files_of_class in files])
     missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
     # whether the split contains the images of a class in an environment, [environments, classes]
@@ -547,8 +550,7 @@ def _check_cells(
   num_trained = min(len(groups), len(environments) - 1)
   for number in range(1, num_trained + 1):
     if not present[number, groups.of_label == number].any():
-      raise InputError(
-        f'no class of group {number} has images of {environments[number]!r}, which it alone is '
-        'trained in: choose other class groups or add images.'
-      )
+      problem = f'no class of group {number} has images of {environments[number]!r}'
+      fix = 'choose other class groups or add images.'
+      raise InputError(f'{problem}, which it alone is trained in: {fix}')
   return {'missing_cells': missing} if missing else {}

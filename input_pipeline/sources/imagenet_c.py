@@ -253,8 +253,9 @@ def same_files(
       # names in one folder alone; empty if a folder only has two files with one base name
       unmatched = set(names).symmetric_difference(names_in_first)
       name = min(unmatched or names)
-      is_in_first = name in names_in_first
-      lacking, having = (folder, folders[0]) if is_in_first else (folders[0], folder)
+      lacking, having = folders[0], folder
+      if name in names_in_first:
+        lacking, having = folder, folders[0]
       fix = 'every corruption and severity must hold the same images. Unpack the archive again.'
       raise InputError(f'{lacking} lacks {name}, which {having} has: {fix}')
     files_of_folder.append(first if files == first else files)

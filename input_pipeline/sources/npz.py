@@ -134,9 +134,8 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
   if images.ndim != 4 or images.shape[-1] not in (1, 3):
     is_channels_first = images.ndim > 1 and images.shape[1] in (1, 3)
     hint = ' It looks channels-first: transpose it.' if is_channels_first else ''
-    raise InputError(
-      f'{title} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{hint}'
-    )
+    problem = f'{title} has shape {images.shape}'
+    raise InputError(f'{problem}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{hint}')
   if not images.size:
     raise InputError(f'{title} holds no images (shape {images.shape}).')
   if images.dtype == np.uint8:

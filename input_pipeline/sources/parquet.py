@@ -292,9 +292,8 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
   candidates = [name for name in IMAGES if name in columns_of_bytes] or columns_of_bytes
   if len(candidates) != 1:
     columns = ', '.join(f'{field.name} ({field.type})' for field in schema)
-    raise InputError(
-      f'{file}: one column of encoded images is expected, called image or img; it has {columns}.'
-    )
+    problem = f'{file}: one column of encoded images is expected, called image or img'
+    raise InputError(f'{problem}; it has {columns}.')
   return candidates[0]
 
 

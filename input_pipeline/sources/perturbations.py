@@ -216,7 +216,8 @@ class ImagenetP(Source):
     # the first video of each perturbation, which shows the size and number of frames
     first_videos = {name: read_video(str(path / files[0])) for name, path in paths.items()}
     frames = {name: len(video) for name, video in first_videos.items()}
-    height, width = next(iter(first_videos.values())).shape[1:3]
+    first_video, *_ = first_videos.values()
+    height, width = first_video.shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
       """Returns path, position and number of frames of a video frame, encoded for `_read_frame`."""

@@ -242,9 +242,8 @@ def _is_file(root: Path, path: str) -> bool:
     InputError: `path` is absolute or contains '..'.
   """
   if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
-    raise InputError(
-      f'frame {path!r} does not lie under the folder of frames: paths are relative, without "..".'
-    )
+    problem = f'frame {path!r} does not lie under the folder of frames'
+    raise InputError(f'{problem}: paths are relative, without "..".')
   return os.path.isfile(root / path)
 
 

@@ -76,8 +76,9 @@ class PublishedModel(NamedTuple):
   def kind(self) -> str:
     """The kind of training, a key of `KINDS`, inferred from the model's name."""
     # '..._augment_regular' is the recipe of robust trainings with clean images
-    is_clean = self.name.endswith('_augment_regular')
-    return 'ILSVRC' if is_clean else next(kind for kind, word in KINDS.items() if word in self.name)
+    if self.name.endswith('_augment_regular'):
+      return 'ILSVRC'
+    return next(kind for kind, word in KINDS.items() if word in self.name)
 
 
 @functools.cache

@@ -150,8 +150,8 @@ def studies_and_presentation(
   studies_by_task = {}
   for task, section in study_sections(config, path).items():
     if task in results.by_task:
-      name, settings = results.by_task[task].study, results.by_task[task].settings
-      study = recorded_study.study_of_results(section, name, settings, study_file)
+      saved = results.by_task[task]
+      study = recorded_study.study_of_results(section, saved.study, saved.settings, study_file)
       studies_by_task[task] = study
   summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
   has_seeds = SEED in results.table.columns
