@@ -210,8 +210,9 @@ class StratifiedMeans:
     h = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)  # [Q]
     uniform = special.ndtr(correlated(normals, correlation))  # in [0, 1]
     all_wrong, all_right = p <= 0, p >= 1
-    alpha = np.select([all_wrong, all_right], [2 * h, p * n], p * n + h)
-    beta = np.select([all_wrong, all_right], [(1 - p) * n, 2 * h], (1 - p) * n + h)
+    right, wrong = p * n, (1 - p) * n  # effective numbers of trials
+    alpha = np.select([all_wrong, all_right], [2 * h, right], right + h)
+    beta = np.select([all_wrong, all_right], [wrong, 2 * h], wrong + h)
     drawn = special.betaincinv(alpha, beta, uniform)
     return np.where(all_wrong, 0, drawn), np.where(all_right, 1, drawn)
 

@@ -76,8 +76,8 @@ def get(name: str) -> LabelSpace:
   choice('label space', name, (IMAGENET, *_COARSE))
   class_names, identifiers, ranges = zip(*coarse_entries(name), strict=True)
   members = tuple(map(parse_ranges, ranges))
-  # The WordNet identifiers of members, and then those of the classes themselves: if an identifier
-  # is both, the second entry replaces the first one.
+  # The WordNet identifiers of members, and then of the classes themselves: if an identifier is
+  # both, the second entry replaces the first one.
   aliases: dict[str, int] = {}
   for label, member_classes in enumerate(members):
     aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}
