@@ -332,7 +332,7 @@ class Attack(Part):
     return worst
 
   def _in_ball(self, results: Array, images: Array, scale: Scalar) -> Array:
-    """Returns the results of a run; those of a user-defined attack are projected into the ball.
+    """Returns the results of a run, projected into the ball if the attack is user-defined.
 
     Args:
       results: adversarial images [B, H, W, C], as the attack returns them.

@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
   label = _check_hub_options(options, results.labels)
-  # Values that the records do not reproduce. With several folders of results, such as those of the
-  # seeds, the text about the first one is enough: it is the note that is printed.
+  # Values that the records do not reproduce. With several folders of results, one for each seed for
+  # example, the text about the first one is enough: it is the note that is printed.
   unverified = list(verification.note_unverifiable(path, str(path)).values())[:1]
   files = {'robustness.md': card(results, label, environment, unverified)}
   if options.dataset:
