@@ -321,7 +321,8 @@ class Systematic(Study):
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
     names = [*map(part_name, self.environments)]
     angles = self.angles if transforms.ROTATION in names else ['no rotation']
-    values = {'environments': names, 'severities': self.severities, 'angles': angles}
+    severities = self.severities if {*names} - {transforms.ROTATION} else ['no corruption']
+    values = {'environments': names, 'severities': severities, 'angles': angles}
     lines = {title: ', '.join(map(str, listed)) for title, listed in values.items()}
     if self.source == STORED:
       lines = dict.fromkeys(values, 'as stored')

@@ -124,6 +124,7 @@ def test_numbers_by_hand(tmp_path):
 def test_settings_are_shown_in_words():
   assert Systematic(degenerate='one').shown_as['rho'].endswith('degenerate terms as 1')
   assert Systematic(environments=('snow', 'fog')).shown_as['angles'] == 'no rotation'
+  assert Systematic(environments=('rotation',)).shown_as['severities'] == 'no corruption'
   assert Systematic(source='stored').shown_as['environments'] == 'as stored'
 
 
