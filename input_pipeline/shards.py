@@ -107,13 +107,18 @@ class Shards(Source, abc.ABC):
       title: name of the data set in messages.
 
     Raises:
-      InputError: the files and the label space have different numbers of classes.
+      InputError: the files and the label space have different numbers of classes, or some of the
+        same classes in another order.
     """
     if not self.label_space:
       return stored
     names = label_space.get(self.label_space).class_names
     valid = f'a label space of {len(stored)} classes, as {title} names'
     self.require(len(stored) in (0, len(names)), 'label_space', valid)
+    label_of = label_space.index_by_name(names)
+    moved = [name for label, name in enumerate(stored) if label_of.get(name, label) != label]
+    valid = f"'' where {title} names classes in another order, such as {moved[:1]}"
+    self.require(not moved, 'label_space', valid)
     return names
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from input_pipeline.sources import parquet
+from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.cases import cases
 from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, png, read
 from tests.refusals import bad_setting, refused
@@ -123,6 +124,15 @@ def test_a_label_space_names_the_classes_of_a_file_without_names(second_config):
   pq.write_table(table('{}'), second_config / 'test/0000.parquet')
   rows = read('parquet', second_config, label_space='imagenet')
   assert rows.class_names[:2] == ('tench', 'goldfish') and len(rows.class_names) == 1000
+
+
+@cases('stored', WNIDS, NAMES, [f'{name}, or another name' for name in reversed(NAMES)])
+def test_a_label_space_replaces_names_in_its_order_alone(stored):
+  source = parquet.Parquet(label_space='imagenet')
+  assert source.names_of_space(stored, 'it') == NAMES
+  moved = [stored[0], WNIDS[2], *stored[2:]]
+  message = bad_setting('config.data.parquet.label_space', 'imagenet', words='n01484850')
+  refused(message, source.names_of_space, moved, 'it')
 
 
 def test_class_names_belong_to_a_column_and_images_are_rgb_unless_all_are_grey(tmp_path):
