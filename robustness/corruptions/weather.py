@@ -221,7 +221,6 @@ def fog(
   scale to the next finer scale. A black image stays black, and dark images get less fog. The option
   `cloud` sets the size of the map (`_draw_fog`).
   """
-  del cloud  # which `_draw_fog` takes
   amount, decay = strength['amount'], strength['decay']
   height, width = image.shape[:2]
   clouds = plasma(draws, decay)[:height, :width, None]
