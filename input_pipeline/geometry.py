@@ -87,7 +87,8 @@ def _resize_by_pillow(
     settings: its `interpolation` is used.
   """
   picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-  (resized_height, resized_width), (height, width) = resized, cropped
+  resized_height, resized_width = resized
+  height, width = cropped
   first_column, first_row = (resized_width - width) // 2, (resized_height - height) // 2
   method = FILTERS[settings.interpolation]
   picture = picture.resize((resized_width, picture.height), method)

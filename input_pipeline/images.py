@@ -256,7 +256,7 @@ class Images:
     if self.decode is not None:
       decoded = self.decode(stored)
       return decoded if isinstance(decoded, dict) else {'image': decoded}
-    read = self.read
+    read = self.read  # a name of its own, which type checkers know not to be None in the lambda
     if read is None:
       return {'image': stored}
     import tensorflow as tf

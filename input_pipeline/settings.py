@@ -321,4 +321,4 @@ def _check_description(source: Source, description: Facts) -> None:
       f'{type(source).__name__}.open describes its images by {described} ({error}); '
       'a description is a dict of texts, finite numbers, booleans, None, lists and such dicts.'
     ) from error
-  text.encode()
+  text.encode()  # raises UnicodeEncodeError

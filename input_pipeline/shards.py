@@ -200,8 +200,9 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
     SettingError: no file belongs to the split.
   """
   splits = [_split_of(file, root, split) for file in files]  # '' where a file states none
-  are_alike = len(set(splits)) == 1
-  if are_alike and (split == '' or (split == 'test' and splits[0] == '')):
+  is_only_split = len(set(splits)) == 1
+  is_unsplit = set(splits) == {''}
+  if (split == '' and is_only_split) or (split == 'test' and is_unsplit):
     return files
   matching = [file for file, name in zip(files, splits, strict=True) if name and name == split]
   if not matching:
@@ -367,24 +368,24 @@ def labels_of(
   """
   if not len(table):
     raise InputError(f'{title} has no row.')
-  label = label_column(table, column)
-  if label not in table:
+  name = label_column(table, column)
+  if name not in table:
     problem = f'{key} is {column!r}' if column else 'no column is called label or class'
     columns = ', '.join(table)
-    give = f'give one of {columns} as {key}.' if columns else 'there is no other column.'
-    raise InputError(f'{title}: {problem}; {give}')
-  values = table[label]
-  if values.isna().any():
-    raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {label}.')
-  if values.dtype.kind in 'iu':
-    numbers = values.to_numpy(np.int64)
-    rows.check_label_array(numbers, f'{title}: {label}', num_classes=len(class_names) or None)
-    names = tuple(class_names) or rows.numbered_classes(int(numbers.max()), f'{title}: {label}')
+    fix = f'give one of {columns} as {key}.' if columns else 'there is no other column.'
+    raise InputError(f'{title}: {problem}; {fix}')
+  labels = table[name]  # integers or class names
+  if labels.isna().any():
+    raise InputError(f'{title}: row {int(labels.isna().to_numpy().argmax())} has no {name}.')
+  if labels.dtype.kind in 'iu':
+    numbers = labels.to_numpy(np.int64)
+    rows.check_label_array(numbers, f'{title}: {name}', num_classes=len(class_names) or None)
+    names = tuple(class_names) or rows.numbered_classes(int(numbers.max()), f'{title}: {name}')
     return numbers.astype(np.int32), names
-  if not all(isinstance(value, str) for value in values):
+  if not all(isinstance(label, str) for label in labels):
     valid = 'labels are integers from 0 or names of classes'
-    raise InputError(f'{title}: {label} is of {values.dtype}; {valid}.')
-  return _labels_of_names([rows.composed_unicode(value) for value in values], title, label)
+    raise InputError(f'{title}: {name} is of {labels.dtype}; {valid}.')
+  return _labels_of_names([rows.composed_unicode(label) for label in labels], title, name)
 
 
 def _labels_of_names(

@@ -335,5 +335,5 @@ def corruptor(
     """Returns an image under the corruption `names[index]` at a severity."""
     return apply(random_keys.for_example(root, example_id, view), image, index, severity)
 
-  index, severity = np.int32(0), np.int32(config.severity)  # `names` has one corruption
-  return functools.partial(made_of.compiled(show), index=index, severity=severity)
+  only_index, severity = np.int32(0), np.int32(config.severity)  # `names` has one corruption
+  return functools.partial(made_of.compiled(show), index=only_index, severity=severity)

@@ -145,8 +145,9 @@ class Environments(Source):
       files.append([paths_of_class.get(name, []) for name in classes])
     num_files = np.array([[len(paths) for paths in files_of_class] for files_of_class in files])
     missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
+    environment_numbers = np.arange(len(environments))[:, None]
     # whether the split contains the images of a class in an environment, [environments, classes]
-    is_read = _is_permitted(settings.split, np.arange(len(files))[:, None], groups.of_label)
+    is_read = _is_permitted(settings.split, environment_numbers, groups.of_label)
     numbers, labels = np.nonzero(is_read)  # environment and class of each cell that is read
     paths_of_cells = [files[number][label] for number, label in zip(numbers, labels, strict=True)]
     num_paths = num_files[numbers, labels]  # of each cell
@@ -441,9 +442,9 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
   if repeated:
     file = repeated[0]
     first, second, *_ = cells_of_file[file]
-    unlisted = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
+    more_files = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
     rule = 'an image is of one class in one environment, for training or for the test.'
-    raise InputError(f'{path} has {file} in {first} and {second}{unlisted}: {rule}')
+    raise InputError(f'{path} has {file} in {first} and {second}{more_files}: {rule}')
 
 
 def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:

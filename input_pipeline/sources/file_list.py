@@ -77,7 +77,7 @@ class FileList(Source):
     file_column = file_columns[0]
     files = _Files(table[file_column], root, title)
     if not shards.label_column(table, self.label_column):
-      table = table.assign(label=files.labels())  # names of folders
+      table = table.assign(label=files.labels())  # without a column of labels, names of folders
     # the names of classes that the table numbers; in a table of class names they are not used
     names = label_space.get(self.label_space).class_names if self.label_space else ()
     key = self.key('label_column')
@@ -85,6 +85,7 @@ class FileList(Source):
     self.require(not names or class_names == names, 'label_space', "'' where labels are words")
     left_out = Counter[str]()
     description = {'path': self.path, 'metadata': title, 'split': settings.split}
+    are_grey = all(files.may_be_grey(row) for row in range(len(files)))
     return image_files.file_images(
       files,
       labels,
@@ -93,7 +94,7 @@ class FileList(Source):
       description={**description, 'label_column': self.label_column},
       columns=shards.columns_of(table, (file_column, self.label_column), left_out),
       left_out=left_out,
-      channels=1 if all(map(files.may_be_grey, range(len(files)))) else 3,
+      channels=1 if are_grey else 3,
       store=PartsStore(lambda part, row: files[row].encode(), labels),
       check=files.check,
     )

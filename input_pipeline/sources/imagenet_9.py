@@ -126,10 +126,9 @@ class Imagenet9(Source):
         if variant.startswith('mixed_'):  # these variants have the same foregrounds
           first_folder, count = first_mixed.setdefault(name, (folder, len(files)))
           if len(files) != count:
-            raise InputError(
-              f'{folder} has {len(files)} pictures, and {first_folder} has {count}; both '
-              'show the same foregrounds. Unpack the archive again.'
-            )
+            problem = f'{folder} has {len(files)} pictures, and {first_folder} has {count}'
+            fix = 'both show the same foregrounds. Unpack the archive again.'
+            raise InputError(f'{problem}; {fix}')
         for file in files:
           # the name of a mixed picture states the original picture of its foreground
           match = _FOREGROUND.fullmatch(file.stem)

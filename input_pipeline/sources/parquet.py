@@ -153,18 +153,16 @@ class ParquetStore(StreamedStore):
           column = column.field('bytes')
         if column.null_count:
           row = len(images) + column.is_null().to_pylist().index(True)
-          raise InputError(
-            f'{file}: row {row} of row group {number} has no bytes of an image; files that '
-            f"lie beside it are read with {KEYS.data.source}='file_list'."
-          )
+          problem = f'{file}: row {row} of row group {number} has no bytes of an image'
+          fix = f"files that lie beside it are read with {KEYS.data.source}='file_list'."
+          raise InputError(f'{problem}; {fix}')
         images_of_batch = column.to_pylist()
         images += images_of_batch
         num_bytes += sum(map(len, images_of_batch))
         if num_bytes > MAX_BYTES_PER_ARRAY:  # of a small file, if it stores many equal images once
-          raise InputError(
-            f'{file}: the images of row group {number} are above the limit of '
-            f'{MAX_BYTES_PER_ARRAY / 2**30:.0f} GiB: store it again in smaller row groups.'
-          )
+          limit = f'the limit of {MAX_BYTES_PER_ARRAY / 2**30:.0f} GiB'
+          problem = f'{file}: the images of row group {number} are above {limit}'
+          raise InputError(f'{problem}: store it again in smaller row groups.')
     return images
 
   def all(self) -> np.ndarray:

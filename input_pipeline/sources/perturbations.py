@@ -72,16 +72,18 @@ def of_sequences(
     if length < 2:
       problem = f'{path}: sequences of {name} have {"1 frame" if length else "0 frames"}'
       raise InputError(f'{problem}, and at least two are compared. Fetch the files again.')
-  names, count = list(frames), len(labels)
-  num_rows = [count * length for length in frames.values()]  # of each perturbation
+  num_images = len(labels)
+  lengths = list(frames.values())
+  names, numbers = list(frames), [PERTURBATIONS[name] for name in frames]
+  num_rows = [num_images * length for length in lengths]  # of each perturbation
   # of each frame: the number of its perturbation, its image, and its position in the sequence
   columns = {
-    'perturbation': np.repeat([PERTURBATIONS[name] for name in names], num_rows),
-    'base_id': np.concatenate([np.arange(count).repeat(n) for n in frames.values()]),
-    'frame': np.concatenate([np.tile(np.arange(n), count) for n in frames.values()]),
+    'perturbation': np.repeat(numbers, num_rows),
+    'base_id': np.concatenate([np.arange(num_images).repeat(length) for length in lengths]),
+    'frame': np.concatenate([np.tile(np.arange(length), num_images) for length in lengths]),
   }
   columns = {name: values.astype(np.int32) for name, values in columns.items()}
-  name_of_number = {PERTURBATIONS[name]: name for name in names}
+  name_of_number = dict(zip(numbers, names, strict=True))
 
   def locate(index: int) -> tuple[str, int, int]:
     """Returns the perturbation, the index of the image and the position of a frame."""
@@ -94,7 +96,7 @@ def of_sequences(
 
   return Images(
     title=title,
-    description={'path': path, 'perturbations': names, 'base_images': count},
+    description={'path': path, 'perturbations': names, 'base_images': num_images},
     num_examples=sum(num_rows),
     channels=cifar10_c.IMAGE_SHAPE[2],
     # all frames are one part, as parts would have to be of equal size

@@ -175,11 +175,9 @@ def check_background(path: Path, side: int) -> None:
   """
   height, width = image_files.read_size(str(path))
   if min(height, width) * MAX_ENLARGEMENT < side:
-    raise InputError(
-      f'background {path} is {width}×{height} pixels; the canvas has '
-      f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
-      'most. Remove it or take a larger one.'
-    )
+    problem = f'background {path} is {width}×{height} pixels; the canvas has {side}×{side}'
+    limit = f'a background is enlarged {MAX_ENLARGEMENT} times at most'
+    raise InputError(f'{problem}, and {limit}. Remove it or take a larger one.')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -93,10 +93,10 @@ class SiScore(Source):
     else:
       choice('config.data.split', settings.split, ('', 'test'))
       images, factors, metadata, num_missing = self._from_folder()
-    columns = {
-      name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
-      for name, values in factors.items()
-    }
+    columns = {}
+    for name, values in factors.items():
+      is_float = values.dtype.kind == 'f'
+      columns[name] = values.astype(np.float32 if is_float else np.int32)
     pairs = _number_rows(columns['object'], columns['background'])
     num_pairs = int(pairs.max()) + 1
     facts: dict[str, object] = {'stored': True, 'pairs': num_pairs, 'metadata': metadata}

@@ -256,10 +256,11 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     root: folder of the frames.
   """
   missing_anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
-  elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
+  nearby = [root.parent, *sorted(root.glob('*'))]
+  elsewhere = [folder for folder in nearby if os.path.isfile(folder / missing[0])]
   if elsewhere:
     fix = f'The first lies in {elsewhere[0]}: give that folder.'
-  elif len(missing_anchors) < len(sets.anchors):
+  elif len(missing_anchors) < len(sets.anchors):  # some sets can be read
     option = f'--{KEYS.data.video_neighbors.allow_missing}=True'
     fix = f'Get them, or take the sets as far as there are frames ({option}): sets without their '
     fix += 'anchor are left out.'
@@ -301,9 +302,9 @@ def _present_frames(
   """
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]  # whether a set is kept, bool [sets]
-  groups = columns[GROUP]  # indices of the sets of each frame, [F, M], padded with −1
-  set_is_kept = has_anchor[np.maximum(groups, 0)]  # [F, M]; for padding, of set 0
-  is_kept = (groups >= 0) & present[:, None] & set_is_kept  # [F, M]
+  set_of_frame = columns[GROUP]  # indices of the sets of each frame, [F, M], padded with −1
+  is_set_kept = has_anchor[np.maximum(set_of_frame, 0)]  # [F, M]; of set 0 for the padding
+  is_kept = (set_of_frame >= 0) & present[:, None] & is_set_kept  # [F, M]; False for the padding
   rows = np.flatnonzero(is_kept.any(1))  # indices of the N frames that are returned
   max_sets = is_kept.sum(1).max()
   # for each frame an order of the M columns that moves kept sets to the front
@@ -324,7 +325,7 @@ def _present_frames(
     masked = np.where(is_kept, values, padding)
     return np.take_along_axis(masked, kept_first, axis=1)[rows, :max_sets]
 
-  group_id, offset = remaining(groups, -1), remaining(columns[OFFSET], 0)
+  group_id, offset = remaining(set_of_frame, -1), remaining(columns[OFFSET], 0)
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])
   paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))

@@ -138,6 +138,7 @@ class WebDataset(shards.Shards):
     before, low, high, after = match.groups()
     numbers = range(int(low), int(high) + 1)
     self.require(len(numbers) <= MAX_SHARDS, 'path', f'of at most {MAX_SHARDS:,} shards')
+    # numbers have leading zeros, as many digits as `low`
     files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
     missing = [file for file in files if not file.is_file()]
     if missing or not files:  # there are no files in {5..3}

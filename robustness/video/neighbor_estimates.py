@@ -265,8 +265,9 @@ def _group_by_set(
   num_anchors = np.bincount(group[offset == 0], minlength=len(names))  # of each set
   if (num_anchors != 1).any():
     bad = int(np.argmax(num_anchors != 1))
-    count = num_anchors[bad]
-    raise InputError(f'the set {names[bad]} has {count} frames of offset 0; it needs one.')
+    raise InputError(
+      f'the set {names[bad]} has {num_anchors[bad]} frames of offset 0; it needs one.'
+    )
   frames_by_set = np.argsort(group, kind='stable')  # indices of the frames, set by set
   is_anchor = offset[frames_by_set] == 0
   anchors, neighbors = frames_by_set[is_anchor], frames_by_set[~is_anchor]

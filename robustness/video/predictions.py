@@ -58,18 +58,18 @@ def read(
   scores_of = json_files.read(file, advice='Give predictions as JSON, {frame: [scores]}.')
   missing = [frame for frame in frames if frame not in scores_of]
   if missing:
-    raise InputError(
-      f'{file}: predictions are missing for {len(missing)} of {len(frames)} frames, first '
-      f'{missing[0]!r}. Give {{frame: [scores]}} for every frame of the sets.'
-    )
+    problem = f'{file}: predictions are missing for {len(missing)} of {len(frames)} frames'
+    fix = 'Give {frame: [scores]} for every frame of the sets.'
+    raise InputError(f'{problem}, first {missing[0]!r}. {fix}')
   empty = [frame for frame in frames if scores_of[frame] == []]
   if empty and unpredicted == REFUSED:
     raise InputError(
       f'{file}: {len(empty)} of {len(frames)} frames have no scores, first {empty[0]!r}: '
       "config.unpredicted='wrong' counts them as wrong, if a detector found nothing in them."
     )
-  # if no frame has scores, `_check_scores` refuses the first frame
-  predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
+  predicted = [frame for frame in frames if scores_of[frame] != []]
+  if not predicted:
+    raise InputError(f'{file}: frame {frames[0]!r} has []; give a list of scores.')
   valid_lengths = tuple(widths)
   for frame in predicted:
     _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', valid_lengths)
@@ -117,7 +117,7 @@ def _check_scores(scores: object, frame_has: str, valid_lengths: Collection[int]
     frame_has: beginning of the message, such as "FILE: frame 'v/1.jpg' has".
     valid_lengths: valid numbers of scores; () accepts any number.
   """
-  if not isinstance(scores, list) or not scores:
+  if not isinstance(scores, list):
     raise InputError(f'{frame_has} {scores!r}; give a list of scores.')
   if not {*map(type, scores)} <= {int, float}:
     raise InputError(f'{frame_has} a score that is no number.')

@@ -325,13 +325,13 @@ class ReviewRounds:
     """
     if self._is_done(item, annotator) or self._is_blocked(item):
       return False
-    time_now, individual = time.monotonic(), self.ballot(item).individual
-    num_reserved = sum(
-      end > time_now
+    individual = self.ballot(item).individual
+    expected = [  # annotators to whom the item is shown, and who have not answered
+      name
       for name, end in self._reserved.get(item, {}).items()
-      if name != annotator and name not in individual
-    )
-    return len(individual) + num_reserved < self.plan.annotators_per_pair
+      if end > time.monotonic() and name != annotator and name not in individual
+    ]
+    return len(individual) + len(expected) < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
     """Returns whether an item is a pair that must not be shown, because of a bad anchor."""

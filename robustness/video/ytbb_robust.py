@@ -141,10 +141,8 @@ def _annotations(
   for entry in document['annotations']:
     invalid = [number for number in entry['labels'] if not 0 <= number < len(names)]
     if invalid:
-      raise InputError(
-        f'{path} marks {entry["key"]!r} with label {invalid[0]}; it has {len(names)} labels, 0..'
-        f'{len(names) - 1}.'
-      )
+      problem = f'{path} marks {entry["key"]!r} with label {invalid[0]}'
+      raise InputError(f'{problem}; it has {len(names)} labels, 0..{len(names) - 1}.')
     marked[parse_key(entry['key'], path)] = frozenset(names[number] for number in entry['labels'])
   return marked
 

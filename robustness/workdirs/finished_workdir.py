@@ -291,7 +291,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
       matches.append((num_unshared, study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  _, folder = min(matches)  # the first of equally many by name
+  _, folder = min(matches)  # on equal numbers, the first folder by name
   return folder
 
 
