@@ -251,6 +251,8 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
       values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
   sections = study_class.chosen_parts(values) if objects else {}
   for section, classes in sections.items():  # such as 'attack' and {'pgd': PGD}
+    if not isinstance(values.get(section, {}), Mapping):
+      continue  # refused by `from_config`
     for name in classes.keys() & objects.keys():
       part, setting_names = objects[name], study_class.settings_of(classes[name])
       part_settings = {key: getattr(part, key) for key in setting_names}

@@ -327,6 +327,8 @@ def test_a_study_and_its_parts_may_be_objects_and_batches_and_devices_change_no_
     (tiny_classifier().predict(IMAGES).argmax(1) == LABELS).mean()
   )
   refused('confidence', robustness.measure, Accuracy(), linear, IMAGES, LABELS, confidence=0.9)
+  for settings in ({'attack': PGD()}, {'attack': 3, 'attacks': [PGD()]}, {'attak': PGD()}):
+    refused('attac?k', robustness.measure, 'attack_error', linear, IMAGES, LABELS, **settings)
 
 
 BAD_ARGUMENTS = {

@@ -236,7 +236,7 @@ def distinct_labels(
   A classifier keeps its label if no other workdir has this label. Otherwise the label becomes
   'WORKDIR LABEL', or 'WORKDIR' if it is the only classifier of the workdir. The only classifier of
   a workdir is also called 'WORKDIR' if the user typed this name. If two labels are still equal, all
-  become 'WORKDIR LABEL'.
+  become 'WORKDIR LABEL', or 'WORKDIR / LABEL' if names with spaces make two of these equal.
 
   Args:
     labels_by_workdir: {name of the workdir: labels of its classifiers}.
@@ -255,8 +255,9 @@ def distinct_labels(
         distinct[name, label] = name
       else:
         distinct[name, label] = f'{name} {label}' if is_shared else label
-  if len(set(distinct.values())) < len(distinct):
-    return {(name, label): f'{name} {label}' for name, label in distinct}
+  for separator in (' ', ' / '):
+    if len(set(distinct.values())) < len(distinct):
+      distinct = {(name, label): f'{name}{separator}{label}' for name, label in distinct}
   return distinct
 
 

@@ -169,7 +169,7 @@ Source: Xiao et al., Noise or signal, 2021, and the table of backgrounds_challen
 """
 
 ALL_BUT_ONE = _TABLES['all_but_one']['all_but_one']
-"""{corruption: error of a network that was trained on all other corruptions at the same severity},
+"""{corruption: accuracy of a network that was trained on all other corruptions at this severity},
 the last column of table 3. It has no value for motion blur and snow, which were not made on
 training images.
 """

@@ -142,9 +142,9 @@ class AttackStudy(Study):
     """Returns {'attack': {label: class of the attack}} for the attacks that a config selects.
 
     Args:
-      study: the values of `config.study`, such as `attacks`.
+      study: the values of `config.study`, such as `attacks`. Defaults may be left out.
     """
-    return {'attack': dict(map(_label_and_class, study['attacks']))}
+    return {'attack': dict(map(_label_and_class, study.get('attacks', cls.attacks)))}
 
   @property
   def references(self) -> tuple[str, ...]:

@@ -479,6 +479,8 @@ def test_a_quantity_of_comparison_and_study_by_the_same_facets_is_listed_once(tm
 def test_classifiers_of_all_workdirs_have_distinct_labels():
   labels = distinct_labels({'net': {'a'}, 'other': {'net', 'a'}})
   assert set(labels.values()) == {'net a', 'other net', 'other a'}
+  with_spaces = distinct_labels({'a b': {'c', 'x'}, 'a': {'b c', 'x'}, 'z': {'c', 'b c'}})
+  assert set(with_spaces.values()) > {'a b / c', 'a / b c'} and len(set(with_spaces.values())) == 6
 
 
 def test_workdirs_of_one_name_are_refused_before_anything_is_written(workdirs, tmp_path):

@@ -109,6 +109,7 @@ def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
 
   entry = resolved('deit3_s16')
   assert entry.preprocessing == {**preparation, 'record': 'its metadata'}
+  assert entry.licence == 'not stated'
   assert hub.fetch(entry).path == path
   refused("of 'deit3_s16'.*name=deit3_s16", resolved, 'deit3_b16')
   refused('mine.safetensors: mean and std', resolved, 'deit3_s16', std=[0, 1, 1])
