@@ -119,7 +119,8 @@ class ImagenetC(Source):
       """Returns the path of image `index` under the corruption and severity number `part`."""
       return os.path.join(paths[part], files_of_part[part][index])
 
-    first_of_classes = {*np.unique(labels, return_index=True)[1].tolist()}
+    _, first_images = np.unique(labels, return_index=True)  # of each class
+    first_of_classes = {*first_images.tolist()}
 
     def file(index: int) -> str:
       """Returns a path that changes with an image: of its class folder, which has many images.
@@ -162,10 +163,9 @@ class ImagenetC(Source):
       severity_folders = folders_in(folders[name])
       unknown = sorted(set(severity_folders) - set(severity_of))
       if unknown or not severity_folders:
-        raise InputError(
-          f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
-          f'named after severities: {", ".join(severity_of)} (ImageNet-P has none).'
-        )
+        problem = f'{folders[name]} holds {", ".join(unknown) or "nothing"}'
+        form = f'folders named after severities: {", ".join(severity_of)} (ImageNet-P has none)'
+        raise InputError(f'{problem}; expected {form}.')
       for folder, path in severity_folders.items():
         parts[StoredPart(NUMBERS[name], severity_of[folder])] = path
     return parts

@@ -55,8 +55,8 @@ class Npz(Source):
     if split == split_of_other:
       return True
     arrays = self.arrays()
-    names = {_find(arrays, _IMAGES, name, self.path) for name in (split, split_of_other)}
-    return len(names) == 1  # both splits have the same array
+    array_names = {_find(arrays, _IMAGES, name, self.path) for name in (split, split_of_other)}
+    return len(array_names) == 1  # both splits have the same array
 
   def arrays(self) -> Mapping[str, np.ndarray]:
     """Reads all arrays from the file, `{name: array}`; refuses pickled objects."""

@@ -102,7 +102,7 @@ def _check_finite(
   is_bad_frame = is_invalid.any(1) | (is_predicted & np.isneginf(scores).all(1))
   if is_bad_frame.any():
     row = int(np.argmax(is_bad_frame))
-    column = int(np.argmax(is_invalid[row]))
+    column = int(np.argmax(is_invalid[row]))  # 0 if all scores are −∞
     raise InputError(
       f'{file}: {int(is_bad_frame.sum())} of {len(frames)} frames have scores that are no finite '
       f'numbers, first {frames[row]!r}, class {column}: {scores[row, column]}.'

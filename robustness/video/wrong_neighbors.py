@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
 from robustness.evaluation.failures import class_name
-from robustness.present import failures
+from robustness.present.failures import gallery, prediction_title
 from robustness.present.notation import number
 from robustness.results import FAILURE_IMAGES, Results, Table
 from robustness.video.metadata import FramePairs
@@ -130,16 +130,16 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   for label, failures_of_classifier in all_failures.groupby('classifier', sort=False):
     titles = []  # [title of the anchor, title of the neighbor] for each failure
     for failure in failures_of_classifier.to_dict('records'):
-      anchor = failures.prediction_title(failure['anchor predicted'], failure['anchor probability'])
-      neighbor = failures.prediction_title(
+      anchor_title = prediction_title(failure['anchor predicted'], failure['anchor probability'])
+      neighbor_title = prediction_title(
         failure['neighbor predicted'], failure['neighbor probability']
       )
-      titles.append([anchor, f'{neighbor} ({number(failure["offset"])})'])
+      titles.append([anchor_title, f'{neighbor_title} ({number(failure["offset"])})'])
     caption = (
       f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
       'distance in frames.'
     )
     rows = failures_of_classifier.index  # of the table, and so of `pictures`
-    figures[f'{NAME}_{label}'] = failures.gallery(pictures[rows], titles), caption
+    figures[f'{NAME}_{label}'] = gallery(pictures[rows], titles), caption
   return figures
