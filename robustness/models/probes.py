@@ -181,7 +181,7 @@ class Neighbors(Probe):
     (1, 5, 10, 20), 'not empty, all at least 1', lambda x: min(x, default=0) > 0
   )
   votes: str = word('softmax', ('softmax', 'uniform'))
-  temperature: float = setting(0.07, 'above 0', lambda x: x > 0)
+  temperature: float = setting(0.07, 'above 0', lambda x: x > 0, only_with=('votes', 'softmax'))
 
   def candidates(self) -> Sequence[float]:
     """Returns the values of k to compare."""

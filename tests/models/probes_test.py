@@ -270,6 +270,10 @@ def test_the_features_of_a_probe_are_stored_and_reused(tmp_path, monkeypatch):
     bad_setting('config.classifiers.a.probe.knn.votes', 'most'),
   ),
   (
+    {'probe': {'name': 'knn', 'knn': {'votes': 'uniform', 'temperature': 1.0}}},
+    bad_setting('config.classifiers.a.probe.knn.temperature', 1.0),
+  ),
+  (
     {'probe': {'name': 'knn', 'knn': {'neighbors': (70, 65)}}},
     'a.probe.knn.neighbors has 65, and there are 64 training rows',
   ),
