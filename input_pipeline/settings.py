@@ -156,7 +156,8 @@ class DataSettings:
       the shorter side only.
     crop: side of a centre crop in pixels; 0 does not crop. If `resize` and `crop` are 0, images are
       resized and cropped as published weights of the classifier require.
-    interpolation: 'bilinear' or 'bicubic'.
+    interpolation: 'bilinear' or 'bicubic', in `resize` and `random_crop_area`. Published weights
+      that decide on resize and crop also decide on it.
     resized_by: 'tensorflow' resizes in float32. 'pillow' resizes 8-bit images and rounds after each
       axis, like torchvision and timm, and sends 8-bit images to the device.
     random_crop_area: smallest area of a random resized crop in training, as a fraction of the image
