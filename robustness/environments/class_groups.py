@@ -134,7 +134,7 @@ def balanced_groups(
   num_classes = len(class_names)
   size = size or num_classes // max(count, 2)  # a count below 1 is refused next
   is_possible = count >= 1 and size >= 1 and count * size <= num_classes
-  fix = f'at least 1, with {max(size, 1)} of the {num_classes} classes in each'
+  fix = f'at least 1, and groups of {max(size, 1)} must fit into the {num_classes} classes'
   require(is_possible, 'config.data.random_class_groups', count, fix)
   ascending_by_name = np.argsort(np.array(class_names))
   order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(num_classes)]
