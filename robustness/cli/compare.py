@@ -161,14 +161,15 @@ def _keep_printed(results: Results) -> Results:
 
   These are the estimates of the study, then accuracies on clean images and over all perturbations
   (`PRINTED_FACETS`). If both are missing, all accuracies are printed. Accuracies that the study
-  already reports as its main results are left out.
+  already reports, as a main result or as the reference of one, are left out.
   """
   is_accuracy = results.table['quantity'] == ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
   accuracies = _by_view(accuracies, results.settings[PRINTED_FACETS])
   quantities = [q for q in results.quantities if q != ACCURACY]
-  # main results of the study that may be accuracies under another name
-  shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
+  # printed results of the study that may be accuracies under another name
+  stated = [q for q in quantities if q.headline or q.name == ACCURACY.reference]
+  shares = [q.name for q in stated if q.kind == SHARE and q.better == 'higher']
   headlines = other_estimates[other_estimates['quantity'].isin(shares)]
   headline_values = set(_comparable_values(headlines))
   # All accuracies in a condition are printed if one of them is not among these values. A condition

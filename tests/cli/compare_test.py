@@ -23,7 +23,7 @@ from robustness.estimates.fixed_width import plan
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import Estimate, table_of_rows
 from robustness.estimates.means import estimate_row as table_row
-from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, ViewTable
@@ -398,6 +398,16 @@ def test_figures_of_a_study_of_a_wrong_form_are_refused(monkeypatch):
   monkeypatch.setattr(Accuracy, 'figures', lambda self, results: [1])
   results = Results('comparison', [], {}, {}, table=assemble([]))
   refused('figures of comparison', program._presentation(Accuracy()).figures, results)
+
+
+def test_the_clean_accuracy_of_a_study_is_printed_once():
+  value, clean = Estimate(0.5, 0.4, 0.6, 10, 10, 'exact'), {'view': 'clean'}
+  measured = (ACCURACY, clean), (CLEAN_ACCURACY, {})
+  rows = [table_row('net', '', quantity, facets, value, 0.95) for quantity, facets in measured]
+  table = assemble([table_of_rows(rows)])
+  settings, quantities = {PRINTED_FACETS: [clean]}, (ACCURACY, CLEAN_ACCURACY)
+  results = Results('comparison', [], {}, settings, table=table, quantities=quantities)
+  assert program._keep_printed(results).table['quantity'].tolist() == [CLEAN_ACCURACY.name]
 
 
 def test_an_accuracy_that_equals_a_headline_by_chance_is_printed_with_the_others():
