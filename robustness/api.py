@@ -430,10 +430,10 @@ def compare(
     result_labels += entry.classifier_labels
     # results have no folder that names them in messages, so the position among the arguments does
     studies_by_workdir[f'results[{index}]'] = entry.studies()
+  entries_by_task = entries_of(studies_by_workdir, typed_labels(workdirs))
   for label in result_labels:
     if result_labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
-  entries_by_task = entries_of(studies_by_workdir, typed_labels(workdirs))
   if baseline is not None:
     all_entries = itertools.chain(*entries_by_task.values())
     choice('baseline', baseline, dict.fromkeys(entry.label for entry in all_entries))

@@ -193,6 +193,12 @@ def test_results_of_a_workdir_are_read_with_figures_and_compared(heat_map, tmp_p
   refused('opposit', robustness.compare, heat_map, read, baseline='opposit')
 
 
+def test_results_of_images_alone_are_not_compared():
+  options = {'corruptions': ('brightness',), 'severities': (3,)}
+  spectra = robustness.measure('corruption_spectrum', None, *BATCH, **options)
+  refused('measure images alone', robustness.compare, spectra, spectra)
+
+
 def test_results_of_overlapping_images_are_compared_if_asked():
   first = robustness.measure('accuracy', {'linear': linear}, IMAGES, LABELS)
   second = robustness.measure('accuracy', {'opposite': opposite}, IMAGES[:-1], LABELS[:-1])
