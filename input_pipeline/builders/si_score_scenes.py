@@ -240,9 +240,9 @@ class ScenePlan:
   def tables(self) -> dict[str, str]:
     """Returns the CSV tables of the published data sets, `{file name: text}`.
 
-    metadata.csv has a row for each visible scene, sorted by image id. The other tables assign
-    numbers to backgrounds, to classes in ImageNet's order, and to classes in the order of
-    metadata.csv.
+    metadata.csv has a row for each visible scene, sorted by image id. The other tables number the
+    backgrounds and the classes: foreground_classes.csv with ImageNet's numbers,
+    foreground_classes_metadata_indices.csv from 0 in the order of the cutouts.
     """
     # the level and the pair of each visible scene, sorted by level and thereby by image id
     level, pair = np.nonzero(self.is_visible.T)

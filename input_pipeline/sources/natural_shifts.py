@@ -167,7 +167,8 @@ class NaturalShifts(Source):
     """Reads the labels of a split of the test set in TFDS.
 
     Returns:
-      The split, the labels of all images in ImageNet's order, their positions in the split, and {}.
+      The split; the labels of its images in ImageNet's order; their positions in the split, which
+      are 0, 1, …; and further facts for results, here none.
     """
     from input_pipeline import tfds_sets
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from robustness.attacks import Arguments, Array
 
 Run = Callable[[Array, Arguments], Array]
-"""A function of the number of a run and the arguments of an attack that returns images."""
+"""A function that runs an attack once and returns images, given the number of the run, such as of a
+random start, and the arguments of the attack."""
 
 CPU_TILE, TILE = 8, 128
 """Numbers of images that are attacked together, on a CPU and on an accelerator."""
@@ -73,10 +74,11 @@ def _attack_tile(
   """Attacks one tile, a small batch of images that are still classified correctly.
 
   Args:
-    run: the attack of one tile, as for `in_turn`.
+    run: function that attacks the images of a tile, with the arguments (number, arguments).
     number: number of the run.
     arguments: the arguments of the attack, for all B images.
-    padded_rows: indices of the T images of the tile, int32 [T]. B fills it up.
+    padded_rows: indices in 0..B − 1 of the images of the tile, int32 [T]. If the tile has fewer
+      than T images, the remaining entries are B.
     state: (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
 
   Returns:

@@ -276,7 +276,7 @@ class AutoAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """Names of the image transforms, such as 'contrast', that the operations look like."""
+    """Names of the corruptions that the operations look like, such as 'contrast'."""
     return operations.resembled_transforms(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -386,7 +386,7 @@ class RandAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """Names of the image transforms, such as 'contrast', that the operations look like."""
+    """Names of the corruptions that the operations look like, such as 'contrast'."""
     return operations.resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

@@ -123,7 +123,7 @@ def _keep_sources(parent: dict[str, Any], source: object, names: Sequence[object
     names: names of the sources to keep.
   """
   data = _section(parent, 'data')
-  # only these had other keys in earlier versions; a source in a user's file is not among them
+  # sources in a user's file have no keys of earlier versions to rename
   packaged_sources = SOURCES.classes()
   if isinstance(source, str) and source in packaged_sources:
     _move_keys(data, packaged_sources[source])

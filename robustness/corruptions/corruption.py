@@ -221,7 +221,7 @@ def c_bar(
   """
 
   def draw_for_shape(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-    """Returns the random numbers of an image of this shape, by `draw`."""
+    """Draws the random numbers for an image of this shape, by the `draw` of the corruption."""
     return draw(key if keys == 1 else jax.random.split(key, keys), shape[0])
 
   return corruption(

@@ -53,8 +53,8 @@ class StoredOrMade(CorruptionViews):
     source: 'generated' corrupts clean images. 'stored' reads images that are corrupted already. The
       study then reports its corruptions and severities as far as the data set contains them.
     allows_adaptation: see `Study`; classifiers may adapt to batches of corrupted images.
-    not_stored: settings of a subclass that only concern generated images. Like the settings of
-      `CorruptionViews` in `MADE_WITH`, they must have their defaults if images are stored.
+    not_stored: settings of a subclass that only concern generated images. They must have their
+      defaults if images are stored, as the settings `MADE_WITH` of every study.
     needs_clean: whether a stored data set must contain the clean images.
   """
 

@@ -112,10 +112,10 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   they are.
 
   The losses are from cross-validation over `FOLDS` parts of the images. For matrix scaling with
-  more than `MANY_CLASSES` classes only the first part is left out, because a fit takes long. One
-  simulated misclassified image is added to the left-out images. Without it, larger logits would
-  always seem better if nearly all predictions are right (Platt 1999, section 2.2). Its loss is the
-  mean over the images if the class with the second largest logit were true.
+  more than `MANY_CLASSES` classes only the first part is left out, because a fit takes long. To the
+  losses of the left-out images, one of a misclassified image is added: the mean loss that they
+  would have if the class with the second largest logit were the true one. Without it, larger
+  logits would always seem better if nearly all predictions are right (Platt 1999, section 2.2).
 
   Args:
     kind: one of `KINDS`.

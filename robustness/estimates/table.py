@@ -281,11 +281,11 @@ def _check_values(table: pd.DataFrame) -> None:
 def select(
   table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: object
 ) -> pd.DataFrame:
-  """Returns the estimates of a quantity by exactly the given facets.
+  """Returns the estimates of a quantity that are grouped by the given facets and by no others.
 
-  `select(table, 'error', corruption='fog')` returns the error under fog over all severities. Facets
-  (columns such as `severity`) that are not given have no value in the result. The result has no
-  rows if the table lacks a given facet.
+  For example, `select(table, 'error', corruption='fog')` returns the error under fog over all
+  severities, but not the errors at single severities, which also have a value in the column (facet)
+  `severity`. The result has no rows if the table lacks a given facet.
 
   Args:
     table: table of results.

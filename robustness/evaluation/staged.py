@@ -186,7 +186,7 @@ class StagedEvaluator(Evaluator):
     def advance_on_device(
       rows_and_state: Mapping[str, Arrays], variables: PyTree, view: View, run: jax.Array
     ) -> Arrays:
-      """Returns the state after the run of one device's b images, {name: [b, ...]}."""
+      """Runs the attack once on the b images of one device, and returns the new state."""
       rows, state = rows_and_state['rows'], rows_and_state['state']
       view_id, parameters = view
       keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))

@@ -76,7 +76,7 @@ class TorchModule:
     return logits, dict(zip(names, outputs, strict=True))
 
   def _with_gradient(self, layers: tuple[str, ...]) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
-    """Returns a differentiable JAX function of images that calls the module.
+    """Returns a differentiable JAX function of images that calls the PyTorch module on the host.
 
     The function maps images [B, H, W, C] to (logits, output of each layer...). Under `vmap`, all
     images are sent to the host in one call, with additional leading axes.

@@ -102,8 +102,9 @@ class Selection:
   def reported_rows(self) -> pd.DataFrame:
     """The rows that a table shows.
 
-    They are all rows of an overall value, or else one row per classifier with its highest or lowest
-    value.
+    For an overall value, such as the mean over all corruptions, these are all rows. For values
+    under several conditions, it is one row per classifier, with its highest or lowest value. Of
+    equal values, the first row counts.
     """
     return self.rows if self.extremes is None else self.extremes.drop_duplicates('classifier')
 

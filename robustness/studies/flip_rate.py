@@ -114,10 +114,10 @@ class FlipRate(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Corrupts an image at the severity of a frame and returns it, [H, W, C].
+      """Returns a frame: the image under a corruption at one of the rising severities, [H, W, C].
 
       Args:
-        key: random key, the same for all frames of a corruption.
+        key: random key, the same for all severities of a corruption.
         row: the image, `row['image']`.
         view: index of the `corruption`, and number of the `severity`.
       """

@@ -102,9 +102,10 @@ class PerturbationStability(Study):
   baseline: str = word(FIRST, (FIRST, ALEXNET))
 
   def __post_init__(self) -> None:
-    """Raises InputError for an unknown perturbation.
+    """Raises InputError for an unknown perturbation, or one without the values of the baseline.
 
-    If the baseline is AlexNet, the perturbations must be exactly those with published values.
+    The first classifier as the baseline has measured values. AlexNet's values are published ones
+    for exactly the perturbations of ImageNet-P.
     """
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))

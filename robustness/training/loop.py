@@ -111,8 +111,8 @@ def resident_rows(training: Training, parallel: Parallel, begin: int) -> ArrayRo
   """Returns the training data if they should stay on the devices, else None.
 
   This is faster than reading batches on the host. It needs a single process, at least one remaining
-  epoch, and data that fit into `config.training.resident_bytes`. An accelerator needs room for one
-  copy, a CPU for one per device.
+  epoch, and data that fit into `config.training.resident_bytes`. Every device holds a copy. On a
+  CPU, where devices share the memory, all copies together must fit.
 
   Args:
     training: the training.
