@@ -286,7 +286,9 @@ class Selection:
 def select(
   images: Images, settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
 ) -> Selection:
-  """Selects images by `config.data`, after checking some of the image files.
+  """Returns which images to read and how to resize and crop them, by the settings `config.data`.
+
+  Of image files, a few are decoded to find damage early.
 
   Args:
     images: all stored images.

@@ -538,7 +538,10 @@ class SplitsStore(StreamedStore):
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renumber(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      """Replaces an image's position in the split by its index, and its label if needed."""
+      """Replaces the image's position in its split by its index among all splits.
+
+      The label is replaced too if `labels` is not None.
+      """
       position = element['example_id']
       rank = tf.searchsorted(read_positions, [position], out_type=tf.int64)[0]  # of those read
       renumbered = {**element, 'example_id': first_index + rank}

@@ -94,7 +94,8 @@ class Cifar10C(Source):
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
     elif self.clean_dataset:
       arrays[CLEAN_PART] = self._clean_from_tfds(labels)
-    # clean images from TFDS do not change; the file of the labels stands for theirs
+    # A run that resumes compares the images of files that have changed. Clean images from TFDS have
+    # no file here, and the file of the labels takes its place.
     file_of_part = [clean_file or labels_file] if arrays else []
     stored_names = [name for name in NAMES if name in files]
     for name in stored_names:

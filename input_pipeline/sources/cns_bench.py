@@ -53,7 +53,8 @@ class CnsBench(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the images, in RGB.
 
-    Files of one class and seed are versions of the same image. A random subset
+    A file name has a seed and the scale of the shift, as seed_0003_scale_1500.jpg. Files of one
+    class and seed are versions of the same image. A random subset
     (`config.data.num_images`) has either all versions of an image or none.
 
     Raises:

@@ -482,7 +482,7 @@ def from_json(path: pathlib.Path) -> ConfigDict:
     _study_name(values, 'config', path)  # refuses a config without a study
     return defaults.nested(values)
   battery = values.get('battery')
-  # Earlier versions wrote a section with the name of the summary.
+  # Earlier versions wrote a section, such as {'name': 'fourier_table'}, in place of the name.
   if isinstance(battery, Mapping) and isinstance(battery.get(SUMMARY), Mapping):
     values['battery'] = {**battery, SUMMARY: summary_name(battery[SUMMARY])}
   config = _defaults(values, path)

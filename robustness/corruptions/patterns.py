@@ -38,8 +38,8 @@ RAY_DEVIATION = 0.25  # relative standard deviation of a ray's length
 def _draw_wave(keys: jax.Array, side: int) -> Draws:
   """Returns the random `phase` in radians and `frequency` (fx, fy) of a wave.
 
-  Frequencies are in radians per pixel. One component, fx or fy with equal probability, is uniform
-  on [−π, π]. The absolute value of the other component is smaller: it is uniform up to the first.
+  Frequencies are in radians per pixel. One component f, fx or fy with equal probability, is uniform
+  on [−π, π]. The other component is uniform on [−|f|, |f|].
 
   Args:
     keys: four random keys.

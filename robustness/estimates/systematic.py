@@ -532,7 +532,8 @@ class EnvironmentShares:
 
     Args:
       terms: Q pairs of an environment and `ALL`, `SEEN` or `UNSEEN`.
-      shares: the shares that are averaged, [N, Q]; NaN for images that the environment lacks.
+      shares: for each image and pair, the share of right answers in the environment, [N, Q]. NaN if
+        the environment lacks the image.
     """
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)

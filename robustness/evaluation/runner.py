@@ -132,9 +132,9 @@ class Evaluator(Step):
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
     """Computes the missing shards (files) of the records and writes them.
 
-    With several processes, each computes a share of the shards: process p takes the blocks p, p +
-    processes, ... of images. If there are fewer blocks than processes, they share the chunks of
-    views of every block.
+    A shard has the predictions for a block of images in a chunk of views. Several processes share
+    the blocks: process p takes the blocks p, p + processes, ... If there are fewer blocks than
+    processes, they share the chunks of every block instead.
 
     Args:
       rows: the images.

@@ -21,9 +21,9 @@ there is none, and the image in the view of the mistake, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Mistakes:
-  """Returns the start value of `add_view` for B images, before any view was added.
+  """Returns the most confident mistakes of B images before any view is added: there are none.
 
-  It has confidences of −1, float32 [B], and black images in the shape of `images`, uint8.
+  The confidences are −1, float32 [B], and the pictures black, uint8 [B, H, W, C].
   """
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 

@@ -244,9 +244,9 @@ class Study(Part):
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
-    """Function that returns values without intervals, such as a map, as a table of results.
+    """Function that makes a table of results from values without intervals, such as a map.
 
-    It is `robustness.estimates.means.arrays` with the study's confidence.
+    It is `robustness.estimates.means.arrays`. The table's column of confidences has the study's.
     """
     return functools.partial(arrays, confidence=self.confidence)
 

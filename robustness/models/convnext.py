@@ -173,6 +173,7 @@ def _names(column: int) -> Names:
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):
     ours, halve = f'stage{stage + 1}', _HALVE[column].format(stage)
+    # such as 'stages.1.downsample.0', a norm, and 'stages.1.downsample.1', a convolution
     table |= {f'{ours}/halve_norm': f'{halve}.0', f'{ours}/halve': f'{halve}.1'}
     # a part is a layer of a block, 'depthwise', or an array of a layer, 'response/scale'
     for part, names in _BLOCK.items():

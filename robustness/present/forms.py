@@ -171,7 +171,8 @@ def curves(
   """Draws curves over an ordered column, such as severity, with bands of their intervals.
 
   Args:
-    parts: the plots. They share the vertical axis unless values are next to differences.
+    parts: the plots. They share a vertical axis if all have the same quantity and unit, and all
+      are values or all are differences.
     labels: all classifiers, in the order that decides their colours.
     x: the column on the horizontal axis.
     reference: values over all conditions to compare curves with, drawn as dotted lines.

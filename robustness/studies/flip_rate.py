@@ -143,7 +143,7 @@ class FlipRate(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Describes the sequences of frames for a report, under the key 'sequences'."""
+    """{'sequences': their frames, severities and the size of the published constants in use}."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}

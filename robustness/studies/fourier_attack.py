@@ -142,10 +142,10 @@ class FourierAttack(BeginsWithMap):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if no images would be left to measure the attack on.
 
-    Images that select the worst frequencies are not measured. With a heatmap these are the images
-    of the heatmap, so the data must have others. Without one there must be two images that are not
-    versions of each other. A heatmap of the same data set also needs its records, which identify
-    its images.
+    Some images serve to find the worst frequencies, and the attack is measured on all others. If a
+    heatmap of an earlier run is given, its images have found them, so the data must have other
+    images. The records of that run identify its images if it read the same data set. Without a
+    heatmap, there must be two images at least that are not versions of each other.
     """
     if self._map is None:
       columns = rows.without_images()

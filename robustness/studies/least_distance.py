@@ -158,6 +158,7 @@ class LeastDistance(AttackStudy):
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each attack, with the nearest misclassified image that it finds."""
+    # all attacks of this study are of this type
     attacks = [attack for attack in self.runs.values() if isinstance(attack, NearestAttack)]
     ids = [id_of(f'{label} {self.norm}') for label in self.runs]
 

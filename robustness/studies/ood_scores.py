@@ -142,7 +142,8 @@ class OodScores(ScoresPredictions):
     `neighbours` without 'knn'.
     """
     super().__post_init__()
-    self.choose('scores', (*SCORES, *filter(is_reference, self.scores)))
+    references = filter(is_reference, self.scores)  # FILE.py:NAME for a score in a user's file
+    self.choose('scores', (*SCORES, *references))
     settings_of_scores = [key for score in SCORES.values() for key in score.settings]
     for key in dict.fromkeys(settings_of_scores):  # each once: several scores may have it
       scores_with_it = [name for name, score in SCORES.items() if key in score.settings]

@@ -60,7 +60,7 @@ def pictures(
     sets: the neighbor sets.
     scored: true and detected boxes, with the scores of the detector.
     folder: folder of the frames.
-    count: most sets to return. Sets without a drop are left out.
+    count: largest number of sets to return. Sets without a drop are left out.
 
   Returns:
     A dictionary of arrays for E images with N true and M detected boxes; {} if no set has a drop.
