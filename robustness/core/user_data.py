@@ -69,7 +69,7 @@ def rows_of(
     if not array.ndim or array.dtype == object:
       raise InputError(
         f'column {name!r} is {array.dtype} of shape {array.shape}; expected numbers or texts '
-        '[N, ...].'
+        "[N, ...], with '' for a missing text."
       )
   rows = ArrayRows(images, labels, (), columns=arrays)
   return with_class_names(rows, class_names or maite_class_names(data))

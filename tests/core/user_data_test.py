@@ -102,7 +102,7 @@ def test_arrays_keep_their_type_columns_and_class_names():
     for name in ('label', 'image', 'example_id', 'draws', '_seal', 3)
   ),
   ((IMAGES, LABELS, {'pose': 1}), r"column 'pose' is int64 of shape \(\)"),
-  ((IMAGES, LABELS, {'pose': [None] * 6}), "column 'pose' is object"),
+  ((IMAGES, LABELS, {'pose': ['a', None] * 3}), "'pose' is object.*'' for a missing text"),
   (([{'image': IMAGES[0]}],), 'pairs'),
 )
 def test_bad_data_are_refused(arguments, message):
