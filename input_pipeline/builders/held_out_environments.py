@@ -128,10 +128,9 @@ class HeldOutConfig(made_of.BaseConfig):
       seed, size = self.class_group_seed, self.classes_per_group
       groups = balanced_groups(count, class_names, seed, size)
     if len(groups) != count:
-      raise InputError(
-        f'there are {len(groups)} class groups for {count} environments '
-        f'({", ".join(self.environments)}); give one group for each.'
-      )
+      names = ', '.join(self.environments)
+      problem = f'there are {len(groups)} class groups for {count} environments ({names})'
+      raise InputError(f'{problem}; give one group for each.')
     return groups
 
 

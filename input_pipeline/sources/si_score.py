@@ -261,10 +261,9 @@ def _match_metadata(
   pairs = zip(folders_by_number, sorted(folders_by_number), strict=True)
   wrong = [folder for folder, expected in pairs if folder != expected]
   if wrong:
-    raise InputError(
-      f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
-      f'{", ".join(wrong)} are not in. Was a class folder renamed?'
-    )
+    problem = f'{path} numbers classes of SI-Score in the order of their names'
+    listed = f'those of the folders {", ".join(wrong)}'
+    raise InputError(f'{problem}, which {listed} are not in. Was a class folder renamed?')
   columns = {name: factors[column].to_numpy() for name, column in FACTORS.items()}
   columns['object'] = _number_rows(*(factors[column] for column in _OBJECT))
   return {name: columns[name] for name in COLUMNS}, num_missing
