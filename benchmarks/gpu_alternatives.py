@@ -91,7 +91,6 @@ def layout(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
 
 def bits(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
   """Returns functions that draw a normal array for each row, by Threefry and by XLA's generator."""
-  del dtype
 
   def draws(key: jax.Array) -> jax.Array:
     keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(batch))
@@ -104,7 +103,6 @@ def bits(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
 
 def transfer(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
   """Returns functions that copy `batch` images to the device as uint8, and as float32."""
-  del dtype  # all pairs of functions are made with the same arguments
   levels = np.random.default_rng(0).integers(0, 256, (batch, *shape), np.uint8)
   floats = levels.astype(np.float32) / 255
 

@@ -122,8 +122,7 @@ def moved_keys(source: type[Source]) -> dict[str, str]:
   """
   settings = {field.name for field in dataclasses.fields(source)}
   new_names = {key: source.moved_keys.get(key, key) for key in _MOVED}
-  of_source = {key: f'{source.name}.{new}' for key, new in new_names.items() if new in settings}
-  return {**_MOVED, **of_source}
+  return _MOVED | {key: f'{source.name}.{new}' for key, new in new_names.items() if new in settings}
 
 
 def is_count(number: int) -> bool:

@@ -125,8 +125,7 @@ class HeldOutConfig(made_of.BaseConfig):
     if self.class_groups:
       groups = groups_by_name(self.class_groups, class_names)
     else:
-      seed, size = self.class_group_seed, self.classes_per_group
-      groups = balanced_groups(count, class_names, seed, size)
+      groups = balanced_groups(count, class_names, self.class_group_seed, self.classes_per_group)
     if len(groups) != count:
       names = ', '.join(self.environments)
       problem = f'there are {len(groups)} class groups for {count} environments ({names})'

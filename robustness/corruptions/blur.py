@@ -123,9 +123,9 @@ def motion_blur(
   """Blurs along one direction, then truncates to 8-bit levels.
 
   Each pixel becomes a weighted mean of the pixels in the direction `degrees`: 0 is to the right,
-  and 90 is downwards. The kernel's `radius` and `sigma` are in pixels.
+  and 90 is downwards. The kernel's `radius` and `sigma` are in pixels. The option `angle` sets how
+  `degrees` are drawn (`_draw_angle`).
   """
-  del angle  # which `_draw_angle` takes
   radius, sigma = strength['radius'], strength['sigma']
   blurred = filters.motion_blur(image, radius, sigma, degrees, strength.maximum('radius'))
   return to_levels(blurred, 'floor')

@@ -56,8 +56,10 @@ class Block(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), 4 × features]."""
-    del train  # group norm and standardisation are the same in training
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), 4 × features].
+
+    `train` has no effect: group norm and standardisation are the same in training.
+    """
     outputs = EXPANSION * self.features
     active = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm1')(x))
     y = StandardisedConv(self.features, kernel=1, **self.common, name='conv1')(active)
