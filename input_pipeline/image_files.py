@@ -188,8 +188,7 @@ def read_header(file: str | bytes) -> tuple[Size, bool]:
 
 def read_size(file: str | bytes) -> Size:
   """Returns (height, width) of an image in pixels, without decoding it."""
-  size, _ = read_header(file)
-  return size
+  return read_header(file)[0]
 
 
 def read_image(file: str | bytes, channels: int) -> np.ndarray:

@@ -85,9 +85,8 @@ def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
   By default there are none.
   """
   if count := settings.random_class_groups:
-    return balanced_groups(
-      count, class_names, settings.class_group_seed, settings.classes_per_group
-    )
+    seed, size = settings.class_group_seed, settings.classes_per_group
+    return balanced_groups(count, class_names, seed, size)
   return groups_by_name(settings.class_groups, class_names, settings.hierarchy)
 
 
