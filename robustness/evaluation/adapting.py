@@ -59,7 +59,8 @@ class AdaptingEvaluator(Evaluator):
   stream_rows: int = 0
 
   def __post_init__(self) -> None:
-    """Restricts the evaluation to the first device: each batch needs the state after the last."""
+    """Restricts the evaluation to one device, as a batch needs the state after the batch before."""
+    # an attribute of a frozen class cannot be set in the usual way
     object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
@@ -78,7 +79,7 @@ class AdaptingEvaluator(Evaluator):
     return Layout(num_rows, len(self.views), block_rows=self.stream_rows, chunk_views=1)
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the number of images in a batch: the adaptation's, or fewer in a short stream."""
+    """Returns the batch size of the adaptation, or the number of images in a shorter stream."""
     return min(self._adaptation.batch_size, layout.block_rows)
 
   def shards(
@@ -130,7 +131,7 @@ class AdaptingEvaluator(Evaluator):
 
     def adapt(variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
       """Returns the recorded fields of a batch, and the state of the adaptation after the batch."""
-      if adaptation.num_clean_images:  # they have the shapes of the batch
+      if adaptation.num_clean_images:  # clean images come in batches of the same shapes
         state = self._observe_stored(variables, state, batch, chunk)
       return self._adapt(variables, state, batch, chunk)
 
@@ -376,7 +377,7 @@ class AdaptingEvaluator(Evaluator):
       (number of the block, number of the chunk, shard).
     """
     order = self._order(layout, batch, self._adaptation.order)
-    # columns in the order of the fields, so that errors name the example
+    # The columns get the order of the fields, so that an error names the right example.
     reordered = _reordered(batch, order)
     block, chunk, shard = super()._collect(layout, None, reordered, chunk, fields_by_step)
     inverse = np.argsort(order)  # puts the rows back
@@ -386,5 +387,8 @@ class AdaptingEvaluator(Evaluator):
 
 
 def _reordered(batch: Batch, order: np.ndarray) -> Batch:
-  """Returns a batch with its rows in another order, given as positions, int [n]."""
+  """Returns a batch with its rows in another order, given as positions, int [n].
+
+  Entries that are no arrays, such as the number of the block, are unchanged.
+  """
   return {k: x[order] if isinstance(x, np.ndarray) else x for k, x in batch.items()}

@@ -78,7 +78,7 @@ class Layout:
     return sum(self.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
 
   def first_present(self, missing: Sequence[int]) -> int | None:
-    """Returns the number of the first chunk of views that is not missing; None if none is left.
+    """Returns the number of the first chunk of views that is not missing; None if all are.
 
     Args:
       missing: numbers of the missing chunks.

@@ -72,7 +72,8 @@ def damaged_pictures(
 
   Returns:
     uint8 [F, S, H, W, C]. S is 2: the stored image and the image in the view. A study with a single
-    view has only the stored image. Views that compose an image from several have only the view.
+    view has only the stored image. Views that compose an image from several, such as an object and
+    a background, have only the image in the view.
   """
   views = study.views(rows.image_shape)
   shows_view = len(views) > 1

@@ -193,7 +193,7 @@ class Recorded:
     values, is_shown = {}, {}
     for label, records in sequential.items():
       values[label], is_shown[label] = _values_of_rounds(records, statistic, num_rows)
-    first, *_ = sequential.values()  # the design is the same for all classifiers
+    first, *_ = sequential.values()  # all classifiers have the same stopping rule, the design
     return Outcomes(values, self.views, is_shown, design=first.design, statistic=statistic)
 
 

@@ -54,6 +54,7 @@ def data_lines(
   }
   groups = description.get('class_groups') or {}
   if groups:
+    # such as 'C1 (cat, dog)'; groups without classes are left out
     texts = [f'{name} ({", ".join(classes)})' for name, classes in groups.items() if classes]
     lines['class groups'] = ', '.join(texts)
   return lines

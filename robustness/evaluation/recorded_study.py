@@ -82,7 +82,10 @@ class RecordedStudy(Study):
     return ViewTable.of([f'view {number}' for number in range(self.num_views)])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the views of the records, which have the names 'view 0', 'view 1', ..."""
+    """Returns the views of the records, which have the names 'view 0', 'view 1', ...
+
+    Their `units` state which stored images are versions of the same image.
+    """
     numbered = dataclasses.replace(self, num_views=records.layout.num_views)
     return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
 

@@ -450,7 +450,10 @@ class Evaluator(Step):
 
 
 def _storable(values: np.ndarray) -> np.ndarray:
-  """Returns an array in a type that NumPy files can hold: bfloat16 becomes float32."""
+  """Returns an array in a type that NumPy files can hold.
+
+  bfloat16, which has the kind 'V' (raw bytes) in NumPy, becomes float32.
+  """
   return values.astype(np.float32) if values.dtype.kind == 'V' else values
 
 

@@ -259,14 +259,12 @@ class Step:
 
   @functools.cached_property
   def _compiled_show(self) -> Compiled:
-    """The compiled function `show`."""
+    """The compiled `show`: (variables, batch, one view) -> (images, {field: [B, ...]})."""
     return self.parallel.compile(self.show, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   @functools.cached_property
   def _reduce_logits(self) -> Compiled:
-    """Compiled function that maps logits [B, V, classes] and labels to recorded {field: [B, V,
-    ...]}.
-    """
+    """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
 
     def reduce_view(logits: jax.Array, label: jax.Array) -> Fields:
       """Returns the values to record of one view, {field: [B, ...]}, from logits [B, classes]."""

@@ -32,8 +32,8 @@ Alpha = TypeVar('Alpha', np.ndarray, 'jax.Array')
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 """The published factors; each varies in one design."""
 PUBLISHED_SCENES = {SIZE: (92_884,), LOCATION: (479_184, 541_548), ROTATION: (39_540,)}
-"""{factor: numbers of scenes of the published set}; a location set may hold the filtered scenes
-too.
+"""{factor: possible numbers of scenes of the published set}. A location set may have all scenes, or
+only those with at least half of the object on the canvas.
 """
 LEVEL = ('area', 'angle', 'x', 'y')
 """The factors of a level; see `Design`."""

@@ -136,7 +136,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
       view: scalars `area`, `angle`, `x` and `y` of the scene.
     """
     factors = (view['area'], view['angle'] if rotates else 0.0, view['x'], view['y'])
-    cutouts, index = column_and_position(row, 'cutout')
+    cutouts, index = column_and_position(row, 'cutout')  # of all rows, and the index of this one
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def scene_from(min_area: float) -> jax.Array:

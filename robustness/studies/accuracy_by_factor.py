@@ -118,7 +118,8 @@ class AccuracyByFactor(Study):
     further errors.
     """
     batch = next(rows.batches(1, [0], stored=True))
-    # Columns with one value for each row that describes the image.
+    # Columns with one value for each image, without those of all data sets, and without names that
+    # records have for predictions, such as 'rank'.
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
     self._check_columns(columns, has_several_labels=batch['label'].ndim > 1)
@@ -234,7 +235,8 @@ class AccuracyByFactor(Study):
     columns = {*self.factors, self.clusters, self.strength}
     if self.strength:
       columns.add(BASE)
-    recorded.require_equal_columns(sorted(columns - {CLASS, *MEASURED, ''}))  # those in the data
+    # Without factors that are computed, and '' from a setting that names no column.
+    recorded.require_equal_columns(sorted(columns - {CLASS, *MEASURED, ''}))
     levels = {}  # {factor: level of each image, [N]}
     for name in self.factors:
       column = 'label' if name == CLASS else name
@@ -446,6 +448,7 @@ class AccuracyByFactor(Study):
     counted = np.hstack([grouped.counted[first], np.ones((len(levels[name]), 1), bool)])
     with_all = wrong.in_groups(counted, pd.DataFrame({'group': range(counted.shape[1])}))
     groups = list(with_all.groups(('group',)))
+    # {classifier: numbers of wrong answers and of images, by cluster of images and by group}
     units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
     rows = []
     # (classifier, the one that is subtracted or '' for none)

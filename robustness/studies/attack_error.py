@@ -120,6 +120,7 @@ class AttackStudy(Study):
     self.require(have_distinct_names(classes), 'attacks', valid)
     # The norms in which all attacks can be run.
     norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
+    # A study of least distances has no radius, and the check takes any valid one in its place.
     radius = self.common_settings.get('epsilon', Attack.epsilon)
     balls.check(self.section, self.norm, radius, norms=norms)
     # `runs` has equal labels once only.

@@ -61,7 +61,7 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Describes the norm of the noise for a report, under the key 'noise'."""
+    """{'noise': the norm of the noise in each channel, and whether images are clipped}."""
     return {'noise': basis.wave_in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:

@@ -109,7 +109,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
       settings: names the folder of the earlier run.
       folder: not used.
     """
-    keys = 'name', 'bins', 'resamples', 'confidence'
+    keys = 'name', 'bins', 'resamples', 'confidence'  # the settings that the results state
     return settings.scored(self.estimate_views, {key: getattr(self, key) for key in keys})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:

@@ -72,7 +72,7 @@ BY_RADIUS = f'{RADIAL.name}_corruption_radius'
 HIGH_PASS = 'high pass'
 """Title of the table of what the high pass keeps."""
 SLOTS = 'slots'
-"""Name of the column of `_with_slots`."""
+"""Name of the column with the sum that the spectrum of an image is added to, see `_with_slots`."""
 MOST_ROWS = 512
 """Most rows of a shard of records, unless the config asks for more."""
 HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')

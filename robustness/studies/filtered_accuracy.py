@@ -51,7 +51,7 @@ class FilteredAccuracy(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Describes the filters for a report, under the key 'filtered to'."""
+    """{'filtered to': the filters}, as in 'low_pass and high_pass squares of frequencies, …'."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:

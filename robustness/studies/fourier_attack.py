@@ -118,7 +118,7 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Describes the perturbation for a report, under the key 'perturbation'."""
+    """{'perturbation': norm and phase of the waves, and whether images are clipped}."""
     return {'perturbation': basis.wave_in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:

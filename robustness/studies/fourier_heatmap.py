@@ -116,7 +116,7 @@ class FourierHeatmap(Study):
 
   def frequencies(self, image_shape: ImageShape) -> basis.Frequencies:
     """Returns the distinct frequencies of the heatmap, from the setting `window`."""
-    with renaming_section('window', self.key('window')):
+    with renaming_section('window', self.key('window')):  # an error states 'config.study.window'
       return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
   def views(self, image_shape: ImageShape) -> Views:

@@ -177,6 +177,7 @@ class FourierPreview(BeginsWithMap):
     # The correlation is over the frequencies that the heatmap measured.
     measured = distinct_frequencies(height, width, self._map.window)
     values, error = _values_at(measured, sensitivity), self._map.error(label, measured)
+    # A constant has no correlation.
     vary = np.ptp(values) > 0 and np.ptp(error) > 0
     rho = scipy.stats.spearmanr(values, error).statistic if vary else np.nan
     tables.append(self.arrays(RANK_CORRELATION, label, ONE_VIEW, np.array([rho]), n=len(measured)))

@@ -232,7 +232,8 @@ class FrequencyShortcuts(Study):
 
     Zero frequency is in the centre.
     """
-    rows = {}
+    rows = {}  # {classifier: {class: picture of its frequencies}}
+    # The classes in the order of the arrays `sets/<label>`.
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
     height, width = results.data['image_shape'][:2]
     for label in results.labels:
@@ -285,7 +286,7 @@ def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
   Args:
     key: not used.
     row: the image, `row['image']`.
-    view: `kept`, the mask of the frequencies, bool [H, W // 2 + 1], and `set`, their number. Set 0
-      leaves the image unchanged.
+    view: `kept`, the mask of the frequencies, bool [H, W // 2 + 1], and `set`, the number of the
+      set. Set 0 leaves the image unchanged.
   """
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])

@@ -152,7 +152,7 @@ class LeastDistance(AttackStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Describes the attacks and their settings for a report, under the key 'attacks'."""
+    """{'attacks': their names and settings, the norm, and that true distances may be less}."""
     attacks = [f'{value_text(ATTACK, x)} ({attack.words})' for x, attack in self.runs.items()]
     return {'attacks': f'{", ".join(attacks)} in {self.ball}; true distances may be less'}
 

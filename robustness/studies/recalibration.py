@@ -259,7 +259,7 @@ class Recalibration(StoredOrMade):
       is_in_set: float [M, n], whether the true class is in the prediction set (1 or 0), for M
         classifiers and the n images that determine q.
     """
-    # With the first classifier, which the intervals of differences from it need.
+    # Correlations with the first classifier, for the intervals of differences from it.
     correlations = [_correlation(is_in_set[0], of_classifier) for of_classifier in is_in_set]
     for by in GROUPS:
       for quantity in (COVERED, SIZE):

@@ -598,7 +598,7 @@ class Systematic(Study):
     label, group = records.column('label'), records.column(COLUMN)
     # Training showed environment k to class group k.
     trained_group, trials = environments.tolist(), num_views.tolist()
-    noun = 'levels' if by_level else 'environments'
+    noun = 'levels' if by_level else 'environments'  # what notes on results call the columns
     return EnvironmentShares(
       share, label, group, trained_group, trials, self.balance, self.confidence, noun
     )

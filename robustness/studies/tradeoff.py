@@ -77,6 +77,7 @@ class Tradeoff(StoredOrMade):
     It has a panel for each classifier but the first, with a point for each corruption. The change
     of accuracy is from the first classifier.
     """
+    # The shares of high frequency, which are of no classifier, have the label `IMAGES`.
     first, *later = (label for label in results.labels if label != IMAGES)
     # `...` selects any corruption.
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)

@@ -301,7 +301,7 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Describes which neighbors and labels count, for a report, under the key 'neighbors'."""
+    """{'neighbors': which count, and whether with the anchor, and the rule for labels}."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
@@ -426,7 +426,7 @@ class VideoPmK(study.ScoresPredictions):
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
     medians = drops.groupby('classifier', sort=False).value.median()
     rows = []
-    for label, median in medians.items():
+    for label, median in medians.items():  # `published_row` makes a row without an interval
       rows.append(published_row(label, MEDIAN_DROP, median, right.num_anchors, k=self.k))
     yield table_of_rows(rows)
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
@@ -700,10 +700,13 @@ def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
-  """Sets the interval at offset 0 to [0, 0], since the share there is 0 by definition.
+  """Sets the interval at offset 0, the anchor itself, to [0, 0].
+
+  The anchor cannot be right and wrong, so that the share there is 0 by definition.
 
   Args:
-    shares: table of shares by offset from the anchor; it is changed in place and returned.
+    shares: table of the shares of wrong frames with a right anchor, by offset from the anchor; it
+      is changed in place and returned.
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares
