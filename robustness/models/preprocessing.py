@@ -17,15 +17,7 @@ from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Facts
 from robustness.models import catalog, label_space, weights
-from robustness.models.architecture import (
-  HF,
-  IMAGENET_MEAN,
-  IMAGENET_STD,
-  LOCAL,
-  TIMM,
-  Architecture,
-  Weights,
-)
+from robustness.models.architecture import HF, IMAGENET, LOCAL, TIMM, Architecture, Weights
 from robustness.models.state_dict import SAFETENSORS_SUFFIX, SUFFIXES
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
@@ -40,7 +32,7 @@ _OTHER_STEPS = (
 )
 """Other steps of transformers, such as EfficientNet's second scaling (`include_top`)."""
 _CROP = {'input_size': (3, 224, 224), 'crop_pct': 0.875, 'interpolation': 'bicubic'}
-_DEFAULTS: Facts = {'mean': IMAGENET_MEAN, 'std': IMAGENET_STD, **_CROP}
+_DEFAULTS: Facts = {**IMAGENET, **_CROP}
 """timm's defaults, for networks without weights."""
 # names of activations in transformers and in this project
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
@@ -81,12 +73,10 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     if record == CONFIG_FILE:
       network = _stated_network(config, architecture)
     fields = _check_fields(_READERS[record](contents[record]))
-    names = class_names(config)
+    stated: Facts = {'record': record, 'class_names': class_names(config)}
     _check_activation(architecture, contents)
   file = path if path.is_file() else only_file(path)
-  return Weights(
-    file.name, network, LOCAL, str(folder), file.name, record=record, class_names=names, **fields
-  )
+  return Weights(file.name, network, LOCAL, str(folder), file.name, **fields, **stated)
 
 
 def _record_of_header(file: pathlib.Path, header: Facts, architecture: Architecture) -> Weights:
@@ -190,15 +180,11 @@ def read_if_present(file: pathlib.Path) -> Facts:
 def _fields_of_timm(config: Facts) -> Facts:
   """Converts timm's `config.json` to fields of `Weights`."""
   facts = config.get('pretrained_cfg', config)
-  _, *size = facts['input_size']  # without the number of channels
+  side = _side(facts['input_size'][1:])  # without the number of channels
   mode = facts.get('crop_mode') or 'center'
   if mode not in ('center', 'squash'):
     raise InputError(f'its crop is {mode!r}, not at the centre')
-  sizes = {
-    'input_size': _side(size),
-    'crop_fraction': facts['crop_pct'],
-    'squash': mode == 'squash',
-  }
+  sizes = {'input_size': side, 'crop_fraction': facts['crop_pct'], 'squash': mode == 'squash'}
   colours = {'mean': facts['mean'], 'std': facts['std']}
   licence = facts.get('license') or _SEE_HUB
   return {**sizes, **colours, 'interpolation': facts['interpolation'], 'licence': licence}

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import transformer
-from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD, SIGNED, Architecture, timm
+from robustness.models.architecture import IMAGENET, SIGNED, Architecture, timm
 from robustness.models.layers import LinearHead, Network
 from robustness.models.naming import AS_IS, Names, Scheme, Stored, reshaped
 
@@ -192,8 +192,7 @@ _TORCHVISION = Scheme(
     'norm': 'encoder.ln',
     'head/dense': 'heads.head',
   },
-  mean=IMAGENET_MEAN,
-  std=IMAGENET_STD,
+  **IMAGENET,
 )
 
 

@@ -10,7 +10,7 @@ from input_pipeline import Preparation
 from robustness.config import experiment
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, weights
-from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD
+from robustness.models.architecture import IMAGENET
 from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.building.builder_test import builder, labels_of
 from tests.networks import initial_weights
@@ -100,7 +100,7 @@ def test_a_file_with_the_names_of_torchvision_has_its_normalisation(tmp_path, ca
   with caplog.at_level('WARNING', 'absl'):
     (vit,) = builder(tmp_path, section, pictures('a', 'b', side=side), data={'crop': side}).build()
   assert 'vit: of images of 70 × 70 pixels the patches of 32 see 64 × 64' in caplog.text
-  assert vit.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
+  assert vit.provenance['preprocessing'] == {k: list(x) for k, x in IMAGENET.items()}
   assert vit.provenance['normalised_as'] == 'torchvision'
   initial = initial_weights('vit_s32', str(tmp_path / 'vit.npz'), (side, side, 3))
-  assert initial.mean == IMAGENET_MEAN and not initial.is_assumed
+  assert initial.mean == IMAGENET['mean'] and not initial.is_assumed
