@@ -145,7 +145,6 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
   name = f'bit_r{depth}x{width}'
   timm_name = f'resnetv2_{depth}x{width}_bit'
   published = f'{timm_name}.goog_in21k_ft_in1k'
-  weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', **SIGNED)
   return Architecture(
     name,
     BitResNet(depth=depth, width=width),
@@ -154,7 +153,7 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
     source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
     licence='weights of google-research/big_transfer, and of timm: Apache-2.0',
     schemes=_SCHEMES,
-    weights=(weights,),
+    weights=(timm(name, published, side=448, crop=1.0, interpolation='bilinear', **SIGNED),),
     parameters=parameters,
     timm=timm_name,
   )

@@ -132,8 +132,7 @@ class AttentionPool(layers.Layer):
       y = nn.Dense(width, dtype=self.dtype, name=name)(tokens)
       return y.reshape(*y.shape[:2], self.num_heads, -1)
 
-    mean_token = x[:, :1]
-    pooled = transformer.attend(heads('query', mean_token), heads('key', x), heads('value', x))
+    pooled = transformer.attend(heads('query', x[:, :1]), heads('key', x), heads('value', x))
     return nn.Dense(self.size, dtype=self.dtype, name='out')(pooled.reshape(-1, width))
 
 
@@ -262,23 +261,16 @@ _TEXT_ARRAYS = (
 TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
 """The names in state dicts of open_clip, without the image tower."""
 _SCALE_AND_BIAS = ('logit_scale', 'logit_bias')
-_SIGLIP_IMAGE = Scheme(
-  WITH_HEAD,
-  {**{ours: f'visual.trunk.{theirs}' for ours, theirs in TIMM.items()}, 'head/dense': HEAD},
-  ('text.*', *_SCALE_AND_BIAS),
-  headless='visual.',
-)
-_SIGLIP_TEXT = Scheme(
-  'open_clip',
-  {
-    'tokens/embedding': 'text.token_embedding.weight',
-    'position': 'text.positional_embedding',
-    **blocks('text.'),
-    'norm': 'text.ln_final',
-    'projection': Stored(('text.text_projection',), OUTPUT_FIRST),
-  },
-  ('visual.*', *_SCALE_AND_BIAS),
-)
+_SIGLIP_NAMES: Names = {ours: f'visual.trunk.{theirs}' for ours, theirs in TIMM.items()}
+_SIGLIP_NAMES['head/dense'] = HEAD
+_SIGLIP_IMAGE = Scheme(WITH_HEAD, _SIGLIP_NAMES, ('text.*', *_SCALE_AND_BIAS), headless='visual.')
+_SIGLIP_TEXT: Names = {
+  'tokens/embedding': 'text.token_embedding.weight',
+  'position': 'text.positional_embedding',
+  **blocks('text.'),
+  'norm': 'text.ln_final',
+  'projection': Stored(('text.text_projection',), OUTPUT_FIRST),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,17 +328,12 @@ def _clip(name: str, activation: transformer.Activation) -> Clip:
   else:
     suffix, trained, licences = '', 'with GELU', 'open_clip: MIT'
   if name in CLIP_SIZES:
-    patch, side, size, embedding = CLIP_SIZES[name]
+    patch, side, size, length = CLIP_SIZES[name]  # length of the embeddings
     network: layers.Network = VisionTransformer(
-      patch=patch,
-      **size,
-      activation=activation,
-      epsilon=EPSILON,
-      pre_norm=True,
-      projection=embedding,
+      patch=patch, **size, activation=activation, epsilon=EPSILON, pre_norm=True, projection=length
     )
-    num_heads = embedding // HEAD_WIDTH  # the text tower is as wide as the embedding
-    text = TextTower(embedding, activation, width=embedding, num_heads=num_heads)
+    num_heads = length // HEAD_WIDTH  # the text tower is as wide as the embedding
+    text = TextTower(length, activation, width=length, num_heads=num_heads)
     names, stage_layers = _TRANSFORMER, stages(size['depth'])
   else:
     side, network = 224, ClipResNet()
@@ -405,7 +392,7 @@ def _siglip(
       epsilon=1e-6,
       causal=False,
     ),
-    text_scheme=_SIGLIP_TEXT,
+    text_scheme=Scheme('open_clip', _SIGLIP_TEXT, ('visual.*', *_SCALE_AND_BIAS)),
     padding=0 if is_second else END_OF_TEXT,
   )
 

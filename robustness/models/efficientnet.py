@@ -408,6 +408,7 @@ _TF_WEIGHTS = tuple(
 )
 _RW_WEIGHTS = (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),)
 _TV_WEIGHTS = (torchvision(_TV, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),)
+_TF_MAKER = 'google/automl, also at timm'
 _TF_STYLE = Style(pads_like_tensorflow=True, epsilon=1e-3, momentum=0.9, activation='silu')
 _TV_STYLE = _TF_STYLE._replace(pads_like_tensorflow=False)
 _RW_STYLE = _TV_STYLE._replace(epsilon=1e-5)
@@ -418,11 +419,7 @@ ARCHITECTURES = (
   _lite(0, 224, '57934424', timm_crop=0.875, parameters=4_652_008),
   _lite(1, 240, '77cc7160', timm_crop=0.882, parameters=5_416_680),
   _lite(2, 260, '9656183e', timm_crop=0.89, parameters=6_092_072),
-  _v2(
-    *(_TF_WEIGHTS, 'google/automl, also at timm', _TF_NETWORK, _timm(V2_S)),
-    parameters=21_458_488,
-    timm=f'tf_{_TF}',
-  ),
+  _v2(_TF_WEIGHTS, _TF_MAKER, _TF_NETWORK, _timm(V2_S), parameters=21_458_488, timm=f'tf_{_TF}'),
   _v2(_RW_WEIGHTS, 'timm', _RW_NETWORK, _timm(_RW), parameters=23_941_296, timm=_RW_NAME),
   _v2(_TV_WEIGHTS, 'torchvision', _TV_NETWORK, _torchvision(V2_S), parameters=21_458_488),
 )

@@ -15,7 +15,7 @@ import jax
 
 from robustness.models import layers
 from robustness.models.architecture import STEM_AND_FOUR_STAGES, Architecture, timm, torchvision
-from robustness.models.naming import Scheme
+from robustness.models.naming import Names, Scheme
 
 BLOCKS_PER_STAGE = {
   18: (2, 2, 2, 2),
@@ -93,18 +93,15 @@ class ResNet(layers.Network):
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-_SCHEME = Scheme(
-  'timm and torchvision',
-  {
-    'stem/conv': 'conv1',
-    'stem/norm': 'bn1',
-    r'stage(\d)/block(\d+)/layer(\d)/conv': r'layer\1.\2.conv\3',
-    r'stage(\d)/block(\d+)/layer(\d)/norm': r'layer\1.\2.bn\3',
-    r'stage(\d)/block(\d+)/shortcut/conv': r'layer\1.\2.downsample.0',
-    r'stage(\d)/block(\d+)/shortcut/norm': r'layer\1.\2.downsample.1',
-    'head/dense': 'fc',
-  },
-)
+_NAMES: Names = {
+  'stem/conv': 'conv1',
+  'stem/norm': 'bn1',
+  r'stage(\d)/block(\d+)/layer(\d)/conv': r'layer\1.\2.conv\3',
+  r'stage(\d)/block(\d+)/layer(\d)/norm': r'layer\1.\2.bn\3',
+  r'stage(\d)/block(\d+)/shortcut/conv': r'layer\1.\2.downsample.0',
+  r'stage(\d)/block(\d+)/shortcut/norm': r'layer\1.\2.downsample.1',
+  'head/dense': 'fc',
+}
 
 
 # number of parameters by depth, with 1000 classes
@@ -139,7 +136,7 @@ def _architecture(depth: int, norm: layers.Norm) -> Architecture:
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
     + ('; Wu and He, Group Normalization, 2018' if has_groups else ''),
     licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
-    schemes=(_SCHEME,),
+    schemes=(Scheme('timm and torchvision', _NAMES),),
     weights=weights,
     parameters=_PARAMETERS[depth],
     timm=name if weights else '',

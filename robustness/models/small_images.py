@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from robustness.core.errors import InputError
 from robustness.models import layers
 from robustness.models.architecture import CIFAR10, STEM_AND_STAGES, Architecture
-from robustness.models.naming import Scheme
+from robustness.models.naming import Names, Scheme
 
 CNN_WIDTHS = (16, 32, 64)
 """The number of channels of each convolution of the CNN for digits."""
@@ -42,8 +42,7 @@ class SmallCNN(layers.Network):
     x = x.astype(self.dtype)
     for index, features in enumerate(CNN_WIDTHS):
       kernel = 5 if index == 0 else 3
-      layer = layers.ConvNorm(features, kernel, 2, **self.common, name=f'stage{index + 1}')
-      x = layer(x, train)
+      x = layers.ConvNorm(features, kernel, 2, **self.common, name=f'stage{index + 1}')(x, train)
     return layers.LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
@@ -108,14 +107,11 @@ class CifarResNet(layers.Network):
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-_RESNET_SCHEME = Scheme(
-  'akamaster/pytorch_resnet_cifar10',
-  {
-    'stem/(conv|bn)': r'\g<1>1',
-    r'stage(\d)/block(\d+)/(\w+)': r'layer\1.\2.\3',
-    'head/dense': 'linear',
-  },
-)
+_RESNET_NAMES: Names = {
+  'stem/(conv|bn)': r'\g<1>1',
+  r'stage(\d)/block(\d+)/(\w+)': r'layer\1.\2.\3',
+  'head/dense': 'linear',
+}
 
 
 class WideBlock(layers.Layer):
@@ -175,17 +171,14 @@ class WideResNet(layers.Network):
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-_WIDE_SCHEME = Scheme(
-  'xternalz/WideResNet-pytorch',
-  {
-    'stem': 'conv1',
-    r'stage(\d)/block(\d+)/conv(\d)': r'block\1.layer.\2.conv\3',
-    r'stage(\d)/block(\d+)/norm(\d)/bn': r'block\1.layer.\2.bn\3',
-    r'stage(\d)/block(\d+)/shortcut': r'block\1.layer.\2.convShortcut',
-    'final/bn': 'bn1',
-    'head/dense': 'fc',
-  },
-)
+_WIDE_NAMES: Names = {
+  'stem': 'conv1',
+  r'stage(\d)/block(\d+)/conv(\d)': r'block\1.layer.\2.conv\3',
+  r'stage(\d)/block(\d+)/norm(\d)/bn': r'block\1.layer.\2.bn\3',
+  r'stage(\d)/block(\d+)/shortcut': r'block\1.layer.\2.convShortcut',
+  'final/bn': 'bn1',
+  'head/dense': 'fc',
+}
 
 
 def wide_resnet(depth: int, width: int) -> Architecture:
@@ -198,7 +191,7 @@ def wide_resnet(depth: int, width: int) -> Architecture:
     stages=STEM_AND_STAGES,
     source='Zagoruyko and Komodakis, Wide Residual Networks, 2016 (no dropout)',
     licence="state dicts with the names conv1, block1.layer.0, ..., fc: their authors' terms",
-    schemes=(_WIDE_SCHEME,),
+    schemes=(Scheme('xternalz/WideResNet-pytorch', _WIDE_NAMES),),
   )
 
 
@@ -220,7 +213,7 @@ _RESNETS = tuple(
     stages=STEM_AND_STAGES,
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',
     licence='weights of akamaster/pytorch_resnet_cifar10: BSD-2-Clause',
-    schemes=(_RESNET_SCHEME,),
+    schemes=(Scheme('akamaster/pytorch_resnet_cifar10', _RESNET_NAMES),),
   )
   for depth in (20, 32, 44, 56, 110)
 )

@@ -20,7 +20,7 @@ import numpy as np
 from robustness.models.architecture import STEM_AND_FOUR_STAGES, Architecture, timm, torchvision
 from robustness.models.layers import Layer, LinearHead, Network
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored
-from robustness.models.position_embedding import WINDOW_BIAS
+from robustness.models.position_embedding import WINDOW_BIAS, Grid
 from robustness.models.transformer import Perceptron, SelfAttention, layer_norm
 
 EPSILON = 1e-5
@@ -48,9 +48,7 @@ def bias_indices(sides: tuple[int, int]) -> np.ndarray:
   return (y + height - 1) * (2 * width - 1) + x + width - 1
 
 
-def shift_mask(
-  padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]
-) -> np.ndarray:
+def shift_mask(padded: Grid, window: Grid, shift: Grid) -> np.ndarray:
   """Returns the bias [windows, 1, N, N] that prevents attention across the borders of the image.
 
   A cyclic shift brings patches from opposite borders into one window. The bias is −100 for such
@@ -268,13 +266,9 @@ def _names(column: int) -> Names:
   return table
 
 
+_IGNORED = ('*relative_position_index', '*.attn_mask')
 _SCHEMES = tuple(
-  Scheme(
-    project,
-    _names(column),
-    ('*relative_position_index', '*.attn_mask'),
-    prefix='swin.' if project == 'transformers' else '',
-  )
+  Scheme(project, _names(column), _IGNORED, prefix='swin.' if project == 'transformers' else '')
   for column, project in enumerate(_PROJECTS)
 )
 
