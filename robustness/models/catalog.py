@@ -3,7 +3,6 @@
 import importlib
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from robustness.core import registry
 from robustness.core.errors import InputError, nearest
@@ -16,18 +15,16 @@ FAMILIES = (
 )
 """The modules of this package that declare `ARCHITECTURES`, in the order of lists."""
 
-ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
-  {
-    architecture.name: architecture
-    for family in FAMILIES
-    for architecture in importlib.import_module(f'robustness.models.{family}').ARCHITECTURES
-  }
-)
+ARCHITECTURES: Mapping[str, Architecture] = {
+  architecture.name: architecture
+  for family in FAMILIES
+  for architecture in importlib.import_module(f'robustness.models.{family}').ARCHITECTURES
+}
 """The architectures of this project by name."""
 
-WEIGHTS: Mapping[str, Weights] = MappingProxyType(
-  {weights.name: weights for network in ARCHITECTURES.values() for weights in network.weights}
-)
+WEIGHTS: Mapping[str, Weights] = {
+  weights.name: weights for network in ARCHITECTURES.values() for weights in network.weights
+}
 """Published weights by name."""
 
 
@@ -74,8 +71,7 @@ def file_facts(name: str) -> dict[str, str]:
   Returns:
     {'file': name, 'file_sha256': digest} for a name `FILE.py:NAME`, otherwise {}.
   """
-  is_in_file = registry.is_reference(name)
-  return registry.load(name, 'config.classifier.name').facts if is_in_file else {}
+  return registry.load(name, 'config.classifier.name').facts if registry.is_reference(name) else {}
 
 
 def of_timm_name(name: str) -> str:
