@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import flax.traverse_util
 import jax
@@ -20,7 +20,7 @@ import numpy as np
 from robustness.core import json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, first_names
 from robustness.core.typing import Facts, PyTree, Variables
 from robustness.models import catalog, position_embedding, state_dict
 from robustness.models.architecture import Architecture
@@ -30,8 +30,6 @@ FORMAT = 'linen-variables'
 """Value of 'format' in the header of files that `save_variables` wrote."""
 DIGEST = 'sha256'
 """Key of the digest of the weights in that header."""
-_MAX_LISTED = 5
-"""Most names of arrays that a message lists."""
 _FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
 _log = logging.getLogger(__name__)
 
@@ -124,20 +122,16 @@ def load_with_notes(
 
 
 def for_images(
-  architecture: Architecture,
-  variables: Variables,
-  stored_shape: Shape,
-  input_shape: Shape,
-  positions: str,
+  architecture: Architecture, variables: Variables, old_shape: Shape, new_shape: Shape, method: str
 ) -> Variables:
   """Resamples the position embeddings in a network's variables for another image size.
 
   Args:
     architecture: the network of the variables.
     variables: the variables. They are returned unchanged if they have no position embeddings.
-    stored_shape: height, width and channels of the images that the variables are for.
-    input_shape: height, width and channels of the new images.
-    positions: the method, one of `position_embedding.METHODS`.
+    old_shape: height, width and channels of the images that the variables are for.
+    new_shape: height, width and channels of the new images.
+    method: how they are resampled, one of `position_embedding.METHODS`.
   """
   flat = flax.traverse_util.flatten_dict(variables)
   if not position_embedding.is_resampled(flat):
@@ -145,7 +139,7 @@ def for_images(
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
   # None takes the number of classes from `arrays`
   resampled, _ = _fit_to_network(
-    architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape
+    architecture, arrays, _SAVED_HERE, None, new_shape, method, stored_shape=old_shape
   )
   return resampled
 
@@ -217,7 +211,7 @@ def _fit_to_network(
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:  # nothing to resample
     return restore(name, expected, scheme, arrays), {}
-  # grids are numbers of patches (down, across): of the images, and of those of the file
+  # grids are numbers of patches (down, across): of the images, and of the images of the file
   patch = expected['params', 'embedding', 'patches', 'kernel'][0]  # side of a patch in pixels
   grid = (height // patch, width // patch)
   shape = expected[position_embedding.PATH]
@@ -424,12 +418,6 @@ def restore(
   return flax.traverse_util.unflatten_dict(flat)
 
 
-def first_names(names: Iterable[str]) -> str:
-  """Returns the first five names, joined by commas, and '...' if there are more."""
-  listed = list(names)
-  return ', '.join(listed[:_MAX_LISTED]) + (', ...' if len(listed) > _MAX_LISTED else '')
-
-
 def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
   """Returns the number of classes of a file's head, or None without a head.
 
@@ -582,7 +570,7 @@ def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
 def digest(variables: PyTree) -> str:
   """Returns a SHA-256 of the paths, dtypes, shapes and values of all arrays in a tree.
 
-  The digits are hexadecimal. The order of the arrays is that of `jax.tree`.
+  The digits are hexadecimal. The arrays are in the order of `jax.tree`.
   """
   total = hashlib.sha256()
   for path, leaf in jax.tree_util.tree_leaves_with_path(variables):

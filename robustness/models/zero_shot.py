@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError, importing, nearest
+from robustness.core.errors import InputError, first_names, importing, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import check_class_names
 from robustness.core.typing import Variables
@@ -104,7 +104,7 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
       raise InputError(
         f'{kind} texts must be given, none empty and none twice; got '
-        f'{weights.first_names(map(repr, texts)) or "none"}.'
+        f'{first_names([*map(repr, texts)]) or "none"}.'
       )
   for template in templates:
     if template.count('{}') != 1:
