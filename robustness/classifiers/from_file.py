@@ -172,9 +172,8 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
       reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
-    raise InputError(
-      f'{title or classifier.name} failed on the 4 images that identify it: {reason}'
-    ) from error
+    name = title or classifier.name
+    raise InputError(f'{name} failed on the 4 images that identify it: {reason}') from error
   if np.abs(first - again).max() > TOLERANCE * np.abs(first).max():
     return RANDOM
   return first.tolist()

@@ -43,12 +43,11 @@ class TrainedHere(Network):
     # the kind of a classifier with these weights that is not trained
     network = resolve_section(self, weights=self.initial_weights, initial_weights='', train=False)
     if not isinstance(network, StoredNetwork):
-      raise SettingError(
-        KEYS.classifier.initial_weights,
-        self.initial_weights,
-        valid="a file, a checkpoint folder, the name of published weights, or '' to draw all "
-        'weights from the seed',
+      valid = (
+        'a file, a checkpoint folder, the name of published weights, or '
+        "'' to draw all weights from the seed"
       )
+      raise SettingError(KEYS.classifier.initial_weights, self.initial_weights, valid=valid)
     return network
 
   @functools.cached_property

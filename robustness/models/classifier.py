@@ -210,7 +210,6 @@ class Classifier:
     noise = np.random.default_rng(0).random((3, *input_shape), np.float32)
     images = np.asarray(inputs(jnp.asarray(noise)))  # on which the module is checked
     network = torch_module.wrap(module, images, len(class_names), name, batch_size, head)
-    facts = {**torch_module.facts(network), **(provenance or {})}
     return cls(
       name,
       _forward(network, inputs),
@@ -218,7 +217,7 @@ class Classifier:
       input_shape,
       tuple(class_names),
       layers=(*network.shapes, LOGITS),
-      provenance=facts,
+      provenance={**torch_module.facts(network), **(provenance or {})},
       calls_host=True,
     )
 
@@ -287,11 +286,9 @@ class Classifier:
     check_logits(self.name, logits, len(images), self.num_classes)
     if LOGITS in layers:
       outputs = {**outputs, LOGITS: logits}
-    missing = [name for name in layers if name not in outputs]
-    if missing:
-      raise InputError(
-        f'{self.name} was asked for the layer {missing[0]!r} and gives {[*outputs]}.'
-      )
+    absent = [name for name in layers if name not in outputs]
+    if absent:
+      raise InputError(f'{self.name} was asked for the layer {absent[0]!r} and gives {[*outputs]}.')
     return jnp.asarray(logits, jnp.float32), outputs
 
   @contextlib.contextmanager
@@ -352,12 +349,9 @@ class Classifier:
     layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
     has_needed_layer = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
     if adaptation.kinds and not has_needed_layer:
-      raise SettingError(
-        KEYS.classifier.adaptation.name,
-        adaptation.name,
-        problem=f'which adapts {adaptation.adapts}, and {self.name} has none (in Flax Linen)',
-        fix="Set it to '', or choose a network that has, such as resnet50.",
-      )
+      problem = f'which adapts {adaptation.adapts}, and {self.name} has none (in Flax Linen)'
+      fix = "Set it to '', or choose a network that has, such as resnet50."
+      raise SettingError(KEYS.classifier.adaptation.name, adaptation.name, problem=problem, fix=fix)
     if any(issubclass(kind, nn.BatchNorm) for kind in layers.values()):
       has_statistics = adaptation.batch_size > 1 or adaptation.source_weight > 0
       valid = 'at least 2 where batch normalisation takes the statistics of the batch alone'

@@ -121,12 +121,9 @@ class Tent(Adaptation):
         if self.is_learnt(layer, layers):
           weights[path] = jnp.asarray(x)
     if not weights:
-      raise SettingError(
-        KEYS.classifier.adaptation.name,
-        self.name,
-        problem=f'which adapts {self.adapts}, and these have no scale or bias',
-        fix="Set it to '', or to 'statistics' where there is batch normalisation.",
-      )
+      problem = f'which adapts {self.adapts}, and these have no scale or bias'
+      fix = "Set it to '', or to 'statistics' where there is batch normalisation."
+      raise SettingError(KEYS.classifier.adaptation.name, self.name, problem=problem, fix=fix)
     return {'weights': weights, 'optimizer': self._optimizer.init(weights)}
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
