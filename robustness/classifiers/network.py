@@ -14,7 +14,7 @@ from flax import traverse_util
 from robustness.classifiers import ClassifierKind
 from robustness.core.errors import KEYS
 from robustness.core.typing import Facts, PlainValue, Variables
-from robustness.models import catalog, label_space, weights
+from robustness.models import catalog, imagenet_names, label_space, weights
 from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.naming import LAST_LAYERS
@@ -76,9 +76,7 @@ class NetworkWeights:
     last_layer = {path: x for path, x in flat.items() if path[1:-1] in LAST_LAYERS}
     names = self.class_names
     if not names:
-      names = tuple(class_names)
-      if label_space.is_imagenet(class_names):
-        names = label_space.get(label_space.IMAGENET).class_names
+      names = imagenet_names.NAMES if label_space.is_imagenet(class_names) else tuple(class_names)
       # the last axis of every array of the last layer, kernel and bias, is the axis of the outputs
       num_outputs = {np.shape(x)[-1] for x in last_layer.values()}
       if num_outputs != {len(names)}:

@@ -24,7 +24,7 @@ from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError, importing, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
-from robustness.models import catalog, hub, label_space, preprocessing
+from robustness.models import catalog, hub, imagenet_names, label_space, preprocessing
 from robustness.models.architecture import HF, LOCAL, TIMM, Weights
 from robustness.models.classifier import Classifier
 from robustness.models.preprocessing import CONFIG_FILE, TRANSFORMERS_FILE, WEIGHTS_FILE
@@ -258,9 +258,8 @@ class TorchLibrary(ClassifierKind):
     """
     weights, data_classes = self._source.weights, images.class_names
     shape = images.shape if images.has_set_size else (weights.input_size, weights.input_size, 3)
-    classes_if_random = data_classes
-    if label_space.is_imagenet(data_classes) or not data_classes:
-      classes_if_random = label_space.get(label_space.IMAGENET).class_names
+    is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
+    classes_if_random = imagenet_names.NAMES if is_imagenet else data_classes
     built = self._build(shape, len(classes_if_random))
     if built.is_headless and not self.probe:
       raise InputError(
@@ -338,9 +337,7 @@ class TorchLibrary(ClassifierKind):
       InputError: the outputs have no names.
     """
     imagenet, names, count = label_space.get(label_space.IMAGENET), built.names, built.outputs
-    # 'tench' is the first class of ImageNet, which projects spell in different ways
-    may_be_imagenet = not names or names[0].startswith('tench')
-    if count == len(imagenet.class_names) and may_be_imagenet:
+    if count == len(imagenet.class_names) and names in ((), imagenet.class_names):
       return imagenet.class_names, dict(imagenet.aliases)
     if names:
       return names, {}
