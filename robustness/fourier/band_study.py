@@ -97,8 +97,7 @@ class BandStudy(Study):
 
     `band` is 'low_pass' or 'high_pass'. The first row, the clean view, has None in both columns.
     """
-    clean = (None, None)
-    return pd.DataFrame([clean, *self.bands(image_shape)], columns=['band', 'bandwidth'])
+    return pd.DataFrame([(None, None), *self.bands(image_shape)], columns=['band', 'bandwidth'])
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, 'clean' and, for example, 'low_pass_15'."""

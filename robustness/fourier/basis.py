@@ -16,7 +16,7 @@ p − n // 2, so that the Nyquist row and column of an even size come first.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -283,12 +283,7 @@ def differences_from_paper(
 
 
 def wave_views(
-  fy: np.ndarray,
-  fx: np.ndarray,
-  image_shape: tuple[int, int, int],
-  norm: float,
-  phase: str,
-  clip: bool,
+  fy: np.ndarray, fx: np.ndarray, image_shape: Sequence[int], norm: float, phase: str, clip: bool
 ) -> Views:
   """Returns the clean view, and a view for each of V frequencies that adds a basis image.
 

@@ -304,26 +304,22 @@ def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
 
 
 def _scan(
-  step: Callable[..., tuple[Any, Any]],
-  carried: Any,
-  num_shares: int,
-  chunk: int,
-  *arrays: jax.Array,
+  step: Callable[..., tuple[Any, Any]], carry: Any, num_shares: int, chunk: int, *arrays: jax.Array
 ) -> tuple[Any, Any]:
   """Scans arrays [images, ...] by `lax.scan`, a chunk of each device's images at a time.
 
   The last chunk is padded by zeros.
 
   Args:
-    step: function (carried, *chunks) -> (carried, output), as for `lax.scan`. Chunks are [shares,
+    step: function (carry, *chunks) -> (carry, output), as for `lax.scan`. Chunks are [shares,
       chunk, ...].
-    carried: the first value that `step` takes.
+    carry: the first value that `step` takes.
     num_shares: number of equal shares of the images, one for each device.
     chunk: number of images of a share in a step.
     *arrays: the arrays, with equally many images.
 
   Returns:
-    The last carried value, and the outputs of all steps, stacked.
+    The last carry, and the outputs of all steps, stacked.
   """
   images_per_share = len(arrays[0]) // num_shares
   num_zeros = -images_per_share % chunk  # images of zeros that fill the last chunk
@@ -333,11 +329,11 @@ def _scan(
     pads[1] = (0, num_zeros)
     in_shares.append(jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), pads))
 
-  def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
+  def scan_chunk(carry: Any, begin: jax.Array) -> tuple[Any, Any]:
     """Calls `step` with images begin, ..., begin + chunk − 1 of every share."""
-    return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
+    return step(carry, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
 
-  return lax.scan(scan_chunk, carried, jnp.arange(0, in_shares[0].shape[1], chunk))
+  return lax.scan(scan_chunk, carry, jnp.arange(0, in_shares[0].shape[1], chunk))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))

@@ -25,6 +25,8 @@ from robustness.core.errors import InputError
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
+Pixels = jax.Array | np.ndarray
+"""An image as an array of JAX or NumPy."""
 MEASURES = ('rectangle', 'mask')
 """What an area measures: the cutout's rectangle (as published), or the pixels of its mask."""
 BAND = 32
@@ -36,12 +38,7 @@ MARGIN = 12
 
 
 def compose(
-  cutout: jax.Array | np.ndarray,
-  background: jax.Array | np.ndarray,
-  area: ArrayLike,
-  angle: ArrayLike,
-  x: ArrayLike,
-  y: ArrayLike,
+  cutout: Pixels, background: Pixels, area: ArrayLike, angle: ArrayLike, x: ArrayLike, y: ArrayLike
 ) -> jax.Array:
   """Pastes a cutout on a background and returns the scene, float32 [S, S, 3] in [0, 1].
 
@@ -90,7 +87,7 @@ def compose(
   return _paste(colours, canvas, (area, angle, x, y))
 
 
-def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
+def _as_floats(name: str, pixels: Pixels) -> jax.Array:
   """Converts pixels (uint8, or floats in [0, 1]) to float32 in [0, 1].
 
   Args:
@@ -322,17 +319,12 @@ def _colour_channels(shape: Sequence[int]) -> jax.Array:
 
 
 def _interpolate(
-  packed: jax.Array,
-  index: ArrayLike,
-  offset: jax.Array,
-  size: jax.Array,
-  v: jax.Array,
-  h: jax.Array,
+  crops: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Array, v: jax.Array, h: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
   """Reads a cutout at fractional positions by bicubic interpolation of 4 × 4 pixels.
 
   Args:
-    packed: uint32 [A, D, E], crops ("windows") of cutouts, 8 bits per channel; see `pack`.
+    crops: uint32 [A, D, E], crops ("windows") of cutouts, 8 bits per channel; see `pack`.
     index: index of the window to read, in [0, A). It must hold the neighbours of all positions.
     offset: int32 [2], row and column of the window's first pixel in the cutout.
     size: int32 [2], height and width of the cutout.
@@ -348,11 +340,11 @@ def _interpolate(
   second_row, second_column = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
   row_weights = _cubic_weights(v - 0.5 - second_row)
   column_weights = _cubic_weights(h - 0.5 - second_column)
-  _, height, width = packed.shape
+  _, height, width = crops.shape
   # Row and column in the window of the first of the 16 neighbours.
   first_row = jnp.clip(second_row.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
   first_column = jnp.clip(second_column.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
-  pixels = packed.reshape(-1)  # the windows are below one another
+  pixels = crops.reshape(-1)  # the windows are below one another
   rows_above = jnp.asarray(index, jnp.int32) * height
   first = (first_row + rows_above) * width + first_column  # index in `pixels`
 

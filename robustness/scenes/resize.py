@@ -49,7 +49,7 @@ def triangle_weights(
 
 
 def reduction_bound(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns an upper bound on the factor by which cutouts are scaled down.
+  """Returns an upper bound on the factor that cutouts are scaled down by.
 
   The factor is size / resized size, for height and width. The bound is infinite for very small
   areas.
