@@ -35,7 +35,7 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
   Args:
     weights: '' for the architecture's default weights; a published name such as
       'timm:vgg16.tv_in1k'; or the path of a file. A file must have the file name of published
-      weights, or state its preprocessing in its header or in a `config.json` beside it.
+      weights, or state its preprocessing in its header or in a `config.json` in its folder.
     architecture: the network of the classifier.
 
   Returns:

@@ -198,9 +198,8 @@ class Neighbors(Probe):
     """
     # Only the lengths of `ranks` and `classes` are used, as k and as the number of classes. Unlike
     # values, lengths are constants when compiled.
-    arrays = _float32(
-      rows=_unit_rows(features), ranks=np.zeros(int(option)), classes=np.zeros(classes)
-    )
+    k = int(option)
+    arrays = _float32(rows=_unit_rows(features), ranks=np.zeros(k), classes=np.zeros(classes))
     return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
@@ -424,7 +423,7 @@ def accuracy_and_log_loss(
 
 
 def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
-  """Returns a classifier whose layer 'features' has the input of a probe.
+  """Returns a classifier with the layer 'features', the input of a probe.
 
   The features [B, F] are the output of `layer`, averaged over positions. The logits are zeros,
   since the probe that computes them is not fitted yet.
@@ -432,7 +431,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
   Args:
     network: the network with the layer.
     layer: name of the layer.
-    class_names: the classes of the probe, which have as many logits.
+    class_names: the classes of the probe, each with a logit.
 
   Raises:
     InputError: the network has no such layer, or is a callable without layers.
@@ -459,8 +458,7 @@ def num_features(network: Classifier, layer: str) -> int:
   """Returns the number F of features [B, F] of a layer, from shapes alone."""
   extractor = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
-  forward = lambda variables, images: extractor.forward(variables, images, ())  # noqa: E731
-  _, outputs = jax.eval_shape(forward, network.variables, images)
+  _, outputs = jax.eval_shape(extractor.forward, network.variables, images, ())
   return int(outputs[FEATURES].shape[1])
 
 

@@ -317,7 +317,7 @@ def _shapes_of_layers(wrapped: TorchModule, images: np.ndarray) -> dict[str, Sha
 
 
 def _check_second_call(wrapped: TorchModule, images: np.ndarray, logits: 'torch.Tensor') -> None:
-  """Checks that another call of a module gives the same logits, with a gradient.
+  """Checks that another call of a module returns the same logits, with a gradient.
 
   Args:
     wrapped: the module.
