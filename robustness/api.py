@@ -450,12 +450,13 @@ def read(directory: str | os.PathLike[str]) -> Results:
   The returned object can also draw figures, write the report and read predictions.
 
   Args:
-    directory: the folder of a run that has ended.
+    directory: the folder of a run that has ended, or the folder `seed<n>` of one seed in it.
 
   Raises:
     InputError: the folder is no finished workdir, or a file is damaged.
   """
-  path, config, _ = finished_workdir.find(directory)
+  path = expanded(directory).absolute()
+  _, config, _ = finished_workdir.find(finished_workdir.run_folder(path))
   results = Results.read(path)
   studies_by_task, results.presentation = studies_and_presentation(path, results, config)
   if SINGLE in studies_by_task:  # files of earlier versions lack the declarations of facets

@@ -90,9 +90,7 @@ def _config_of_finished_run(path: pathlib.Path) -> dict[str, Any]:
     InputError: there is no config, the workdir holds several seeds, or results of predictions from
       elsewhere.
   """
-  config_file = path / workdir.CONFIG
-  if path.name.startswith('seed') and not config_file.exists():  # a seed's folder has no config
-    config_file = path.parent / workdir.CONFIG
+  config_file = run_folder(path) / workdir.CONFIG
   if not config_file.exists():
     problem = f'{path} is no workdir'
     raise InputError(f'{problem}: it has no {workdir.CONFIG}. Give the workdir of a finished run.')
@@ -105,6 +103,16 @@ def _config_of_finished_run(path: pathlib.Path) -> dict[str, Any]:
     problem = f'{path} holds a run of each of several seeds'
     raise InputError(f'{problem}: give one of them, such as {path / seeds[0]}.')
   return config
+
+
+def run_folder(path: pathlib.Path) -> pathlib.Path:
+  """Returns the workdir of a run, given the workdir or the folder of one of its seeds in it.
+
+  Every other path is returned unchanged.
+  """
+  has_config = [(folder / workdir.CONFIG).exists() for folder in (path, path.parent)]
+  is_seed = path.name.startswith('seed') and has_config == [False, True]
+  return path.parent if is_seed else path
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+import robustness
 from robustness.__main__ import main
 from robustness.results import Results, Table
 from robustness.studies.accuracy import Accuracy
@@ -117,6 +118,11 @@ def test_several_seeds_are_read_one_by_one(workdir):
     (workdir / name).rename(folder / name)
   refused('give one of them, such as .*seed3', read, workdir)
   assert read_task(folder, '').results.study == 'accuracy'
+  (workdir / 'environment.json').write_text('{"command": "robustness accuracy"}')
+  results = robustness.read(folder)
+  assert results.studies().keys() == {''} and results.table.equals(Results.read(folder).table)
+  refused('no results.json in .*seed9', robustness.read, workdir / 'seed9')
+  refused('seed9 is no folder', robustness.read, workdir / 'records/seed9')
 
 
 @pytest.mark.parametrize('key', ['predictions', 'detections'])
