@@ -38,7 +38,9 @@ WHY_NOT = 'not compared by the study itself'
 records.
 """
 PRINTED_FACETS = 'foremost'
-"""Name of the setting that lists the facets of the accuracies that the command prints."""
+"""Name of the setting that lists the accuracies that the command prints, as conditions such as
+{'view': 'clean'}.
+"""
 
 
 def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
@@ -329,7 +331,8 @@ def _with_estimates_of_study(
   arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
   # as objects, because columns of missing values have no type to join; `assemble` sets the types
   table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])
-  is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])  # after the comparison's estimates
+  # The comparison's estimates come first. Rows of the study that repeat one of them are dropped.
+  is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])
   compared_names = {quantity.name for quantity in results.quantities}
   of_study = [q for q in first.study.described_quantities if q.name not in compared_names]
   return dataclasses.replace(

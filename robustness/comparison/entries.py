@@ -55,11 +55,10 @@ def read_entries(
   Args:
     workdirs: {name: path of a workdir} from `named_workdirs`.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
-    typed: names of workdirs that the user typed, see `distinct_labels`.
+    typed: names that the user typed, as LABEL in LABEL=PATH, see `distinct_labels`.
 
   Returns:
-    {name of the study in the battery: classifiers}. The name is `SINGLE` for runs of a single
-    study.
+    {name of the study in the battery: classifiers}. The name is '' for runs of a single study.
 
   Raises:
     InputError: there are fewer than two classifiers, the workdirs have different studies or
@@ -78,7 +77,7 @@ def entries_of(
 
   Args:
     studies_by_workdir: {name of the workdir: {name of the study in the battery: study}}.
-    typed: names of workdirs that the user typed, see `distinct_labels`.
+    typed: names that the user typed, as LABEL in LABEL=PATH, see `distinct_labels`.
 
   Returns:
     {name of the study in the battery: classifiers}, for the studies that all workdirs have.
@@ -323,6 +322,6 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
 
 def _settings_and_names_of_views(finished: FinishedStudy) -> tuple[Facts, Sequence[str]]:
   """Returns the settings that change a study's perturbations, and the perturbations' names."""
-  other_settings = ('half_width', 'confidence')  # of the number of images, and of intervals
+  other_settings = ('half_width', 'confidence')  # change the number of images and the intervals
   settings = {k: v for k, v in finished.study.recording.items() if k not in other_settings}
   return settings, finished.study.view_table(finished.image_shape).names

@@ -104,7 +104,7 @@ def pair(
       f'images: run both on the same images, or {on_shared} to compare them on those alone.'
     )
   # Random numbers that are drawn to show an image may depend on the other images of its run.
-  has_draws = DRAWS in first.read(block=0, chunk=0).arrays  # all shards have the same arrays
+  has_draws = DRAWS in first.read(block=0, chunk=0).arrays  # as in every file of records
   if has_draws and not is_equal(DRAWS):
     note = f'other images, and {num_shared} of the same shown otherwise'
     return Pairing(no_rows, no_rows, note)

@@ -72,6 +72,7 @@ BANDWIDTH = _ordered(
   words_of_many='bandwidths',
 )
 FREQUENCY_Y = _ordered('frequency_y', 'vertical frequency', _CYCLES)
+# After the words of the vertical frequency: 'at vertical frequency 2 and horizontal frequency 3'.
 FREQUENCY_X = _ordered(
   'frequency_x', 'horizontal frequency', _CYCLES, place='and horizontal frequency {}'
 )

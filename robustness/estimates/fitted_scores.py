@@ -351,7 +351,9 @@ SCORES: Mapping[str, OodScore] = {
   'ash': OodScore(lambda s, d: ash_score(d.last_layer(), s.percentile), ('percentile',)),
   'klm': OodScore(lambda s, d: kl_matching(d.held_out)),
 }
-"""All scores; formulas in `robustness.estimates.out_of_distribution`."""
+"""All scores; formulas in `robustness.estimates.out_of_distribution`. In the functions, s is the
+study, d a `FitData`, and x the `Recording` of the images to score.
+"""
 
 
 def find(name: str, key: str) -> OodScore:

@@ -146,7 +146,7 @@ def _read(name: str, images: int) -> PublishedTable:
 
 
 TABLE_3 = _read('table 3', 10_000)
-"""CIFAR-10, WRN-28-10, 15 corruptions."""
+"""Table 3 of Yin et al. (2019): WideResNet-28-10 on CIFAR-10 under 15 corruptions."""
 
 SHAPE_BIAS = _TABLES['shape_bias']
 """Shape bias, and the shares of answers by shape and by texture, for humans and networks.
@@ -169,18 +169,18 @@ Source: Xiao et al., Noise or signal, 2021, and the table of backgrounds_challen
 """
 
 ALL_BUT_ONE = _TABLES['all_but_one']['all_but_one']
-"""{corruption: accuracy of a network that was trained on all other corruptions at this severity},
-the last column of table 3. It has no value for motion blur and snow, which were not made on
-training images.
+"""{corruption: accuracy of networks that were trained on all other corruptions}, the last column of
+table 3. It is a mean over severities, with a network for each. It has no value for motion blur and
+snow, because there were no training images with these corruptions.
 """
 
 TABLE_4 = _read('table 4', 50_000)
-"""ImageNet, ResNet-50, 12 corruptions."""
+"""Table 4 of Yin et al. (2019): ResNet-50 on ImageNet under 12 corruptions."""
 
 TABLE_1 = {
   'natural': (0.9606, 0.9484, 0.9395, 0.9072, 0.7429),
   'fog_noise': (0.9090, 0.8726, 0.8120, 0.7175, 0.4626),
 }
-"""{training: accuracies on CIFAR-10 under fog at severities 1 to 5}, for a network that is trained
-plainly and for a network that is trained on fog noise.
+"""{training: accuracies on CIFAR-10 under fog at severities 1 to 5}, table 1 of Yin et al. (2019),
+for a network that is trained plainly and for a network that is trained on fog noise.
 """

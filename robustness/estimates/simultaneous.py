@@ -114,7 +114,7 @@ def _widened_ends(
     middle = log_ends.mean()  # the interval of the ratio is symmetric in the logarithm
     low, high = np.exp(middle + student_ratio * (log_ends - middle)) - shift
     return min(low, value), max(high, value)
-  is_bonett_price = intervals.BONETT_PRICE in row.method
+  is_bonett_price = intervals.BONETT_PRICE in row.method  # also 'paired bonett-price, stratified'
   if not is_bonett_price and not row.method.startswith(_AROUND_THE_VALUE):
     return None
   # Bonett and Price's interval is symmetric around its middle, which is not the value.

@@ -144,7 +144,7 @@ def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
   The column is a facet, such as `task`, and comes before the other facets.
   """
   wider = table.copy()
-  wider.insert(len(SUBJECT), name, value)
+  wider.insert(len(SUBJECT), name, value)  # after classifier, versus and quantity
   return wider
 
 
@@ -221,7 +221,7 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
   """
   try:
     content = read_bounded(path, MAX_BYTES_OF_RESULTS).decode()
-    if content.partition('\n')[0].endswith('\r'):  # Git on Windows writes lines so
+    if content.partition('\n')[0].endswith('\r'):  # Git on Windows ends lines so
       content = content.replace('\r\n', '\n')
     # All values are read as text, because pandas would guess types, and read 'nan' as missing.
     file = io.StringIO(content, newline='')
@@ -363,10 +363,9 @@ def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.D
 
 
 def _content(facets: Sequence[str], rows: pd.DataFrame) -> tuple[object, ...]:
-  """Returns what two groups of estimates share if one repeats the other.
+  """Returns a key that is equal for two groups of estimates if one repeats the other.
 
-  It has the facets with different values in the group, and the set of all estimates by these
-  facets.
+  It has the facets with several values in the group, and the set of all estimates by these facets.
 
   Args:
     facets: names of the facets of a group from `by_facets`.

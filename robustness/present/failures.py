@@ -22,9 +22,10 @@ MAX_LETTERS = 40
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Draws a gallery of misclassified images for each classifier.
 
-  The results must have the table `DAMAGED_IMAGES` and the arrays `<label>/failure_images`, uint8
-  [F, S, H, W, C]: S pictures of each of F images. Usually the pictures are the stored image and the
-  perturbed image with the most confident mistake. S is 1 if there is no stored image.
+  The results must have the table `DAMAGED_IMAGES`, with a row per image, and the arrays
+  `<label>/failure_images`, uint8 [F, S, H, W, C]: S pictures of each of F images. Usually the
+  pictures are the stored image and the perturbed image with the most confident mistake. S is 1 if
+  there is no stored image.
 
   Returns:
     {'failures_<label>': (figure, caption)}. A single classifier has the array `failure_images` and

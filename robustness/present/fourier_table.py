@@ -109,8 +109,8 @@ def published(results: Results) -> pd.DataFrame:
   quantities = {quantity.name: quantity for quantity in results.quantities}
   # Published mCE is relative to the naturally trained network.
   is_relative_to_natural = first == NATURAL and results.settings.get('baseline') == 'first'
-  # Table 1 has accuracies under fog by severity. They are shown where `fog_noise` is measured, a
-  # network of this table among those of table 3.
+  # Table 1 has accuracies of 'natural' and 'fog_noise' under fog by severity. They are shown if
+  # 'fog_noise', which is not in table 3, is measured next to networks of table 3.
   is_measured = table is TABLE_3 and 'fog_noise' in results.labels
   under_fog = TABLE_1 if is_measured else {}
   rows: list[Row] = []

@@ -61,6 +61,7 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
         continue
       estimate = Notation(selection.quantity, difference=bool(row.versus)).bare(row)
       text.values[key] = f'{estimate} {selection.extreme_condition(row)}'.rstrip()
+      # The scope of an interval is, for example, 'simultaneous over 8 corruptions'.
       notes = [note for note in (selection.interval_scope, row.note) if note]
       if notes:
         text.notes[key] = '; '.join(notes)
@@ -122,7 +123,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     quantity = selection.quantity
     rating = f' ({quantity.better} is better)' if quantity.better else ''
     axis = Quantity('overview', f'value{rating}', quantity.kind, quantity.better, quantity.unit)
-    rows = selection.reported_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
+    rows = selection.reported_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]  # no facets
     rows_by_axis.setdefault(axis, []).append(rows.assign(headline=selection.name))
   figures: dict[str, charts.Picture] = {}
   for axis, parts in rows_by_axis.items():

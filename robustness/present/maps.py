@@ -342,9 +342,9 @@ def _side_by_side(count: int, num_columns: int) -> int:
 
 
 def _names_in_order(facets: pd.DataFrame, name: str, other: str) -> list[Any]:
-  """Returns the values of a column, in the order that they have together with one other value.
+  """Returns the distinct values of the column `name` in the order for an axis of a grid.
 
-  A value of `other` may lack some of them. Those with the most come first.
+  The value of `other` with most of them decides the order. Values that it lacks follow.
   """
   count = facets.groupby(other)[name].transform('nunique')
   fullest_first = count.sort_values(ascending=False, kind='stable').index

@@ -44,7 +44,7 @@ DETAILS = (
   *('data', 'digest of the images', 'storage', 'constants', 'corrupted images'),
   'comparable with published tables',
 )
-"""Lines on which numbers these are that stand with the settings, not in the paragraph."""
+"""Rows of the table `WHICH_NUMBERS` that `settings` returns and the paragraph leaves out."""
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:
@@ -120,12 +120,12 @@ def _protocol(results: Results) -> str:
   """Returns sentences on how images were chosen, prepared and changed.
 
   An example is 'Protocol: n: 100. Protocol of noise: crop: 24.', if the task 'noise' also crops
-  images. Facts on most tasks come first.
+  images. Facts that hold for most tasks come first.
   """
   tasks_by_fact: dict[str, list[str]] = {}
   for task in results.by_task:
     for key, text in _protocol_facts(results, task).items():
-      if key not in DETAILS:
+      if key not in DETAILS:  # `settings` has these
         tasks_by_fact.setdefault(f'{key}: {text}', []).append(task)
   # Facts on the same tasks become one sentence.
   facts_by_tasks: dict[tuple[str, ...], list[str]] = {}

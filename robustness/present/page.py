@@ -181,7 +181,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     f'<nav aria-label="contents"><ul>{links}</ul></nav>',
   ]
   for name, content in sections.items():
-    html_class = _SCREEN if name in _SCREEN_SECTIONS else ''
+    html_class = _SCREEN if name in _SCREEN_SECTIONS else ''  # of sections that are not printed
     opening = f'<section id="{quote(name)}"{html_class}>'
     parts.append(f'{opening}\n<h2>{escape(name)}</h2>\n{content}\n</section>')
   body = '\n'.join(parts)
@@ -199,7 +199,7 @@ def _title(results: Results) -> str:
   """Returns the title of a page: the study, or for several studies the classifiers and images."""
   if not results.tasks:
     return words(results.study).capitalize()
-  labels = results.classifier_labels or results.labels  # no label of all classifiers together
+  labels = results.classifier_labels or results.labels  # `labels` may also name several together
   names = list(labels[:MAX_NAMED])
   if len(labels) > MAX_NAMED:
     names.append('others')
@@ -488,7 +488,7 @@ def _cell(tag: str, value: object, is_numeric: bool) -> str:
     is_numeric: whether the column has numbers, which are aligned to the right.
   """
   text = tables.cell_text(value, '–')
-  long = ' class="long"' if len(text) > _MAX_UNBROKEN else ''
+  long = ' class="long"' if len(text) > _MAX_UNBROKEN else ''  # may be broken into lines
   attribute = ' class="number"' if is_numeric else long
   return f'<{tag}{attribute}>{escape(text)}</{tag.split()[0]}>'
 

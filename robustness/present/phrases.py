@@ -40,7 +40,7 @@ def data_words(data: Facts) -> str:
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
   size = f'{shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
-  unit = 'frame' if data.get('perturbations') else 'image'
+  unit = 'frame' if data.get('perturbations') else 'image'  # of a sequence of perturbed images
   source = source_words(data)
   if data.get('num_backgrounds'):  # each row is a pair, and is shown as a scene at every level
     unit, source = 'pair', 'an object and a background'

@@ -29,7 +29,7 @@ _LETTERS = 30
 _TICK_SIZE = 6.0
 """Largest font size of numbers and names at axes, in points."""
 _DISTANCE = 0.2
-"""Least distance of two radii with a number each, as a share of the largest radius."""
+"""Least distance of two radii that both get a number at the axis, as a share of the largest."""
 
 
 class _Column(NamedTuple):

@@ -211,8 +211,8 @@ def illustrate(
     (PNG file, caption) of each figure.
   """
   figures = reused or _draw(folder, results, presented, pdf)
-  is_workdir = (folder / ENVIRONMENT).is_file()
-  # The duration is of the whole run, and not of a task or seed.
+  is_workdir = (folder / ENVIRONMENT).is_file()  # and not the folder of a task or seed in it
+  # The duration is of the whole run.
   facts = {key: value for key, value in environment.items() if is_workdir or key != 'seconds'}
   findings = presented.findings(results)
   results.findings = [finding.text for finding in findings]

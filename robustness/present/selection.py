@@ -484,6 +484,7 @@ def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
   """
   values_by_pair = rows.groupby(['classifier', 'versus'])['value']
   extremes = rows.loc[[*values_by_pair.idxmin(), *values_by_pair.idxmax()]]
+  # Extremes with the value and the interval of an overall estimate.
   repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
   return len(repeated) == values_by_pair.ngroups
 

@@ -198,6 +198,7 @@ def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: s
   quantity = selection.quantity
   is_higher = rows['value'] > 0
   top1 = _TOP1.match(quantity.words)
+  # For example 'errs', 'less' and 'more', or 'is', 'better' and 'worse'.
   verb, if_lower, if_higher = _VERBS[top1[1]] if top1 else ('is', *_comparatives(quantity))
   directions = [(if_lower, ~is_higher), (if_higher, is_higher)]
   if quantity.better == 'higher':

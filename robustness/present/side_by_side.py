@@ -109,7 +109,7 @@ def arrange(
     return _fill_table(entries, rows=[QUANTITY], columns=[CLASSIFIER])
   if CLASSIFIER not in dimensions:
     rows = [*rows, CLASSIFIER]
-  is_named_in_corner = num_quantities == 1 and facets and columns
+  is_named_in_corner = num_quantities == 1 and facets and columns  # the only quantity, top left
   if QUANTITY not in dimensions and not is_named_in_corner:
     columns = [*columns, QUANTITY]
   return _fill_table(entries, rows, columns)

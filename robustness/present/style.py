@@ -41,7 +41,7 @@ COLOURS = (
 )
 DASHES = ('-', '--', '-.', ':')
 LETTER = 0.066  # inches: a letter of a legend, label or title
-_AUTOMATIC_LABEL = re.compile(r'_(child|container)\d+|_nolegend_')
+_AUTOMATIC_LABEL = re.compile(r'_(child|container)\d+|_nolegend_')  # by Matplotlib
 _LEGEND_LINE = 0.25  # inches: a legend of one line
 _NARROWEST = 0.6  # inches: a column of a legend
 _SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')

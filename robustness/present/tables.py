@@ -35,7 +35,7 @@ _GREEK_NAMES = (
 )
 _LATEX = str.maketrans(
   {c: f'\\{c}' for c in '&%$#_{}'}
-  | {c: f'{{{c}}}' for c in '[]*'}  # which belong to the end of the line above
+  | {c: f'{{{c}}}' for c in '[]*'}  # else arguments of the line break \\ before them
   | {c: f'${c}$' for c in '<>|'}
   | {'\\': '\\textbackslash{}', '^': '\\textasciicircum{}', '~': '\\textasciitilde{}'}
   | {'−': '$-$', '×': '$\\times$', '°': '$^\\circ$', '\n': ' '}
@@ -67,8 +67,8 @@ def tables(results: Results) -> Iterator[Titled]:
   Cells have intervals. Tables of more than `MOST_ROWS` rows are left out.
   """
   for quantity, facets, rows in results.by_facets():
-    # A row of the table is a condition, with a value and at most one difference of a classifier.
-    # With more than two estimates per row, it would be too long: no need to build it.
+    # In a row, which is a condition, a classifier has at most two estimates: a value and a
+    # difference. With more than 2 * `MOST_ROWS` estimates there are too many rows.
     if rows.groupby('classifier').size().max() > 2 * MOST_ROWS:
       continue
     wide = _wide_table(rows, quantity, facets)
