@@ -123,7 +123,7 @@ class AdaptingEvaluator(Evaluator):
     zeros = {name: np.zeros((num_rows, *x.shape[1:]), x.dtype) for name, x in batch.items()}
 
     def as_array(x: Any) -> Any:
-      """Returns zeros in place of a shape, because `begin` computes; arrays stay as they are."""
+      """Returns zeros in place of a shape, since `begin` needs arrays; arrays are unchanged."""
       return np.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x
 
     weights = jax.tree.map(as_array, variables)
@@ -135,7 +135,7 @@ class AdaptingEvaluator(Evaluator):
         state = self._observe_stored(variables, state, batch, chunk)
       return self._adapt(variables, state, batch, chunk)
 
-    chunk = jax.tree.map(lambda x: x[None], view)  # of one view
+    chunk = jax.tree.map(lambda x: x[None], view)  # a chunk of one view
     jax.eval_shape(without_global_draws(adapt), variables, state, zeros, chunk)
 
   def run_chunk(

@@ -174,7 +174,7 @@ def class_accuracies(
   """
   for number, images in _images_by_class(tally):
     facets, num_views = {'class': class_name(number, names)}, tally.num_views[images]
-    right_shares = 1 - tally.num_wrong[images] / num_views  # of the views of each image
+    right_shares = 1 - tally.num_wrong[images] / num_views  # share of views, by image
     # (quantity, share of views in which each image is right, number of views of each image)
     accuracies = [(ACCURACY, right_shares, num_views)]
     if tally.clean is not None:
@@ -242,7 +242,7 @@ def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str
     number: number of the class.
     views: names of the views.
   """
-  num_images = tally.class_shown[number]  # of the class in each view
+  num_images = tally.class_shown[number]  # images of the class, for each view
   accuracies = tally.class_right[number] / np.maximum(num_images, 1)
   accuracies[num_images == 0] = np.inf  # views without images of the class are never the lowest
   worst = np.flatnonzero(accuracies == accuracies.min())
@@ -323,7 +323,7 @@ class Tally:
     for shard in shards:
       self._add(shard, table.counted_in(shard))
       if self.clean is not None:
-        is_clean = np.arange(num_views)[shard.views] == table.clean  # of each view of the shard
+        is_clean = np.arange(num_views)[shard.views] == table.clean  # for each view of the shard
         self.clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
@@ -341,7 +341,7 @@ class Tally:
       self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
     mistake_confidence = np.where(wrong, confidence, -1.0)
-    highest = mistake_confidence.max(1)  # of each image in the shard
+    highest = mistake_confidence.max(1)  # for each image in the shard
     # the images with a more confident mistake than in earlier shards, and the view of the mistake,
     # as positions in the shard
     improved = np.flatnonzero(highest > self.confidence[rows])

@@ -128,6 +128,7 @@ def study_of_results(
       current_section = with_current_keys(study, without_facts(section))
       return studies.from_config(_with_recorded_references(current_section, facts))
   except registry.FileRefusedError:  # the study or one of its parts is in a file
+    # Results are read with these settings alone. `stated` has the others, unchecked.
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     recorded = settings.parse(RecordedStudy, recorded_settings, 'settings')
     return dataclasses.replace(recorded, name=name, stated=facts)

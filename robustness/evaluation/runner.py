@@ -275,7 +275,7 @@ class Evaluator(Step):
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
-    state = None  # see `run_chunk`
+    state = None  # of a classifier that adapts to images, see `run_chunk`
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     # (columns, chunk, outputs) of the shards that the devices compute, the oldest first
     pending: collections.deque[tuple[Batch, int, list[Fields]]] = collections.deque()
@@ -438,7 +438,7 @@ class Evaluator(Step):
           f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
           'normalisation, the precision, and the input filter or adaptation if there is one.'
         )
-      if self.views.uses_classifier:  # of an attack, in most cases
+      if self.views.uses_classifier:  # in most cases an attack made the image
         raise without_finite_gradient(self.name, place)
       raise InputError(
         f'the image shown is not finite for {place}: the study, or a part of it, makes NaN or ∞.'

@@ -243,7 +243,7 @@ class Step:
     ids, _ = chunk
     num_views = len(np.unique(ids))  # without repeats of the last view, which fill the last chunk
     views = [view_at(chunk, index) for index in range(num_views)]
-    logits, measured = [], []  # of each view
+    logits, measured = [], []  # an entry for each view
     pending = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
     for number in range(num_views):
       images, fields = self.parallel.gather(pending)  # waits for the devices and copies to the host

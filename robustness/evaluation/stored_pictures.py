@@ -92,7 +92,7 @@ class MistakesOfBlock:
     self._shards.append(shard)
     if shard.views.stop < len(self._table.names):
       return {}
-    all_rows = slice(0, len(shard['label']))  # of a table of this block alone
+    all_rows = slice(0, len(shard['label']))  # the table of this block alone starts at row 0
     shards = [dataclasses.replace(shard, rows=all_rows) for shard in self._shards]
     tally = Tally(shards, shard['label'], self._table)
     rows = most_damaged(tally)

@@ -41,7 +41,7 @@ def triangle_weights(
     new_size: number of output pixels.
   """
   scale = jnp.asarray(size, jnp.float32) / jnp.maximum(new_size, 1)
-  centre = (positions + 0.5) * scale  # in the input
+  centre = (positions + 0.5) * scale  # of each output pixel, in pixels of the input
   distance = jnp.abs(pixels[None, :] + 0.5 - centre[:, None]) / jnp.maximum(scale, 1.0)
   weights = jnp.maximum(0.0, 1.0 - distance) * (pixels < size)[None, :]
   # scaled to the sum 1 for each output pixel, or to 0 outside of the output

@@ -217,7 +217,7 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     # [rows, areas, D, D], and the position of this row; the sheets are not copied.
     sheets_of_rows, position = column_and_position(row, 'sheets')
     sheets = sheets_of_rows.reshape(-1, sheet_side, sheet_side)  # [rows · areas, D, D]
-    index = position * len(areas) + view['sheet']  # of the view's sheet
+    index = position * len(areas) + view['sheet']  # index of the view's sheet in `sheets`
     offset = row['sheet_offsets'][view['sheet']]
     if rotates:
       # In a loop over scenes, as on a CPU, only the lines that show the cutout are computed.

@@ -366,10 +366,10 @@ class AccuracyByFactor(Study):
     group, groups = pd.factorize(pd.Series(levels_of_image))
     strength, strengths = pd.factorize(levels[self.strength], sort=True)
     pictures, first_image, picture = np.unique(bases, return_index=True, return_inverse=True)
-    clusters = None  # of the pictures
+    clusters = None  # the cluster of each picture
     if self.clusters and right.clusters is not None:
       clusters = right.clusters[first_image]
-    beyond_largest = 2 * strengths[-1] - strengths[-2]  # as far as the last step
+    beyond_largest = 2 * strengths[-1] - strengths[-2]  # one more step of the last length
     by_group = pd.DataFrame([*groups], columns=factors)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
     points: dict[str, np.ndarray] = {}  # {classifier: failure points, [pictures, groups]}
@@ -486,6 +486,7 @@ def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
   if len(ends) > num_bins:  # all quantiles differ
     return ends
   distinct, counts = np.unique(values, return_counts=True)
+  # each of these values fills at least a bin of mean size
   common = distinct[counts * num_bins >= counts.sum()].astype(float)
   return np.unique([*ends, *common, *np.nextafter(common, np.inf)])
 

@@ -356,7 +356,7 @@ class AttackError(AttackStudy):
       of a pixel value.
     """
     height, width, _ = image.shape
-    measures = spectrum.measures(high_pass(height, width, self.bandwidth))
+    measures = spectrum.measures(high_pass(height, width, self.bandwidth))  # called with |F|
     largest = jnp.abs(image - row['image']).max()
     return {**measures(_amplitudes(row, image, view)), 'largest': largest}
 
@@ -654,7 +654,7 @@ class AttackError(AttackStudy):
     for axes in radial_figure.axes:
       style.log_scale(axes)
     norms = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
-    num_wrong = norms.set_index(['classifier', 'attack'])['n']  # of the attack
+    num_wrong = norms.set_index(['classifier', 'attack'])['n']  # images left wrong
     titles, maps = [], []
     for label in results.labels:
       # [attacks, H, W] at the radius `epsilon`.

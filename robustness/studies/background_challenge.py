@@ -68,7 +68,11 @@ class BackgroundChallenge(Study):
 
   @property
   def _files(self) -> tuple[Path, ...]:
-    """Paths of the selected backgrounds, evenly spaced in the sorted folder."""
+    """Paths of the selected backgrounds, evenly spaced in the sorted folder.
+
+    Raises:
+      InputError: the folder is missing or has too few pictures.
+    """
     folder = expanded(self.backgrounds)
     files = []
     if self.backgrounds and folder.is_dir():

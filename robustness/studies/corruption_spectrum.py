@@ -127,7 +127,7 @@ class CorruptionSpectrum(StoredOrMade):
     See `_magnitude` for the arguments.
     """
     height, width, _ = image.shape
-    measures = spectrum.measures(high_pass(height, width, self.bandwidth))
+    measures = spectrum.measures(high_pass(height, width, self.bandwidth))  # called with |F|
     return measures(self._magnitude(row, image, view))
 
   def _magnitude(self, row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:

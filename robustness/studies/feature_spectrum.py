@@ -103,7 +103,7 @@ class FeatureSpectrum(Study):
     """
     count = tokens.shape[1]
     num_left = max(count - self.first_tokens, 0) if self.first_tokens >= 0 else count
-    side = math.isqrt(num_left)  # of the largest square of tokens, the last ones
+    side = math.isqrt(num_left)  # of the largest square map that the tokens fill
     num_dropped = count - side**2
     if side == 0 or self.first_tokens not in (-1, num_dropped):
       raise self.refused(
@@ -124,7 +124,7 @@ class FeatureSpectrum(Study):
       num_maps += len(maps)
       for name in maps:
         amplitudes = evaluation.records.column(name).astype(float)
-        numbers = np.arange(amplitudes.shape[1])  # of the frequencies
+        numbers = np.arange(amplitudes.shape[1])  # a number for each frequency
         views = pd.DataFrame({'frequency': np.round(numbers / len(numbers), 6)})
         # The statistic is the first field minus the second, the log-amplitude at frequency 0.
         fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}

@@ -258,7 +258,7 @@ class FourierHeatmap(Study):
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []
     for k in recorded.top_k(self.top_k):
-      error, _ = self._errors(k)  # on perturbed and on clean images
+      error, _ = self._errors(k)  # the quantities on perturbed and on clean images
       wrong = dataclasses.replace(recorded.outcomes(error), weight=weight)
       estimates += self._error_estimates(k, wrong, num_cells)
     estimates += self._by_class(recorded, weight)
@@ -314,7 +314,7 @@ class FourierHeatmap(Study):
     by_classifier = differences.assign(marked=is_significant).groupby('classifier', sort=False)
     for label, rows in by_classifier:
       has_less, has_more = rows.marked & (rows.value < 0), rows.marked & (rows.value > 0)
-      counts = np.array([has_less.sum(), has_more.sum()])  # of frequencies
+      counts = np.array([has_less.sum(), has_more.sum()])  # numbers of frequencies
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
       shares = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'
@@ -344,7 +344,7 @@ class FourierHeatmap(Study):
     # English names, such as 'sea lion', in place of WordNet identifiers.
     for name, english_name in zip(class_names, in_words(class_names), strict=True):
       settings.choice('config.study.classes', english_name, class_numbers)  # raises SettingError
-      has_class = (labels == class_numbers[english_name]).any(1)  # of the labels of an image
+      has_class = (labels == class_numbers[english_name]).any(1)  # an image may have several labels
       of_class = wrong.of_rows(has_class)
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)

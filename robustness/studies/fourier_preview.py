@@ -135,7 +135,7 @@ class FourierPreview(BeginsWithMap):
     num_cells = [int((band_map(image_shape) == band).sum()) for band in BANDS]
     arguments = {}  # {classifier: the arguments of `energy_per_cell`}
     for evaluation in evaluations:
-      energy = evaluation.records.table(f'measure/{BAND_ENERGY}')[:, 0]  # of the only view
+      energy = evaluation.records.table(f'measure/{BAND_ENERGY}')[:, 0]  # in the only view
       arguments[evaluation.label] = energy.astype(float), num_cells
     # A band without frequencies, in small images, is None: `means` skips it.
     bands = [band if count else None for band, count in zip(BANDS, num_cells, strict=True)]

@@ -96,7 +96,7 @@ class FrequencyShortcuts(Study):
     if len(np.unique(labels)) < 2:
       raise _one_class()
     image = columns[BASE if BASE in columns else 'example_id']  # equal for versions of an image
-    labels_of_distinct, _ = np.unique(np.stack([labels, image]), axis=1)  # of distinct images
+    labels_of_distinct, _ = np.unique(np.stack([labels, image]), axis=1)  # one of each image
     with_one = np.flatnonzero(np.bincount(labels_of_distinct) == 1)  # classes of one image
     if len(with_one):
       name = rows.class_names[with_one[0]]

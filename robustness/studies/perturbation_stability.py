@@ -185,7 +185,7 @@ class PerturbationStability(Study):
     recorded.require_equal_columns(COLUMNS)  # so that all classifiers have the same rows
     first = recorded.evaluations[0]
     pairs_by_name = [frame_pairs(first.records, name) for name in self.names]
-    num_pairs = [pairs.shape[-1] for pairs in pairs_by_name]  # in a sequence of each perturbation
+    num_pairs = [pairs.shape[-1] for pairs in pairs_by_name]  # pairs of frames in a sequence
     # Row numbers of the reference frames and of the frames that are compared with them,
     # [sequences, pairs of all perturbations] each.
     reference, frame = np.concatenate(pairs_by_name, axis=2)

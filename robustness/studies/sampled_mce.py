@@ -232,7 +232,7 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   """
   example_ids = rows.without_images()['example_id']
   num_rows = len(example_ids)
-  num_images = stratified.allocated(study.weights, num_rows)  # of each view
+  num_images = stratified.allocated(study.weights, num_rows)  # for each view
   repeated_views = np.repeat(np.arange(len(num_images)), num_images)  # once for each of its images
   views = np.empty(num_rows, np.int32)  # of each row
   views[random_order(num_rows, SEED)] = repeated_views  # the first view gets the first random rows
@@ -245,6 +245,7 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
     index = np.searchsorted(sorted_ids, batch['example_id']).clip(0, num_rows - 1)
     return np.asarray(sorted_views[index])
 
+  # The description of the data states how views are drawn.
   facts = {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}
   with_views = with_column(rows, DRAWN, view_of, facts)
   return with_column(with_views, DRAWS, lambda batch: np.asarray(ids[batch[DRAWN]]), {})

@@ -491,7 +491,7 @@ class SiScore(Study):
     factors = designs.varying_factors(levels)
     if not factor and designs.ROTATION in factors:
       factor = designs.ROTATION
-    compared_keys = designs.FACTOR_COLUMNS.get(factor, designs.LEVEL)  # all facets for no factor
+    compared_keys = designs.FACTOR_COLUMNS.get(factor, designs.LEVEL)  # '' compares all facets
     pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
     # In the corners of an image few objects are inside: such places would leave few pairs.
     min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
@@ -564,7 +564,7 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
     outcomes: outcomes of P pairs of object and background at L levels.
     keys: names of factors.
   """
-  group = designs.group_levels(outcomes.views, keys)  # of each level
+  group = designs.group_levels(outcomes.views, keys)  # number of the group of each level
   counted = _counted_scenes(outcomes)
   num_counted = np.bincount(group, counted.sum(0))  # the scenes of each group that count
   num_scenes = np.bincount(group) * len(counted)

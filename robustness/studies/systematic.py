@@ -56,7 +56,7 @@ GRID_ACCURACY = dataclasses.replace(ACCURACY, headline=False, drawn=True)
 NEAR_DUPLICATES = Quantity(
   'near_duplicates', 'share of test images with a near-duplicate in training', better='lower'
 )
-ENVIRONMENT, CLASS_GROUP = 'environment', 'class_group'
+ENVIRONMENT, CLASS_GROUP = 'environment', COLUMN
 """The facets of a cell, and the columns of rows and views that have them."""
 SEEN_IN_TRAINING = 'seen in training'
 """The note of the accuracy in a cell that training showed."""
@@ -382,7 +382,7 @@ class Systematic(Study):
       ρ over them, another reading of the paper.
     """
     recorded.require_distinct()
-    recorded.require_equal_columns((COLUMN,))
+    recorded.require_equal_columns((CLASS_GROUP,))
     evaluations = recorded.evaluations
     self.check_labels([evaluation.label for evaluation in evaluations])
     by_environment = {e.label: self._shares(e) for e in evaluations}
@@ -595,7 +595,7 @@ class Systematic(Study):
       num_views = np.bincount(environment_of_view)
       environments = np.arange(len(num_views))
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in environments], 1)
-    label, group = records.column('label'), records.column(COLUMN)
+    label, group = records.column('label'), records.column(CLASS_GROUP)
     # Training showed environment k to class group k.
     trained_group, trials = environments.tolist(), num_views.tolist()
     noun = 'levels' if by_level else 'environments'  # what notes on results call the columns
