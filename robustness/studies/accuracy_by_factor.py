@@ -185,11 +185,9 @@ class AccuracyByFactor(Study):
     repeated = versions[versions.duplicated()]
     if len(repeated):
       base, strength = repeated.iloc[0][[BASE, self.strength]]
-      raise self.refused(
-        'strength',
-        f'and picture {base:g} has several images of strength {strength:g}',
-        f'Add the column in which they differ to {KEYS.study.factors}, or leave it empty.',
-      )
+      problem = f'and picture {base:g} has several images of strength {strength:g}'
+      fix = f'Add the column in which they differ to {KEYS.study.factors}, or leave it empty.'
+      raise self.refused('strength', problem, fix)
 
   def _check_columns(self, columns: set[str], has_several_labels: bool) -> None:
     """Raises InputError if `factors` or `clusters` name columns that cannot be used.

@@ -78,11 +78,8 @@ class BackgroundChallenge(Study):
     if self.backgrounds and folder.is_dir():
       files = [file for file in files_in(folder) if file.suffix.lower() in SUFFIXES]
     if len(files) < max(self.num_backgrounds, 1):
-      raise self.refused(
-        'backgrounds',
-        problem=f'which holds {len(files)} pictures',
-        fix='Give the folder only_bg_t of ImageNet-9, or another with pictures.',
-      )
+      fix = 'Give the folder only_bg_t of ImageNet-9, or another with pictures.'
+      raise self.refused('backgrounds', f'which holds {len(files)} pictures', fix)
     count = self.num_backgrounds or len(files)
     return tuple(files[i] for i in np.arange(count) * len(files) // count)  # evenly spaced
 

@@ -105,11 +105,8 @@ class CorruptionError(StoredOrMade):
     elif set(self.severities) != set(SEVERITIES):
       needed = f'severities {SEVERITIES}, and the images have {self.severities}'
     if needed:
-      raise self.refused(
-        'baseline',
-        f'published for the {needed}',
-        f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier.",
-      )
+      fix = f"Use all, or set {KEYS.study.baseline}='first' to divide by the first classifier."
+      raise self.refused('baseline', f'published for the {needed}', fix)
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -140,11 +137,9 @@ class CorruptionError(StoredOrMade):
     """
     published = self.published
     if published and published.side != side_of_nearest_set(image_shape):
-      raise self.refused(
-        'baseline',
-        f'whose errors were measured on {published.set_name} at {published.side} pixels',
-        f"These images are {image_shape[0]} × {image_shape[1]}. Set {KEYS.study.baseline}='first'.",
-      )
+      problem = f'whose errors were measured on {published.set_name} at {published.side} pixels'
+      size = f'These images are {image_shape[0]} × {image_shape[1]}.'
+      raise self.refused('baseline', problem, f"{size} Set {KEYS.study.baseline}='first'.")
     return super().views(image_shape)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:

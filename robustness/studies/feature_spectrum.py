@@ -106,9 +106,8 @@ class FeatureSpectrum(Study):
     side = math.isqrt(num_left)  # of the largest square map that the tokens fill
     num_dropped = count - side**2
     if side == 0 or self.first_tokens not in (-1, num_dropped):
-      raise self.refused(
-        'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
-      )
+      problem = f'and {layer} gives {count} tokens'
+      raise self.refused('first_tokens', problem, fix='The rest is no square number.')
     return tokens[:, num_dropped:].reshape(len(tokens), side, side, -1)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -133,9 +132,8 @@ class FeatureSpectrum(Study):
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
         yield self.means(HIGHEST, relative, where=numbers == numbers[-1], facets=layer)
     if not num_maps:
-      raise self.refused(
-        'of_layers', problem='of which none gives a map of several places', fix='Choose others.'
-      )
+      problem = 'of which none gives a map of several places'
+      raise self.refused('of_layers', problem, fix='Choose others.')
 
   @property
   def recording(self) -> dict[str, PlainValue]:

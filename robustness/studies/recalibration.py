@@ -322,25 +322,20 @@ class Recalibration(StoredOrMade):
       The images that scalings are fitted to, the images that determine the thresholds of prediction
       sets, and the images to measure. The first two are the held-out images, half each.
     """
+    more_images = f'Give more images ({KEYS.data.num_images})'
     num_held_out = round(self.held_out * num_images)
     if min(num_held_out, num_images - num_held_out) < FEWEST:
-      raise self.refused(
-        'held_out',
-        problem=f'of {num_images} images {num_held_out}',
-        fix=f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
-        f'({KEYS.data.num_images}).',
-      )
+      problem = f'of {num_images} images {num_held_out}'
+      fewest = f'At least {FEWEST} are fitted on and at least {FEWEST} measured.'
+      raise self.refused('held_out', problem, fix=f'{fewest} {more_images}.')
     num_fitting = num_held_out // 2
     num_deciding = num_held_out - num_fitting
     # With n < 1/α − 1 images, no score has a rank of (n + 1)(1 − α): the threshold is ∞.
     needed = decimals.ceil(1 / self.alpha) - 1
     if self.scores and num_deciding < needed:
-      raise self.refused(
-        'alpha',
-        problem=f'and {num_deciding} images held out decide thresholds, of which it needs {needed}',
-        fix=f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
-        f'larger alpha, or {KEYS.study.scores}=().',
-      )
+      problem = f'and {num_deciding} images held out decide thresholds, of which it needs {needed}'
+      fix = f'{more_images}, a larger alpha, or {KEYS.study.scores}=().'
+      raise self.refused('alpha', problem, f'With fewer every class is in every set. {fix}')
     order = np.random.default_rng(SEED).permutation(num_images)
     fitting, deciding, measured = np.split(order, (num_fitting, num_held_out))
     return np.sort(fitting), np.sort(deciding), np.sort(measured)

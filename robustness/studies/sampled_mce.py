@@ -93,12 +93,9 @@ class SampledMCE(CorruptionViews):
     refuse_versions(rows.without_images())  # raises if rows have the column `base_id`
     needed = self.num_needed
     if rows.num_examples < needed:
-      raise self.refused(
-        'mce_half_width',
-        problem=f'for which mCE needs {needed:,} images',
-        fix=f'There are {rows.num_examples:,}. Give more ({KEYS.data.num_images}) or a larger half '
-        'width.',
-      )
+      problem = f'for which mCE needs {needed:,} images'
+      fix = f'Give more ({KEYS.data.num_images}) or a larger half width.'
+      raise self.refused('mce_half_width', problem, f'There are {rows.num_examples:,}. {fix}')
 
   @property
   def num_needed(self) -> int:
@@ -116,11 +113,9 @@ class SampledMCE(CorruptionViews):
     """
     published = self.published
     if min(image_shape[:2]) != published.side:
-      raise self.refused(
-        'baseline',
-        problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
-        fix=f'These images are {image_shape[0]} × {image_shape[1]}.',
-      )
+      problem = f'whose errors were measured on {published.set_name} at {published.side} pixels'
+      fix = f'These images are {image_shape[0]} × {image_shape[1]}.'
+      raise self.refused('baseline', problem, fix)
     all_views = super().views(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
