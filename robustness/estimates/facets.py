@@ -56,35 +56,35 @@ class Facet:
 
 
 _CYCLES = 'cycles per image'
-_ordered = functools.partial(Facet, ordered=True)
+ordered_facet = functools.partial(Facet, ordered=True)
 """Returns a facet with ordered values, given its name and words."""
 CORRUPTION = Facet('corruption', 'corruption', place='under {}')
 CORRUPTION_SET = Facet(
   'corruption_set', 'set of corruptions', place='over the {} corruptions', words_of_many='sets'
 )
-SEVERITY = _ordered('severity', 'severity')
-STEP = _ordered('step', 'training step', place='after step {}')
+SEVERITY = ordered_facet('severity', 'severity')
+STEP = ordered_facet('step', 'training step', place='after step {}')
 BAND = Facet('band', 'band of frequencies', place='in the {} band', words_of_many='bands')
-BANDWIDTH = _ordered(
+BANDWIDTH = ordered_facet(
   'bandwidth',
   'bandwidth B, side of a square of frequencies',
   place='at B = {}',
   words_of_many='bandwidths',
 )
-FREQUENCY_Y = _ordered('frequency_y', 'vertical frequency', _CYCLES)
+FREQUENCY_Y = ordered_facet('frequency_y', 'vertical frequency', _CYCLES)
 # After the words of the vertical frequency: 'at vertical frequency 2 and horizontal frequency 3'.
-FREQUENCY_X = _ordered(
+FREQUENCY_X = ordered_facet(
   'frequency_x', 'horizontal frequency', _CYCLES, place='and horizontal frequency {}'
 )
-RADIUS = _ordered(
+RADIUS = ordered_facet(
   'radius', 'frequency |f|', _CYCLES, place='at |f| = {}', words_of_many='values of |f|'
 )
 LAYER = Facet('layer', 'layer')
 ATTACK = Facet('attack', 'attack', place='under {}')
-EPSILON = _ordered('epsilon', 'radius ε', place='at ε = {}', words_of_many='radii', steps=255)
-FRAME = _ordered('frame', 'place in the sequence', words_of_many='places in the sequence')
-K = _ordered('k', 'k', 'frames', place='at k = {}', words_of_many='values of k')
-ANGLE = _ordered('angle', 'angle', 'degrees')
+EPSILON = ordered_facet('epsilon', 'radius ε', place='at ε = {}', words_of_many='radii', steps=255)
+FRAME = ordered_facet('frame', 'place in the sequence', words_of_many='places in the sequence')
+K = ordered_facet('k', 'k', 'frames', place='at k = {}', words_of_many='values of k')
+ANGLE = ordered_facet('angle', 'angle', 'degrees')
 ENVIRONMENT = Facet('environment', 'environment')
 CLASS_GROUP = Facet('class_group', 'class group')
 CLASS = Facet('class', 'class', place='in class {}')
@@ -95,6 +95,6 @@ SCORE = Facet('score', 'score', place='by {}')
 REFERENCE = Facet('reference', 'reference sets', place='given {}', words_of_many='reference sets')
 RANKED_BY = Facet('ranked_by', 'quantity', place='by {}')
 TASK = Facet('task', 'task of the battery', place='in {}', words_of_many='tasks')
-SEED = _ordered('seed', 'seed')
+SEED = ordered_facet('seed', 'seed')
 SHARED = {facet.name: facet for facet in [*vars().values()] if isinstance(facet, Facet)}
 """Facets that several studies use, by name. A study declares its other facets itself."""

@@ -47,19 +47,12 @@ Levels = Mapping[str, np.ndarray]
 """{factor: level of each image, [N]}, such as {'class': ['cat', 'dog', 'cat']}."""
 OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
-ERROR_RATIO = declare_error(
-  'error_ratio', 'top-1 error relative to that on all images', kind='ratio'
-)
+ERROR_RATIO = declare_error('error_ratio', 'top-1 error relative to that on all images', 'ratio')
 DROP = declare_accuracy(
   'accuracy_drop', 'loss of top-1 accuracy', better='lower', low=-1.0, statistic=np.asarray
 )
 FAILURE_POINT = Quantity(
-  'failure_point',
-  'mean failure point',
-  kind='amount',
-  better='higher',
-  headline=True,
-  statistic=np.asarray,
+  'failure_point', 'mean failure point', 'amount', 'higher', headline=True, statistic=np.asarray
 )
 
 

@@ -47,10 +47,7 @@ from robustness.present.notation import value_text
 from robustness.results import Findings, Results, Table
 
 ATTACK_ERROR = declare_error(
-  'attack_error',
-  'top-1 error under the worst attack on each image',
-  headline=True,
-  reference=CLEAN_ERROR.name,
+  'attack_error', 'top-1 error under attack', headline=True, reference=CLEAN_ERROR.name
 )
 ERROR_AFTER = Quantity(
   'error_after',

@@ -18,9 +18,9 @@ from robustness.core.registry import setting
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
-from robustness.estimates.facets import Facet
+from robustness.estimates.facets import ordered_facet
 from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
-from robustness.estimates.quantity import ACCURACY, Quantity
+from robustness.estimates.quantity import ACCURACY, Quantity, declare_error
 from robustness.evaluation.outcomes import Evaluation
 from robustness.evaluation.study import Figures, ImageShape, Scored, ScoresPredictions
 from robustness.evaluation.views import ViewTable
@@ -63,22 +63,14 @@ BIASED_ERRORS = (
 """Errors before debiasing, which are estimated only by view."""
 EXCESS = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
 MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
-SELECTIVE = Quantity(
-  'selective_error', 'top-1 error of the images answered', better='lower', drawn=True
-)
+SELECTIVE = declare_error('selective_error', 'top-1 error of the images answered', drawn=True)
 IN_BINS = (
   Quantity('bin_size', 'images in a bin of confidence', 'amount', unit='images', low=0),
   Quantity('bin_confidence', 'mean confidence in a bin'),
   Quantity('bin_accuracy', 'top-1 accuracy in a bin of confidence'),
 )
-QUANTITIES = (
-  *(*ERRORS, EXCESS, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
-  *(SELECTIVE, *BIASED_ERRORS, *IN_BINS),
-)
-COVERAGE = Facet(
-  'coverage', 'share of images answered', ordered=True, words_of_many='shares of images'
-)
-BIN = Facet('bin', 'bin of confidence', ordered=True, words_of_many='bins')
+COVERAGE = ordered_facet('coverage', 'share of images answered', words_of_many='shares of images')
+BIN = ordered_facet('bin', 'bin of confidence', words_of_many='bins')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +86,10 @@ class Calibration(ScoresPredictions, StoredOrMade):
   papers = ('ovadia2019can',)
   prediction_settings = WorkdirPredictions
   described_facets = (COVERAGE, BIN)
-  quantities = QUANTITIES
+  quantities = (
+    *(*ERRORS, EXCESS, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
+    *(SELECTIVE, *BIASED_ERRORS, *IN_BINS),
+  )
 
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)

@@ -23,7 +23,7 @@ from robustness.corruptions.stored import StoredOrMade
 from robustness.corruptions.views import check_between, gallery_figure, side_of_nearest_set
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, failure_points
 from robustness.estimates.published import BASELINES, PublishedErrors
-from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, Right, errors_at
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_accuracy, errors_at
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
@@ -33,15 +33,8 @@ from robustness.results import Results
 
 FIRST = 'first'
 """The value of `baseline` that divides mCE by the errors of the first classifier."""
-FAILURE_SEVERITY = Quantity(
-  'failure_severity',
-  'severity at which accuracy falls',
-  AMOUNT,
-  better='higher',
-  unit='severity',
-  low=1,
-  high=5,
-  statistic=Right(),
+FAILURE_SEVERITY = declare_accuracy(
+  'failure_severity', 'severity of failure', kind='amount', unit='severity', low=1, high=5
 )
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 
 from robustness.core.registry import are_distinct_and_some, setting
 from robustness.core.typing import PlainValue
-from robustness.estimates.facets import Facet
+from robustness.estimates.facets import ordered_facet
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.evaluation.outcomes import Recorded
@@ -37,8 +37,8 @@ RELATIVE = _relative(
 HIGHEST = _relative(
   'high_frequency_log_amplitude', 'log-amplitude of the highest frequency, relative'
 )
-FREQUENCY = Facet(
-  'frequency', 'frequency along the diagonal', 'π', ordered=True, words_of_many='frequencies'
+FREQUENCY = ordered_facet(
+  'frequency', 'frequency along the diagonal', 'π', words_of_many='frequencies'
 )
 
 

@@ -15,7 +15,7 @@ from robustness.core.errors import KEYS, InputError, renaming_section
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
-from robustness.estimates.facets import Facet
+from robustness.estimates.facets import ordered_facet
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_error
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view
@@ -29,8 +29,8 @@ from robustness.present import charts
 from robustness.results import Results
 
 WAVE_ERROR = declare_error('wave_error', 'top-1 error under the wave of one query alone')
-QUERIES = Facet(
-  'queries', 'queries', ordered=True, place='after {} queries', words_of_many='numbers of queries'
+QUERIES = ordered_facet(
+  'queries', 'queries', place='after {} queries', words_of_many='numbers of queries'
 )
 
 PUBLISHED_NORMS = {224: (24.0, 15.7)}

@@ -19,7 +19,7 @@ import scipy
 from robustness.attacks import Logits, cross_entropy
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import CLEAN_ERROR, Quantity, declare_amount
+from robustness.estimates.quantity import CLEAN_ERROR, Quantity, declare_amount, declare_error
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation, Recorded
 from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
@@ -58,9 +58,7 @@ SENSITIVITY_PER_CELL = Quantity(
 SENSITIVITY = declare_amount(
   'sensitivity', 'sensitivity of the loss to a frequency', unit='loss per unit of norm', drawn=True
 )
-MEASURED_ERROR = Quantity(
-  'measured_error', 'top-1 error of the finished heat map', better='lower', drawn=True
-)
+MEASURED_ERROR = declare_error('measured_error', 'top-1 error of the finished heat map', drawn=True)
 RANK_CORRELATION = Quantity(
   'rank_correlation',
   "Spearman's rank correlation of sensitivity and measured error",

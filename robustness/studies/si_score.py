@@ -27,7 +27,7 @@ from robustness.core.registry import are_distinct, are_distinct_and_some, settin
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
-from robustness.estimates.facets import Facet
+from robustness.estimates.facets import ordered_facet
 from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
 from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
@@ -72,11 +72,9 @@ NORMALISED_OF_ALL = _normalised(
   'normalised_accuracy_of_all_scenes',
   f'accuracy on all scenes as a share of its largest{ANY_SHARE}',
 )
-AREA = Facet(
-  'area', 'area of the object', 'share of the image', ordered=True, words_of_many='areas'
-)
-X = Facet('x', 'horizontal place', 'share of the width', ordered=True)
-Y = Facet('y', 'vertical place', 'share of the height from the top', ordered=True)
+AREA = ordered_facet('area', 'area of the object', 'share of the image', words_of_many='areas')
+X = ordered_facet('x', 'horizontal place', 'share of the width')
+Y = ordered_facet('y', 'vertical place', 'share of the height from the top')
 
 
 @dataclasses.dataclass(frozen=True)

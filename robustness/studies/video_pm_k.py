@@ -27,7 +27,7 @@ from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
-from robustness.estimates.facets import Facet
+from robustness.estimates.facets import Facet, ordered_facet
 from robustness.estimates.intervals import EXACT
 from robustness.estimates.means import estimate_row, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
@@ -208,12 +208,8 @@ REVIEW_WORST = _review_change('review_worst', 'change by review of accuracy pm-k
 REVIEW_DROP = _review_change(
   'review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), size=2
 )
-OFFSET = Facet(
-  'offset', 'distance from the anchor', 'frames', ordered=True, words_of_many='distances'
-)
-DISTANCE = Facet(
-  'distance', 'distance of the pixels, in [0, 1]', ordered=True, words_of_many='distances'
-)
+OFFSET = ordered_facet('offset', 'distance from the anchor', 'frames', words_of_many='distances')
+DISTANCE = ordered_facet('distance', 'distance of the pixels, in [0, 1]', words_of_many='distances')
 FPS = Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second')
 WITHOUT_FRAME_TYPE = Facet(
   'without_frame_type',
