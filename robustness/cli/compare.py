@@ -92,8 +92,7 @@ def run(
     pdf: whether figures are written as PDF too.
   """
   workdir.refuse_results(out)
-  paths = named_workdirs(workdirs)
-  entries = read_entries(paths, study_file, typed_labels(workdirs))
+  entries = read_entries(named_workdirs(workdirs), study_file, typed_labels(workdirs))
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
   results, tasks = compare_tasks(entries, common, references)

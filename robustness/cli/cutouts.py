@@ -74,6 +74,5 @@ def _parser() -> argparse.ArgumentParser:
   extract.add_argument('--min_side', type=int, default=1, help='pixels of the shorter side')
   fill = "fraction of the cutout's rectangle that the mask fills"
   extract.add_argument('--min_fill', type=float, default=0.0, help=fill)
-  prune = commands.add_parser('prune')
-  prune.add_argument('--out', type=expanded, required=True)
+  commands.add_parser('prune').add_argument('--out', type=expanded, required=True)
   return parser

@@ -212,8 +212,7 @@ def _publish(
     [results] = boards.values()
   elif boards:
     for name, board in boards.items():
-      folder = workdir.task_folder(out, name)
-      figures[name] = publish(folder, board, PRESENTED, environment, config)
+      figures[name] = publish(workdir.task_folder(out, name), board, PRESENTED, environment, config)
     results = join_tasks(boards, {'tasks': list(boards)}, 'leaderboard')
   if rejected:
     table = Table(('entry', 'why'), [[*pair] for pair in rejected.items()])

@@ -17,8 +17,7 @@ from robustness.parallel.processes import peer_is_lost
 
 CHATTY = (
   *('absl', 'apache_beam', 'etils', 'flax', 'google', 'grpc', 'h5py', 'keras', 'orbax'),
-  *('tensorboard', 'tensorflow', 'tensorflow_datasets'),
-  'PIL',
+  *('tensorboard', 'tensorflow', 'tensorflow_datasets', 'PIL'),
 )
 """Packages with warnings that a user of this project cannot act on."""
 NOT_ACTIONABLE = 'Some donated buffers were not usable'

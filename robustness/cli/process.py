@@ -28,8 +28,7 @@ def set_devices(processes: peers.Processes) -> None:
     processes: the processes that share the run.
   """
   host.keep_freed_memory()
-  xla_flags = os.environ.get('XLA_FLAGS', '')
-  is_set_in_xla = 'xla_force_host_platform_device_count' in xla_flags
+  is_set_in_xla = 'xla_force_host_platform_device_count' in os.environ.get('XLA_FLAGS', '')
   if not is_set_in_xla and 'JAX_NUM_CPU_DEVICES' not in os.environ:
     jax.config.update('jax_num_cpu_devices', host.usable_cores())
   processes.join()

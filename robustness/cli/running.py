@@ -53,9 +53,8 @@ _HELP = 'What to run: a file of configs/, the name of one (fourier_heatmap:cifar
 flags.DEFINE_string('config', None, f'{_HELP} of a workdir.')
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run writes everything; resumed if there.')
 PRINT_CONFIG = flags.DEFINE_bool('print_config', False, 'Print the config as JSON; run nothing.')
-DRY_RUN = flags.DEFINE_bool(
-  'dry_run', False, 'Print what would be trained and measured; write nothing.'
-)
+_PLAN = 'Print what would be trained and measured; write nothing.'
+DRY_RUN = flags.DEFINE_bool('dry_run', False, _PLAN)
 COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
 NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
@@ -425,8 +424,7 @@ def _planned_training(
   num_fitted, size = len(fitted), settings.batch_size  # training images
   steps = schedule.total_steps(settings, num_fitted)
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
-  earlier_steps = range(1, steps)
-  num_due = sum(schedule.is_evaluated(step, settings, num_fitted) for step in earlier_steps)
+  num_due = sum(schedule.is_evaluated(step, settings, num_fitted) for step in range(1, steps))
   num_evaluations = num_due + 1  # the last step is always evaluated
   num_rows = len(held_out) or evaluated.num_examples
   amount = f'{num_evaluations:,} × {num_rows:,} rows'

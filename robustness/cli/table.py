@@ -42,14 +42,13 @@ def main(arguments: Sequence[str]) -> int:
   options = _parser().parse_args(arguments)
   choice('--format', options.format, FORMATS)
   quantities, rows, columns = options.quantity, options.rows, options.columns
-  if options.show and (quantities or rows or columns):
+  show = options.show
+  if show and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs, options.study)
-  table, best = side_by_side.arrange(
-    tasks, quantities, rows, columns, intervals=options.intervals, short_columns=options.show
-  )
+  table, best = side_by_side.arrange(tasks, quantities, rows, columns, options.intervals, show)
   print(FORMATS[options.format](table, best), end='')
-  selections = side_by_side.named_selections(tasks, quantities, (*rows, *columns), options.show)
+  selections = side_by_side.named_selections(tasks, quantities, (*rows, *columns), show)
   for note in side_by_side.notes_of(selections):
     print(f'note: {note}', file=sys.stderr)
   return 0

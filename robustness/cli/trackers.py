@@ -105,16 +105,9 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
   """
   import wandb
 
-  run = wandb.init(
-    project=project,
-    id=log.identity,
-    name=log.name,
-    group=folder.name,
-    config=dict(config),
-    dir=os.fspath(folder),
-    resume='allow',
-    reinit='finish_previous',
-  )
+  names = {'project': project, 'group': folder.name, 'id': log.identity, 'name': log.name}
+  options = {'dir': os.fspath(folder), 'resume': 'allow', 'reinit': 'finish_previous'}
+  run = wandb.init(**names, **options, config=dict(config))
   for step, _, values in log.steps:
     if step >= run.step:  # W&B refuses earlier steps, which it has if the log was sent before
       run.log(values, step=step)
@@ -144,12 +137,11 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   from mlflow.entities import Metric, Param, RunTag
 
   client = mlflow.MlflowClient()
-  experiment = mlflow.set_experiment(project)
-  runs = client.search_runs(
-    [experiment.experiment_id], f"tags.robustness_id = '{log.identity}'", max_results=1
-  )
+  experiment_id = mlflow.set_experiment(project).experiment_id
+  query = f"tags.robustness_id = '{log.identity}'"
+  runs = client.search_runs([experiment_id], query, max_results=1)
   tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
-  run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
+  run = runs[0] if runs else client.create_run(experiment_id, tags=tags)
   last_sent = int(run.data.tags.get('robustness_step', -1))
   last_step, last_time, _ = log.steps[-1] if log.steps else (0, 0.0, {})  # 0 without a training
   metrics, params = [], []

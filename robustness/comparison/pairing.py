@@ -106,8 +106,7 @@ def pair(
   # Random numbers that are drawn to show an image may depend on the other images of its run.
   has_draws = DRAWS in first.read(block=0, chunk=0).arrays  # as in every file of records
   if has_draws and not is_equal(DRAWS):
-    note = f'other images, and {num_shared} of the same shown otherwise'
-    return Pairing(no_rows, no_rows, note)
+    return Pairing(no_rows, no_rows, f'other images, and {num_shared} of the same shown otherwise')
   classes = first.identity.get('classes')
   if classes and classes == second.identity.get('classes') and not is_equal('label'):
     notes.append('some images have other labels')

@@ -95,8 +95,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
     forms.NamedPoints((label_of(facet, value),), x, rows.set_index('classifier'))
     for value, rows in y.groupby(by, sort=False)
   ]
-  heads = Notation(across).head, Notation(up).head
-  figure = forms.named_points(panels, *heads, results.labels)
+  figure = forms.named_points(panels, Notation(across).head, Notation(up).head, results.labels)
   words = f'{up.words} against {across.words} by {facet.words}'
   return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample_in_words(y)}'))}
 

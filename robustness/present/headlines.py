@@ -134,6 +134,5 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     # such as 'overview_share_percent_lower', without what is ''
     parts_of_name = axis.name, axis.kind, axis.unit.replace('%', 'percent'), axis.better
     name = '_'.join(part.replace(' ', '_') for part in parts_of_name if part)
-    caption = f'Headline quantities: {axis.words}{charts.sample_in_words(rows)}.'
-    figures[name] = figure, caption
+    figures[name] = figure, f'Headline quantities: {axis.words}{charts.sample_in_words(rows)}.'
   return figures

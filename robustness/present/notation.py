@@ -24,13 +24,9 @@ wave: the table has one row for both, and the heatmap two cells.
 """
 PAPER_NAMES: dict[str, dict[str, str]] = {
   'attack': {
+    **{name: name.upper() for name in ('ddn', 'fab', 'fgsm', 'fmn', 'pgd')},
     'auto_attack': 'AutoAttack',
     'auto_pgd': 'Auto-PGD',
-    'ddn': 'DDN',
-    'fab': 'FAB',
-    'fgsm': 'FGSM',
-    'fmn': 'FMN',
-    'pgd': 'PGD',
     'square': 'Square',
   },
   'score': {name: name.upper() for name in ('aps', 'gen', 'lac', 'mds', 'msp', 'raps', 'rmds')},

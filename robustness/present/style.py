@@ -66,18 +66,10 @@ _FURTHER_FONTS = {
 }
 """{file: font} with characters that `_FONT` lacks, such as Chinese ones, where it is installed."""
 _SETTINGS: Any = {
-  'font.size': 8.0,
-  'axes.titlesize': 8.0,
-  'axes.labelsize': 8.0,
-  'xtick.labelsize': 7.0,
-  'ytick.labelsize': 7.0,
-  'legend.fontsize': 7.0,
-  'figure.labelsize': 8.0,
-  'axes.linewidth': 0.6,
-  'xtick.major.width': 0.6,
-  'ytick.major.width': 0.6,
-  'xtick.major.size': 2.5,
-  'ytick.major.size': 2.5,
+  **dict.fromkeys(('font.size', 'axes.titlesize', 'axes.labelsize', 'figure.labelsize'), 8.0),
+  **dict.fromkeys(('xtick.labelsize', 'ytick.labelsize', 'legend.fontsize'), 7.0),
+  **dict.fromkeys(('axes.linewidth', 'xtick.major.width', 'ytick.major.width'), 0.6),
+  **dict.fromkeys(('xtick.major.size', 'ytick.major.size'), 2.5),
   'lines.linewidth': 1.2,
   'hatch.linewidth': 0.5,
   'legend.frameon': False,

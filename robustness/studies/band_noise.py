@@ -66,7 +66,6 @@ class BandNoise(BandStudy):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns deviations from the published experiment, such as another norm of the noise."""
-    differing = basis.differences_from_paper(
-      self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip
-    )
+    side = image_shape[0]
+    differing = basis.differences_from_paper(self.norm, PUBLISHED_NORMS, side, clip=self.clip)
     return [*super().differences(records, image_shape), *differing]

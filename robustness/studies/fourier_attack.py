@@ -250,9 +250,8 @@ class FourierAttack(BeginsWithMap):
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and a figure of one image under the worst frequencies."""
     waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
-    caption = (
-      f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
-    )
+    norm = f'norm {self.norm:g} in each channel'
+    caption = f'One image with the worst waves of the first classifier, {norm}.'
     return {**charts.draw(results), 'sample_images': basis.sample_figure(waves, pictures, caption)}
 
 

@@ -384,9 +384,8 @@ class FourierHeatmap(Study):
     Heatmaps of layers are scaled to their maximum; see `_with_relative_changes`.
     """
     pictures = results.arrays
-    caption = (
-      f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
-    )
+    norm = f'norm {self.norm:g} in each channel'
+    caption = f'One image with waves of {norm}, from low to high frequency.'
     frequencies = pictures['sample_frequencies'][1:]  # entry 0 is for the clean image
     waves = images.basis_figure(pictures['basis_images'])
     return {
