@@ -164,7 +164,7 @@ def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -
 def _comparable_values(
   results: Results, labels: Collection[str]
 ) -> Iterator[tuple[Quantity, str, pd.DataFrame]]:
-  """Yields the values by which networks of different runs can be compared.
+  """Yields the values that can be compared between networks of different runs.
 
   Args:
     results: the results of a run.

@@ -123,7 +123,7 @@ def data() -> Iterator[tuple[str, str]]:
 
 
 def _has_all_files(info: pathlib.Path) -> bool:
-  """Returns whether the folder of a `dataset_info.json` has as many shards as the file lists."""
+  """Returns whether the folder of a `dataset_info.json` has all shards that the file lists."""
   try:
     splits = json.loads(info.read_text('utf-8'))['splits']
     num_shards = sum(len(split['shardLengths']) for split in splits)

@@ -282,7 +282,7 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   """
   first = classifiers[0]
   both_groups = [first.group(CLEAN), first.group(group)]
-  # The classifiers are called '0', '1', … here; their order is that of the estimates.
+  # The classifiers are called '0', '1', … here, in the order of the estimates.
   outcomes = first.outcomes({str(k): answers.right for k, answers in enumerate(classifiers)})
   all_units = [units_of_classifier(outcomes, label, both_groups) for label in outcomes.labels]
 

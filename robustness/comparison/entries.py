@@ -280,7 +280,7 @@ def _restrict_to_common_views(
   left_out = [view for view in all_views if view not in common_views]
   listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
   print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
-  # `files` names the files of all views; `describe` names those of the common views, if any.
+  # `files` names the files of all views; `describe` names files of the common views, if any.
   unchanged = {k: v for k, v in finished.results.settings.items() if k != 'files'}
   settings = {**unchanged, **study.describe()}
   # Arrays are left out, because pictures among them show views that are left out.
@@ -312,7 +312,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
     settings, views = _settings_and_names_of_views(finished)
     lines = differing_keys(expected_settings, settings)  # 'key: value → value'
     if lines or views != expected_views:
-      # perturbations that differ under equal settings are those of images of another size
+      # under equal settings, perturbations differ only if images have another size
       lines = lines or [f'image_shape: {first.image_shape} → {finished.image_shape}']
       raise InputError(
         f'{prefix}{label} and {entry.label} were shown their images differently; settings of the '

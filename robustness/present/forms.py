@@ -203,7 +203,7 @@ def curves(
   style.legend_above(figure)
   if has_shared_axis and count > 1:
     head = style.wrapped(first_notation.head, int(0.7 * height / style.LETTER))
-    figure.supylabel(head, y=height / 2 / figure.get_figheight())  # beside the plots
+    figure.supylabel(head, y=height / 2 / figure.get_figheight())  # next to the plots
   return figure
 
 
@@ -338,7 +338,7 @@ def named_points(
   figure.supxlabel(style.wrapped(x, int(0.8 * width / style.LETTER)))
   style.legend_above(figure)
   head = style.wrapped(y, int(0.8 * height / style.LETTER))
-  figure.supylabel(head, y=height / 2 / figure.get_figheight())  # beside the plots
+  figure.supylabel(head, y=height / 2 / figure.get_figheight())  # next to the plots
   return figure
 
 

@@ -186,7 +186,7 @@ def _comparison(results: Results, published_rows: pd.DataFrame) -> Table:
   values = published_rows[published_rows.versus == '']
   groups = values.groupby(['quantity', *facets], sort=False, dropna=False)
   for (name, *facet_values), group in groups:  # a group has a row for each classifier
-    # the columns by which this quantity is not grouped are NaN
+    # columns that do not group this quantity are NaN
     pairs = zip(facets, facet_values, strict=True)
     condition = {facet: value for facet, value in pairs if not pd.isna(value)}
     measured = select(results.table, name, **condition).set_index('classifier')

@@ -127,7 +127,7 @@ def _is_drawn(character: str) -> bool:
 
 
 _noted: set[str] = set()
-"""Missing characters that the user was told of."""
+"""Missing characters that were logged."""
 
 
 def _note_missing(figure: Figure) -> None:
@@ -309,7 +309,7 @@ def _lay_out(figure: Figure) -> None:
     engine.execute(figure)
   _note_missing(figure)
   figure.dpi = original
-  # not `set_layout_engine('none')`, whose placeholder engine has each format drawn twice
+  # not `set_layout_engine('none')`: its placeholder engine draws each format twice
   figure.set_layout_engine(None)
   for legend in figure.legends:
     legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)

@@ -65,7 +65,7 @@ class FilteredAccuracy(BandStudy):
     """Yields accuracy by filter and bandwidth.
 
     A network that was trained with a filter on its input is also measured on unfiltered images.
-    This accuracy is listed at the kind and bandwidth of its own filter.
+    This accuracy is listed at the kind and bandwidth of the network's filter.
     """
     yield from super().estimates(recorded)
     is_clean = recorded.views.band.isna().to_numpy()  # views that the study does not filter

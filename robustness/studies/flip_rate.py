@@ -151,7 +151,7 @@ class FlipRate(Study):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns deviations from the published experiment, a sentence for each.
 
-    The list is never empty, since the sequences are not those of ImageNet-P.
+    The list is never empty, since ImageNet-P has other sequences.
     """
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 

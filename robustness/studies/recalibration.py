@@ -169,7 +169,7 @@ class Recalibration(StoredOrMade):
     over all corruptions, by severity, by corruption, and by both.
     """
     recorded.require_distinct()
-    # The facets by which `GROUPS` averages views: the clean view gets severity 0 and view 'clean'.
+    # `GROUPS` averages views by these facets: the clean view gets severity 0 and view 'clean'.
     view = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
     views = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int), view=view)
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)

@@ -196,7 +196,7 @@ class Systematic(Study):
           )
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns a table and a figure of which class groups are trained in which environments.
+    """Returns a table and a figure of the environments that class groups are trained in.
 
     They are shown before training. Both are left out if no classifier is trained on the
     environments.
@@ -516,7 +516,7 @@ class Systematic(Study):
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the classifier whose accuracies are subtracted in ρ from those of `label`.
+    """Returns the classifier with the accuracies that ρ subtracts from the ones of `label`.
 
     It is '' if the config names no baseline, and for the baseline itself.
     """
@@ -525,7 +525,7 @@ class Systematic(Study):
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
     """Returns the environments that a classifier's initial weights may have been trained in.
 
-    These are the environments that resemble an augmentation of that training. All are returned if
+    These are the environments that resemble an augmentation of this training. All are returned if
     the augmentations are not recorded or the environments are stored. The result is () if training
     started from random weights.
     """
