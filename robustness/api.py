@@ -49,7 +49,7 @@ from robustness.core.errors import (
 from robustness.core.paths import expanded
 from robustness.core.random_keys import without_global_draws
 from robustness.core.registry import Part, Registry
-from robustness.core.rows import ArrayRows, Rows, as_float32
+from robustness.core.rows import ArrayRows, Rows, as_float32, numbered_classes
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
 from robustness.environments import class_groups
@@ -550,11 +550,11 @@ def train(
       'attack': _part('attack', attack, Attack, ATTACKS),
       'objective': _part('objective', objective, Objective, OBJECTIVES) or CrossEntropy(),
       'input_filter': _part('input_filter', settings.pop('input_filter', None), InputFilter),
+      # states where the images are from, if the input pipeline loads them
+      'data': images if isinstance(images, DataSettings) else DataSettings(split=''),
+      'seed': execution.seed,
     },
     {'epochs': epochs, **settings},
-    # states where the images are from, if the input pipeline loads them
-    data=images if isinstance(images, DataSettings) else DataSettings(split=''),
-    seed=execution.seed,
   )
   with contextlib.ExitStack() as stack:
     stack.enter_context(progress_bars.showing(progress))
@@ -588,8 +588,7 @@ def _training_rows(images: Any, labels: Any, class_names: Sequence[str], seed: i
   if not isinstance(rows, ArrayRows):
     return rows
   if not rows.class_names:
-    names = tuple(map(str, range(int(rows.labels.max()) + 1)))
-    rows = user_data.with_class_names(rows, names)
+    rows = user_data.with_class_names(rows, numbered_classes(int(rows.labels.max()), 'the images'))
   # Without a digest, a workdir would resume a training on other arrays.
   arrays = {'images': rows.images, 'labels': rows.labels, **rows.columns}
   return dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
@@ -615,22 +614,15 @@ def _part(key: str, value: Any, kind: type, registry: Registry[Any] | None = Non
 
 
 def _training_recipe(
-  network: Any,
-  image_shape: tuple[int, int, int],
-  parts: Mapping[str, Any],
-  settings: dict[str, Any],
-  data: DataSettings,
-  seed: int,
+  network: Any, image_shape: Sequence[int], fields: Mapping[str, Any], settings: dict[str, Any]
 ) -> TrainedHere:
   """Returns all settings of a training as the dataclass that configs use.
 
   Args:
     network: the name of an architecture, or a Linen module.
     image_shape: shape of the images, (H, W, C).
-    parts: {'augment': policy, 'attack': attack, 'objective': objective, 'input_filter': filter}.
+    fields: {name: value}, further fields of the result, such as its parts, its data and its seed.
     settings: settings of `TrainingSettings`. 'initial_weights' may be among them.
-    data: where the training images are from.
-    seed: seed of the training.
 
   Raises:
     InputError: the network or a setting cannot be used.
@@ -655,9 +647,7 @@ def _training_recipe(
     train=True,
     initial_weights=os.fspath(initial_weights),
     training=parse(TrainingSettings, settings, 'config.training'),
-    data=data,
-    seed=seed,
-    **parts,
+    **fields,
     **network_fields,
   )
 

@@ -502,6 +502,7 @@ def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_
   ({'images': ROWS, 'labels': None, 'class_names': CLASSES}, 'have .* class names'),
   ({'layer_decay': 0.5}, '^layer_decay is 0.5'),
   ({'balanced': 'nothing'}, "^balanced is 'nothing'"),
+  ({'labels': LABELS + 2**20}, 'the largest label of the images is 104857'),
   ({'objective': GroupDRO(groups=1)}, '^objective.group_dro.groups is 1'),
 )
 def test_arguments_of_train_that_cannot_be_used_are_refused(options, message):
