@@ -97,10 +97,9 @@ def measure(
   needed = study.needed_rows(rows)
   if needed is not rows and len(classifiers) > 1:
     needed = needed.cached()  # the images of a selection are not decoded again by each classifier
-  rows = needed
-  evaluated: list[tuple[Classifier | None, Rows]] = [(None, rows)]
+  evaluated: list[tuple[Classifier | None, Rows]] = [(None, needed)]
   if classifiers and study.needs_classifier:
-    evaluated = [(classifier, match_labels(rows, classifier)) for classifier in classifiers]
+    evaluated = [(classifier, match_labels(needed, classifier)) for classifier in classifiers]
   records = {}
   for classifier, matched in evaluated:
     label = classifier.name if classifier else IMAGES
@@ -344,13 +343,10 @@ def _record_answers(
     'seed': execution.seed,
     'classes': list(rows.class_names),
   }
-  classifier_folder, seed = folder / evaluator.name, execution.seed
-  batch_size, views_per_step = execution.batch_size, execution.views_per_step
+  classifier_folder = folder / evaluator.name
   if design := study.sequential_design:
-    return evaluate_in_rounds(
-      evaluator, rows, classifier_folder, identity, design, seed, batch_size, views_per_step
-    )
-  layout = evaluator.layout(rows.num_examples, batch_size, views_per_step)
+    return evaluate_in_rounds(evaluator, rows, classifier_folder, identity, design, execution)
+  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   records = Records(classifier_folder, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
   barrier(f'the records of {evaluator.name}')
@@ -375,9 +371,7 @@ def evaluate_in_rounds(
   directory: pathlib.Path,
   identity: Facts,
   design: FixedWidth,
-  seed: int,
-  batch_size: int = 0,
-  views_per_step: int = 0,
+  execution: Execution,
 ) -> SequentialRecords:
   """Predicts images in rounds until the error in each view is known precisely enough.
 
@@ -392,9 +386,8 @@ def evaluate_in_rounds(
     directory: folder of the rounds' folders.
     identity: the settings that identify the records.
     design: the stopping rule, which decides which views the next round has.
-    seed: seed of the order of the images.
-    batch_size: images of a file; 0 chooses by their size.
-    views_per_step: views of a file; 0 chooses by their number.
+    execution: has the seed of the order of the images, and the numbers of images and views in a
+      file. The number 0 chooses by the size of the images, or by the number of all views.
 
   Returns:
     The records of all rounds.
@@ -404,11 +397,12 @@ def evaluate_in_rounds(
   """
   num_views, trials = len(evaluator.views), design.trials
   rounds = SequentialRecords(directory, design, num_views)
+  views_per_step = execution.views_per_step
   if not views_per_step:
     largest = min(MAX_VIEWS_PER_STEP, num_views // MIN_CHUNKS)
     views_per_step = even_part_size(num_views, largest)
   # All rounds have shards of the same size, so that the step is compiled once.
-  first_layout = evaluator.layout(trials, min(batch_size, trials), views_per_step)
+  first_layout = evaluator.layout(trials, min(execution.batch_size, trials), views_per_step)
   while rounds.next_views.size:  # until every view is finished
     number, round_views = len(rounds.rounds), rounds.next_views
     layout = dataclasses.replace(first_layout, num_views=len(round_views))
@@ -417,7 +411,7 @@ def evaluate_in_rounds(
     if missing:
       title = f'{evaluator.name}: round {number + 1} of at most {design.looks}'
       logging.info('%s, %d of %d views', title, len(round_views), num_views)
-    round_rows = rows.at(indices_of_round(number, rows.num_examples, seed, design))
+    round_rows = rows.at(indices_of_round(number, rows.num_examples, execution.seed, design))
     # A complete round is evaluated only to compare its images with the records: the first round
     # always, the others if image files may have changed.
     if missing or number == 0 or round_rows.may_have_changed(records.begun, slice(None)):
