@@ -24,6 +24,7 @@ from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.core.json_files import Form
 from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_LABEL_LENGTH
 from robustness.core.paths import expanded
 from robustness.core.settings import Section, check_name
@@ -64,16 +65,16 @@ _PLAIN_KINDS = 'biufcU'
 """
 REBUILD = 'Run the same command again: results are rebuilt from the records.'
 # The expected keys and types of `results.json`; keys with '?' may be missing.
-_PART: json_files.Form = {'name': str}
-_DESCRIBED: dict[str, json_files.Form] = {
+_PART: Form = {'name': str}
+_DESCRIBED: dict[str, Form] = {
   'augment?': [_PART],
   **dict.fromkeys(('input_filter?', 'adaptation?', 'attack?', 'objective?'), (_PART, type(None))),
   'step?': (int, type(None)),
   'balanced?': (str, type(None)),
   'preprocessing?': {'mean?': [float], 'std?': [float], 'input_size?': int},
 }
-_CLASSIFIER: json_files.Form = {'label': str, **_DESCRIBED, 'seeds?': {str: _DESCRIBED}}
-_FACET: json_files.Form = {
+_CLASSIFIER: Form = {'label': str, **_DESCRIBED, 'seeds?': {str: _DESCRIBED}}
+_FACET: Form = {
   'name': str,
   'words': str,
   'unit?': str,
@@ -83,7 +84,7 @@ _FACET: json_files.Form = {
   'places?': {str: str},
   'steps?': int,
 }
-_FORM: json_files.Form = {
+_FORM: Form = {
   'study': str,
   'classifiers': [_CLASSIFIER],
   'data': {'num_examples?': int, 'image_shape?': [int]},
@@ -95,13 +96,7 @@ _FORM: json_files.Form = {
   'facet_words?': {str: [_FACET]},
 }
 _BOUND = (float, type(None))
-_QUANTITY: json_files.Form = {
-  'name': str,
-  'words': str,
-  'low?': _BOUND,
-  'high?': _BOUND,
-  'by?': [str],
-}
+_QUANTITY: Form = {'name': str, 'words': str, 'low?': _BOUND, 'high?': _BOUND, 'by?': [str]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -401,8 +396,7 @@ class Results:
       (quantity, names of the columns, rows of the table).
     """
     for quantity in self.presented:
-      estimates_of_quantity = self.table[self.table['quantity'] == quantity.name]
-      for facets, rows in estimates.by_facets(estimates_of_quantity):
+      for facets, rows in estimates.by_facets(self.table[self.table.quantity == quantity.name]):
         yield quantity, facets, rows
 
   @property
@@ -464,7 +458,7 @@ class Results:
     quantities.
 
     Args:
-      declared: the quantities of a task. All describe a column alike, so the first one is asked.
+      declared: the quantities of a task. All describe a column equally, so the first one is asked.
     """
     names = estimates.facets_of(self.table) if declared else []
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
