@@ -71,23 +71,6 @@ def _nearest_lines(old: int, new: int) -> np.ndarray:
   return np.cumsum([old / new / 2, *[old / new] * (new - 1)]).astype(int)
 
 
-def _shrink(
-  image: jax.Array, scale: float, kernel: str, antialias: bool, quality: int
-) -> jax.Array:
-  """Returns an image with its sides shrunk by the factor `scale` ≤ 1.
-
-  Args:
-    image: [H, W, C].
-    scale: the factor.
-    kernel: kernel that shrinks, see `resize`.
-    antialias: whether the kernel is stretched by the factor.
-    quality: quality of the JPEG file in which the shrunk image is stored; 0 for no file.
-  """
-  height, width = image.shape[:2]
-  small = resize(image, (int(height * scale), int(width * scale)), kernel, antialias)
-  return jpeg.round_trip(small, quality) if quality else small
-
-
 def _resampling(
   name: str, shrinking: str, enlarging: str, antialias: bool = True, jpeg_quality: int = 0
 ) -> Corruption:
@@ -118,12 +101,17 @@ def _resampling(
     The shrunk image is compressed to JPEG of `quality` and decoded, unless `quality` is 0.
     """
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
-    shrink = functools.partial(_shrink, kernel=shrinking, antialias=antialias, quality=quality)
+
+    def shrunk_and_enlarged(image: jax.Array, scale: float) -> jax.Array:
+      """Shrinks the image by the factor `scale` ≤ 1 and enlarges it to its size again."""
+      height, width = image.shape[:2]
+      small = resize(image, (int(height * scale), int(width * scale)), shrinking, antialias)
+      compressed = jpeg.round_trip(small, quality) if quality else small
+      return resize(compressed, (height, width), up)
+
     # a branch for each severity, because the shapes of the shrunk images differ
-    branches = [
-      lambda image, scale=scale: resize(shrink(image, scale), image.shape[:2], up)
-      for scale in strength.constants['scale']
-    ]
+    scales = strength.constants['scale']
+    branches = [functools.partial(shrunk_and_enlarged, scale=scale) for scale in scales]
     return jax.lax.switch(strength.index, branches, image)
 
   resampled.__name__ = name
