@@ -95,9 +95,7 @@ FAMILIES = {
 }
 """Families of corruptions. Training with one member reveals the effect of the other members, so a
 corruption is held out with its family."""
-_CIFAR_ONLY = """
-  circular_motion_blur lines pinch_and_twirl ripple transverse_chromatic_abberation
-"""
+_CIFAR_ONLY = 'circular_motion_blur lines pinch_and_twirl ripple transverse_chromatic_abberation'
 _IMAGENET_ONLY = """
   caustic_refraction cocentric_sine_waves perlin_noise plasma_noise single_frequency_greyscale
 """

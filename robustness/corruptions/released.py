@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from robustness.core.errors import KEYS, InputError, SettingError
-from robustness.corruptions.names import NAMES, OFFICIAL, SETS, STORED_SETS
+from robustness.corruptions.names import NAMES, OFFICIAL, SETS, STORED
 
 AS_RELEASED = 'as_released'
 """The protocol of the released generators."""
@@ -31,7 +31,7 @@ class ReleasedSet:
     clean: where the clean images are from: {word in the name of their data set: split}, such as
       {'cifar': 'test'}; empty if the clean images were not released.
     num_images: number of clean images; 0 if unknown.
-    prepared: settings of `config.data` that prepare the clean images alike, such as {'crop': 224}.
+    prepared: settings of `config.data` that prepare the clean images, such as {'crop': 224}.
     corruptions: the corruptions over which published means are taken.
   """
 
@@ -60,18 +60,13 @@ class ReleasedSet:
     return {f'images are {height} × {width}, not {self.side} × {self.side}': not is_equal}
 
 
+_PREPARATION = {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
+"""Settings of `config.data` that prepare the clean images of ImageNet-C."""
 # name, side, JPEG quality, clean images, their number and preparation
 RELEASED = {
   32: ReleasedSet('CIFAR-10-C and CIFAR-100-C', 32, 0, {'cifar': 'test'}, 10_000),
   64: ReleasedSet('Tiny-ImageNet-C', 64, 85, {}, 10_000),
-  224: ReleasedSet(
-    'ImageNet-C',
-    224,
-    85,
-    {'imagenet2012': 'validation'},
-    50_000,
-    {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'},
-  ),
+  224: ReleasedSet('ImageNet-C', 224, 85, {'imagenet2012': 'validation'}, 50_000, _PREPARATION),
 }
 """{side: released set}. Tiny-ImageNet-C was made from ImageNet's images, cropped to their bounding
 boxes and resized to 64 × 64, not from Tiny-ImageNet's (its authors, and their generator).
@@ -79,18 +74,15 @@ boxes and resized to 64 × 64, not from Tiny-ImageNet's (its authors, and their 
 
 
 BY_SOURCE = {
-  'imagenet_3dcc': ReleasedSet(
-    'ImageNet-3DCC', 224, 85, {}, 50_000, corruptions=STORED_SETS['imagenet_3dcc']
-  ),
+  'imagenet_3dcc': ReleasedSet('ImageNet-3DCC', 224, 85, {}, 50_000, corruptions=tuple(STORED)),
   'laion_c': ReleasedSet('LAION-C', 224, 100, {}, 0, corruptions=SETS['laion_c']),
 }
 """{data source: the released set that it reads}, for further sets."""
-C_BAR = tuple(
-  dataclasses.replace(RELEASED[side], name=name, jpeg_quality=0, corruptions=SETS[corruptions])
-  for side, name, corruptions in (
-    (32, 'CIFAR-10-C-bar', 'c_bar_cifar'),
-    (224, 'ImageNet-C-bar', 'c_bar_imagenet'),
-  )
+C_BAR = (
+  dataclasses.replace(RELEASED[32], name='CIFAR-10-C-bar', corruptions=SETS['c_bar_cifar']),
+  dataclasses.replace(
+    RELEASED[224], name='ImageNet-C-bar', jpeg_quality=0, corruptions=SETS['c_bar_imagenet']
+  ),
 )
 """The C-bar sets; their published errors are of images made in memory (Mintun et al. 2021)."""
 
