@@ -22,13 +22,10 @@ from robustness.core.paths import SYSTEM, access_refused, expanded, files_in, is
 from robustness.core.pictures import SUFFIXES, opened
 from robustness.core.rows import in_class_order
 from robustness.core.typing import Facts
-from robustness.corruptions.names import C_BAR, NAMES
+from robustness.corruptions.names import C_BAR, NAMES, STORED
 
 _RELEASES = {
-  'ImageNet-3DCC': (
-    'imagenet_3dcc',
-    'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
-  ),
+  'ImageNet-3DCC': ('imagenet_3dcc', '|'.join(STORED)),
   'LAION-C': ('laion_c', 'glitched|stickers|luminance_checkerboard'),
   'ImageNet-C-bar or CIFAR-10-C-bar': ('', rf'({"|".join(C_BAR)})(\.npy)?'),
   'ImageNet-P': ('imagenet_p', 'translate|rotate|tilt|scale|shear'),
@@ -127,7 +124,7 @@ def images_in(
 
 
 def refuse_copies(folder: Path, files: Sequence[Path]) -> None:
-  """Raises InputError if a folder was copied into itself, as cat/cat/1.jpg beside cat/1.jpg.
+  """Raises InputError if a folder was copied into itself: cat/1.jpg is also in cat/cat.
 
   Args:
     folder: the folder.
