@@ -53,6 +53,8 @@ NOWHERE = -1
 View = tuple[ArrayLike, ArrayLike]
 """One way of showing B rows: the number of the environment of each row, or `NOWHERE`, and its level
 (severity or degrees), integers [B], or one integer for all rows."""
+Views = Callable[[np.ndarray, np.ndarray], Iterable[View]]
+"""Returns the views of B rows from their ids and class groups, [B] each."""
 Example = tuple[str, dict[str, np.ndarray | int | bool]]
 """Key and features of an example."""
 
@@ -260,11 +262,7 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return self._transformed(rows, groups, STREAM, lambda ids, group: views)
 
   def _transformed(
-    self,
-    rows: Rows,
-    groups: ClassGroups,
-    stream: str,
-    views: Callable[[np.ndarray, np.ndarray], Iterable[View]],
+    self, rows: Rows, groups: ClassGroups, stream: str, views: Views
   ) -> Iterator[Example]:
     """Yields `(key, example)` for all images of a split, each transformed in one or more ways.
 
@@ -274,8 +272,7 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
       rows: the images.
       groups: the class groups.
       stream: name of the random stream.
-      views: called with the ids [B] and class groups [B] of a batch; returns pairs of an
-        environment and a level (severity or angle) for each image, see `View`.
+      views: how the images of each batch are shown.
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(made_of.BLOCK):

@@ -13,6 +13,9 @@ from robustness.corruptions.corruption import Constants, Strength, corruption
 from robustness.corruptions.names import BLUR
 from robustness.corruptions.pixels import to_levels
 
+Moves = Callable[[jax.Array | int, jax.Array], jax.Array]
+"""A function that draws the pixel moves of a pass of glass blur, see `_draw_moves`."""
+
 
 @corruption(
   'sigma',
@@ -154,9 +157,8 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
-  longest = counts.max()
   # unused repeats of the last factor make the arrays of all severities equal in shape
-  padded = [np.pad(z, (0, longest - len(z)), mode='edge') for z in zooms]
+  padded = [np.pad(z, (0, counts.max() - len(z)), mode='edge') for z in zooms]
   height, width = image.shape[:2]
   rows = jnp.asarray(np.stack([filters.zoom_coordinates(height, z) for z in padded]))
   columns = jnp.asarray(np.stack([filters.zoom_coordinates(width, z) for z in padded]))
@@ -173,7 +175,7 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 
 def _draw_moves(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, exchange: str = 'copy'
-) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
+) -> Moves:
   """Returns a function that draws the random pixel moves of glass blur.
 
   Glass blur makes several passes over the image. In each pass a pixel takes the value of a random
@@ -212,10 +214,7 @@ def _draw_moves(
   family=BLUR,
 )
 def glass_blur(
-  moves: Callable[[jax.Array | int, jax.Array], jax.Array],
-  image: jax.Array,
-  strength: Strength,
-  exchange: str = 'copy',
+  moves: Moves, image: jax.Array, strength: Strength, exchange: str = 'copy'
 ) -> jax.Array:
   """Moves pixels at random by up to `delta` pixels, between two Gaussian smoothings.
 
@@ -231,7 +230,6 @@ def glass_blur(
   delta = strength['delta']
   one_pass = copy_moves if exchange == 'copy' else swap_moves
   smooth = to_levels(filters.gaussian_filter(image, sigma, max_sigma), 'floor')
-  channels = image.shape[-1]
 
   def after_pass(number: jax.Array, source: jax.Array) -> jax.Array:
     """Updates the origin of each pixel's value by one more pass.
@@ -244,7 +242,7 @@ def glass_blur(
 
   first = one_pass(moves(0, delta), delta)  # int32 [H·W]
   source = jax.lax.fori_loop(1, strength['iterations'], after_pass, first)
-  moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
+  moved = smooth.reshape(-1, image.shape[-1])[source].reshape(image.shape)
   return jnp.clip(filters.gaussian_filter(moved, sigma, max_sigma), 0, 1)
 
 
