@@ -620,12 +620,9 @@ def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
     return functools.partial(study.score_predictions, parsed)
   studies = STUDIES.classes().items()
   scoring = [name for name, study_class in studies if issubclass(study_class, ScoresPredictions)]
-  raise SettingError(
-    KEYS.study.name,
-    study.name,
-    problem='which shows images to a classifier',
-    fix=f'Predictions in files are scored by {", ".join(scoring)}.',
-  )
+  problem = 'which shows images to a classifier'
+  fix = f'Predictions in files are scored by {", ".join(scoring)}.'
+  raise SettingError(KEYS.study.name, study.name, problem=problem, fix=fix)
 
 
 def default_section(name: str) -> Facts:
@@ -636,11 +633,8 @@ def default_section(name: str) -> Facts:
     parts = study.sections_of_parts(section)  # settings of exchangeable parts, such as attacks
     return {'name': name, **section, **parts}
   except TypeError as error:
-    raise SettingError(
-      KEYS.study.name,
-      name,
-      problem=f'which is no dataclass with a default for each field ({error})',
-    ) from error
+    problem = f'which is no dataclass with a default for each field ({error})'
+    raise SettingError(KEYS.study.name, name, problem=problem) from error
 
 
 def require_single_labels(rows: Rows, use: str) -> None:
