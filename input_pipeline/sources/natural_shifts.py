@@ -112,7 +112,7 @@ class NaturalShifts(Source):
     paths, imagenet_labels, facts = read(root, left_out)
     classes, labels = _numbered_classes(imagenet_labels)
     num_classes, num_images = PUBLISHED[self.dataset]
-    # for ObjectNet the number of objects is published, several of which may be one class
+    # for ObjectNet the number of objects is published, and several objects may be one class
     num_read = facts.pop('objects') if self.dataset == OBJECTNET else len(classes)
     num_unlabelled = facts.get('images_without_label', 0)
     self._check_count('classes', num_classes, num_read)

@@ -135,7 +135,7 @@ def num_wrong_classes(logits: Logits, images: Array) -> int:
 
   Args:
     logits: the classifier, a function from images [B, H, W, C] to logits [B, classes].
-    images: example input, of which only shape and type are used.
+    images: example input; only its shape and type are used.
   """
   return jax.eval_shape(logits, images).shape[1] - 1
 
@@ -236,7 +236,7 @@ class Attack(Part):
 
   @property
   def has_fixed_loss(self) -> bool:
-    """Whether the attack has a loss of its own and ignores the setting `loss`.
+    """Whether the attack always uses the same loss and ignores the setting `loss`.
 
     The default is `in_turn`: attacks that skip misclassified images.
     """

@@ -225,7 +225,7 @@ class AutoPGD(Attack):
 
       step_size = jnp.full(len(x), radius, jnp.float32)
       num_changed = _num_changed(start['x'], images)
-      # the starting points are the current ones, and those of highest loss and largest margin
+      # the starting points are also the points of highest loss and of largest margin
       first_state = _SparseState(jnp.int32(0), start, start, start, step_size, num_changed)
       state = jax.lax.while_loop(continues, step, first_state)
       return state.highest_loss['x'], state.largest_margin['x']

@@ -242,7 +242,7 @@ def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
     room: largest move of each value, float32 [B, H, W, C].
     gap: required sum for each image, float32 [B].
   """
-  # the values of each image, those of largest weight first
+  # the values of each image, the largest weight first
   order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)
   largest_terms = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
   sum_before = largest_terms.cumsum(1) - largest_terms  # of the values that move before

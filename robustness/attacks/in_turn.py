@@ -51,8 +51,8 @@ def in_turn(
       The state after the run.
     """
     _, is_right = state
-    # The rows that are still right, followed by B to fill the last tile: of 3 rows of which row 0
-    # is wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
+    # The rows that are still right, followed by B to fill the last tile: if row 0 of 3 rows is
+    # wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
     right_rows = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=num_rows)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(arguments.keys)
     run_arguments = arguments._replace(keys=run_keys)

@@ -70,7 +70,7 @@ class FogNoise(Augmentation):
       magnitude(self.spectrum, self.severity)
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns name and settings as JSON values, to tell whether two trainings are the same.
+    """Returns name and settings as JSON values, which show whether two trainings are the same.
 
     The path of the spectrum is replaced by a digest of its values.
     """

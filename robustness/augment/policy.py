@@ -302,7 +302,7 @@ def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | N
       f'that place of the policy; take one of {", ".join(numbers)}.'
     )
   full_batch = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
-  # the rows in reverse: those of each group, or all of them
+  # the rows in reverse order, within each group or as a whole
   order = _mirrored_in_groups(full_batch[within]) if within else slice(None, None, -1)
   mirrored = {name: values[order] for name, values in full_batch.items()}
   if not axis_name:

@@ -131,7 +131,7 @@ class Prime(Augmentation):
     key_bound, key_cutoff, key_temperature, key_values = jax.random.split(key, 4)
     max_cutoff = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
     cutoff = MIN_MODES + jnp.floor(arcsine(key_cutoff) * (max_cutoff + 1 - MIN_MODES))
-    cutoff = jnp.minimum(cutoff, max_cutoff)  # N; `arcsine` can be 1, which gives maximum + 1
+    cutoff = jnp.minimum(cutoff, max_cutoff)  # N; `arcsine` can be 1, and the sum max_cutoff + 1
     logarithm = jnp.log(cutoff)
     lowest = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)  # of the temperature T
     highest = jnp.maximum(lowest, 4 / (np.pi**3 * cutoff**2 * logarithm))

@@ -53,7 +53,7 @@ class Transform:
       image: [H, W, C] in [0, 1].
       level: severity, or degrees of a rotation.
     """
-    # `apply` selects a corruption by its index in `names`, of which there is one
+    # `apply` selects a corruption by its index in `names`; there is only one
     return apply(key, image, index=0, severity=jnp.asarray(level, jnp.int32), names=(self.name,))
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
