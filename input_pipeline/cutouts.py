@@ -203,7 +203,7 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
   Args:
     image: uint8 [H, W, 3].
-    mask: bool [h, w], True on the object. Its resolution may differ from that of the image, but the
+    mask: bool [h, w], True on the object. It may have another resolution than the image, but the
       aspect ratio must be the same.
 
   Returns:
@@ -218,8 +218,7 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
   if error > max(height, width):
     raise InputError(f'mask of {mask_width}×{mask_height} for an image of {width}×{height}')
   if mask.shape != (height, width):
-    resized = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
-    mask = np.asarray(resized)
+    mask = np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST))
   if not mask.any():
     raise InputError('empty mask')
   rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))  # with the object

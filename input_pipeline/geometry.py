@@ -118,8 +118,7 @@ def random_resized_crop(
 
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
-  shape = tf.shape(image)[:2]
-  box = _random_box(shape, settings.random_crop_area, seed)
+  box = _random_box(tf.shape(image)[:2], settings.random_crop_area, seed)
   first_row, first_column, height, width = tf.unstack(box)
   cropped = image[first_row : first_row + height, first_column : first_column + width]
   if settings.resized_by == 'pillow':

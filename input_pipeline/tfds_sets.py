@@ -270,8 +270,7 @@ class Split:
     """
     first, last = int(positions[0]), int(positions[-1])
     span = self._read(first, last + 1)
-    has_gaps = len(positions) < last - first + 1
-    if not has_gaps:
+    if len(positions) == last - first + 1:  # without gaps
       return span
     is_read = tf.constant(np.isin(np.arange(first, last + 1), positions))
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))

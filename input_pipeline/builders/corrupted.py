@@ -247,7 +247,6 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     of corruption strengths that is used. The base data set is downloaded if it is not prepared.
     """
     config = self.builder_config
-    is_frost = config.corruption == 'frost'
     base = prepared_builder(config.base, self.base_dir)
     self.note_inputs()
     generators = {}
@@ -259,7 +258,7 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
         'base': base.info.full_name,
         'corruption_number': CLEAN if config.is_clean else NUMBERS[config.corruption],
         'constants': table.side,
-        'frost': (config.photographs or 'procedural') if is_frost else '',
+        'frost': (config.photographs or 'procedural') if config.corruption == 'frost' else '',
         'interpolation': config.interpolation if config.resize else '',
         'resized_by': config.resized_by if config.resize else '',
       }

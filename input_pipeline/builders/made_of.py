@@ -272,9 +272,8 @@ class MadeOfBase(MadeOf):
     base = self.base
     if not base.is_prepared():
       raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
-    files: list[pathlib.Path] = []
-    for split in base.info.splits.values():
-      files += map(pathlib.Path, split.filepaths)
+    splits = base.info.splits.values()
+    files = [pathlib.Path(file) for split in splits for file in split.filepaths]
     ends = ENDS if int(base.info.dataset_size) > WHOLE else 0
     return {'base': digest_of_files(pathlib.Path(base.data_path), files, ends)}
 

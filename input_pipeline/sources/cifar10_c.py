@@ -101,8 +101,7 @@ class Cifar10C(Source):
     for name in stored_names:
       file_of_part += [files[name]] * len(SEVERITIES)
       images = read_images(files[name], len(SEVERITIES) * len(labels))
-      images_by_severity = np.split(images, len(SEVERITIES))
-      for severity, array in zip(SEVERITIES, images_by_severity, strict=True):
+      for severity, array in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
         arrays[StoredPart(NUMBERS[name], severity)] = array
     images_of_part = list(arrays.values())  # mapped from files; an image is copied when it is read
     return of_parts(

@@ -356,8 +356,7 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
       raise InputError(f'{file} is missing, although {name} has the other list: fetch it as well.')
     if not (path / name).is_dir():
       raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
-    lines = file.read_text('utf-8', 'replace').splitlines()
-    for line_number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
       try:
         class_name, image = _listed_image(line, name, number_of_class)
       except InputError as error:

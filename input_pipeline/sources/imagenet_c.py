@@ -93,17 +93,15 @@ class ImagenetC(Source):
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
-    frost = NUMBERS['frost']
-    without_frost = [path for part, path in folders.items() if part.corruption != frost]
+    without_frost = [p for part, p in folders.items() if part.corruption != NUMBERS['frost']]
     classes: set[str] | None = None  # the class folders that are read; None reads all
     facts = {}
     if self.has_more_frost and without_frost:
       # of frost, which has more classes, only the classes of the other corruptions are read
       classes = {name for path in without_frost for name in folders_in(path)}
       all_classes = {name for path in folders.values() for name in folders_in(path)}
-      left_out_classes = all_classes - classes
-      if left_out_classes:
-        facts['class_folders_left_out'] = len(left_out_classes)
+      if all_classes != classes:
+        facts['class_folders_left_out'] = len(all_classes - classes)
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], left_out, classes, base_name=self.base_name)
     files = files_of_part[0]  # of the first part, to which the labels belong

@@ -251,15 +251,14 @@ class AutoAugment(Augmentation):
 
   @property
   def policies(self) -> tuple[SubPolicy, ...]:
-    """The sub-policies, of which one is applied to an image.
+    """The sub-policies; a random one is applied to each image.
 
     Raises InputError if a setting is invalid, or if `without` leaves out all of them.
     """
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
     self.choose('without', operations.NAMES)  # refuses names of no operation
     all_policies = parsed(lines, self.key('sub_policies'))
-    without = {*self.without}
-    policies = tuple(p for p in all_policies if without.isdisjoint(step.name for step in p))
+    policies = tuple(p for p in all_policies if not any(s.name in self.without for s in p))
     self.require(bool(policies), 'without', 'fewer operations: this leaves no sub-policy')
     return policies
 

@@ -32,7 +32,7 @@ TRAINING_PARTS = ('augment', 'attack', 'objective')
 """Kinds of parts that a classifier has only while it is trained."""
 
 INHERITED_SECTIONS = ('training', 'data')
-"""Sections of a classifier with values that replace those of the run's section of this name."""
+"""Sections of a classifier with values that replace the run's values in the section so named."""
 
 SECTIONS = (*INHERITED_SECTIONS, *PART_KINDS)
 """All keys of a classifier that are sections."""
@@ -95,8 +95,7 @@ def parse_classifier(
     }
     allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
     is_stored = data_settings.is_permitted_cells and not allows_leaks  # in environments
-    other_parts = parts['attack'], parts['input_filter']
-    refuse_leaks(augment.augmentations, other_parts, path, is_stored)
+    refuse_leaks(augment.augmentations, (parts['attack'], parts['input_filter']), path, is_stored)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
     values = {'seed': seed, **section, **parsed}  # the section may have another seed

@@ -191,8 +191,7 @@ def corrupt(
     InputError: The name, an option or quantize is unknown; the severity is outside 1..5; the key is
       invalid; or images are integers, out of range, of a wrong shape, or too small.
   """
-  corruption = find(name)
-  if photographs is not None and 'photographs' in corruption.options:
+  if 'photographs' in find(name).options and photographs is not None:
     options['photographs'] = photographs
   array = as_images(images)
   return _checked_and_corrupted(key, array, 0, severity, (name,), quantize, side, {name: options})
@@ -471,8 +470,7 @@ def number_severities(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[
     raise InputError(f'severity is {invalid.flat[0]:g}; it must be in [1, 5].')
   is_integer = values == np.round(values)
   between = np.unique(values[~is_integer])
-  first_number = len(SEVERITIES) + 1
-  numbers = np.searchsorted(between, values) + first_number
+  numbers = np.searchsorted(between, values) + len(SEVERITIES) + 1
   return np.where(is_integer, values, numbers).astype(np.int32), tuple(between.tolist())
 
 

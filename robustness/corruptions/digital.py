@@ -58,8 +58,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 
   `factor` and `shift` are the constants of the severity. A grey image is unchanged.
   """
-  factor, shift = strength['factor'], strength['shift']
-  return jnp.clip(scale_saturation(image, factor, shift), 0, 1)
+  return jnp.clip(scale_saturation(image, strength['factor'], strength['shift']), 0, 1)
 
 
 @corruption(

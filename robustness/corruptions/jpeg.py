@@ -90,8 +90,7 @@ def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
   """
   quality = jnp.clip(jnp.asarray(quality, jnp.int32), 1, 100)
   scale = jnp.where(quality < 50, 5000 // quality, 200 - 2 * quality)
-  steps = jnp.clip((jnp.asarray(table, jnp.int32) * scale + 50) // 100, 1, 255)
-  return steps.astype(jnp.float32)
+  return jnp.clip((jnp.asarray(table, jnp.int32) * scale + 50) // 100, 1, 255).astype(jnp.float32)
 
 
 def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

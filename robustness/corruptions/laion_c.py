@@ -526,8 +526,7 @@ def _folder_pictures(source: str) -> list[Image.Image]:
 
   The shorter side of each picture is resized to 256 pixels, then the centre is cut out.
   """
-  folder = expanded(source)
-  files = [f for f in files_in(folder) if f.suffix.lower() in SUFFIXES][:MAX_PICTURES]
+  files = [f for f in files_in(expanded(source)) if f.suffix.lower() in SUFFIXES][:MAX_PICTURES]
   if not files:
     raise InputError(
       f'{source!r} is no folder with pictures for {" and ".join(PICTURES)}: name one with files '

@@ -85,7 +85,7 @@ class StoredOrMade(CorruptionViews):
   def facts(self) -> dict[str, dict[str, str]]:
     """The sources of pictures that are mixed into images, such as photographs of frost.
 
-    The key 'frost' describes those of the corruption frost, and 'pictures' those of mosaics and
+    The key 'frost' describes the photographs of frost, and 'pictures' the pictures in mosaics and
     stickers. Corruptions that are not in use have no key. Stored images have none at all, because
     their pictures are unknown.
     """
@@ -99,8 +99,7 @@ class StoredOrMade(CorruptionViews):
     `bandwidth` matters, which defines high frequencies (`robustness.fourier.filters.lowest_kept`).
     The corruptions to report do not matter, because all stored images are predicted.
     """
-    shared = {'views': STORED, 'bandwidth': self.bandwidth}
-    return shared if self.is_stored else super().recording
+    return {'views': STORED, 'bandwidth': self.bandwidth} if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if the study cannot be run on a data set.

@@ -448,8 +448,7 @@ class CorruptionViews(Study):
       {'gallery': [corruptions, severities, H, W, C], 'gallery_clean': [H, W, C]}.
     """
     row = one_view.read_row(rows, 0)
-    num_views = len(self.views(row['image'].shape))
-    corrupted_views = range(CLEAN + 1, num_views)
+    corrupted_views = range(CLEAN + 1, len(self.views(row['image'].shape)))
     pictures = np.stack([one_view.show(self, row, view, key) for view in corrupted_views])
     return {'gallery': self.grid(pictures), 'gallery_clean': row['image']}
 
@@ -458,8 +457,7 @@ class CorruptionViews(Study):
 
     The first view, which is clean, is dropped.
     """
-    corrupted = values[:, CLEAN + 1 :]
-    return corrupted.reshape(len(values), len(self.names), len(self.levels))
+    return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.levels))
 
   def grid(self, values: np.ndarray) -> np.ndarray:
     """Reshapes values [V, ...] of the corrupted views to [corruptions, severities, ...]."""

@@ -102,9 +102,8 @@ def _coverage_by_strokes(height: int, width: int, size: int) -> np.ndarray:
     return (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner_in_pixel
 
   y, x = sample_positions(rows, corner_y), sample_positions(columns, corner_x)
-  is_on_stroke = _is_on_stroke(y, x)
   # means over the samples of each pixel
-  pair = is_on_stroke.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
+  pair = _is_on_stroke(y, x).reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
   # the pair side by side, three times; the additional column of a pair overlaps the next one
   top = int(corner_y)

@@ -162,8 +162,7 @@ def frost_piece(
   """
   factor = max(resize, height / picture.shape[0], width / picture.shape[1])
   if factor == 1:
-    piece = jax.lax.dynamic_slice(picture, (y0, x0, 0), (height, width, 3))
-    return piece.astype(jnp.float32)
+    return jax.lax.dynamic_slice(picture, (y0, x0, 0), (height, width, 3)).astype(jnp.float32)
 
   def positions(first: jax.Array, count: int, size: int) -> jax.Array:
     """Returns the fractional rows or columns of the original picture to sample for the piece.

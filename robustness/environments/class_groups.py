@@ -149,8 +149,7 @@ def _children(path: str) -> dict[str, list[str]]:
     fix = "Subtrees of WordNet need lines 'parent child', as in ImageNet's wordnet.is_a.txt."
     raise SettingError(KEYS.data.hierarchy, path, problem='which is no file', fix=fix)
   children: dict[str, list[str]] = {}
-  text = expanded(path).read_text('utf-8-sig')
-  for number, line in enumerate(text.splitlines(), 1):
+  for number, line in enumerate(expanded(path).read_text('utf-8-sig').splitlines(), 1):
     words = line.split()
     if not words:
       continue

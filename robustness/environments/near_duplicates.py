@@ -34,8 +34,6 @@ COLUMNS = (
 _ROWS_PER_BATCH = 256
 _MAX_PAIRS_AT_ONCE = 2**22
 """Most pairs of hashes that are compared at once, which limits memory."""
-_ENVIRONMENT = 'environment'
-"""Column of rows with the number of the environment."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +99,7 @@ def hash_rows(rows: Rows) -> Hashed:
     mask = batch['mask']  # false for padding
     # the first label of each image, if images have several, [rows, labels]
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
-    environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
+    environment = batch['environment'] if environment_names else np.full(len(mask), -1)
     hashes_and_ids = hashes(batch['image'][mask]), batch['example_id'][mask]
     by_batch.append((*hashes_and_ids, label[mask], environment[mask]))
   hash_values, ids, labels, environments = map(np.concatenate, zip(*by_batch, strict=True))

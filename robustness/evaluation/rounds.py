@@ -138,11 +138,10 @@ class CommonRows(RecordsReader):
       count: number of rounds, at most `rounds.num_full_rounds`.
     """
     first_layout = rounds.rounds[0].layout
-    rows_per_round = first_layout.num_rows
+    block_rows = first_layout.num_rows  # each round is one block
     self.directory, self.identity = rounds.directory, rounds.identity
-    self.layout = dataclasses.replace(
-      first_layout, num_rows=count * rows_per_round, block_rows=rows_per_round
-    )
+    num_rows = count * block_rows
+    self.layout = dataclasses.replace(first_layout, num_rows=num_rows, block_rows=block_rows)
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 
   def read(self, block: int, chunk: int) -> Shard:
