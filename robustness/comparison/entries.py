@@ -49,8 +49,8 @@ def read_entries(
 ) -> dict[str, list[Entry]]:
   """Reads the classifiers of several workdirs for a comparison.
 
-  Studies of batteries that some workdirs lack are left out, with a note on stderr. Studies of
-  images without classifiers are left out too.
+  A battery is a run of several studies. Its studies that some workdirs lack are left out, with a
+  note on stderr. Studies of images without classifiers are left out too.
 
   Args:
     workdirs: {name: path of a workdir} from `named_workdirs`.

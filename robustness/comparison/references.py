@@ -21,7 +21,7 @@ from robustness.results import Results
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
-  """Adds effective robustness relative to reference studies to the results of a battery.
+  """Adds effective robustness relative to reference studies to the results of several studies.
 
   Effective robustness is a classifier's accuracy minus the accuracy that is expected from its
   accuracies in the reference studies. The expectation is a plane (a line for one reference) through

@@ -75,9 +75,9 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
 def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
   """Returns whether each p-value is significant at a false-discovery rate, bool of the same shape.
 
-  All p-values are one family: the expected share of false discoveries among the significant ones is
-  at most `rate`. With p₍₁₎ ≤ … ≤ p₍ₘ₎, the significant tests are those up to the last i with
-  p₍ᵢ₎·m/i ≤ rate. This is proven for independent tests and under a condition of positive
+  All p-values are judged together: the expected share of false discoveries among the significant
+  ones is at most `rate`. With p₍₁₎ ≤ … ≤ p₍ₘ₎, the significant tests are those up to the last i
+  with p₍ᵢ₎·m/i ≤ rate. This is proven for independent tests and under a condition of positive
   dependence. Two-sided tests on the same images in several views are not known to meet it;
   docs/intervals.md has the rate in simulations of such tests.
 

@@ -161,7 +161,7 @@ def failure_point(
     """Returns the failure severity in each of B bootstrap samples, [B].
 
     Args:
-      weights: number of times that each of K units is in each sample, divided by K, [B, K].
+      weights: how often each of K units of images is in each sample, divided by K, [B, K].
     """
     # Accuracy on clean images, then at each severity, [B, 1 + S]; sums with whole weights are
     # exact.

@@ -263,7 +263,7 @@ def fixed_size(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def plan(half_width: float, confidence: float) -> FixedWidth:
-  """Returns a design with a given half-width that covers every proportion with `confidence`.
+  """Returns a sequential design with a given half-width and a coverage of at least `confidence`.
 
   The confidence level of finished proportions is the lowest that suffices, among the candidates in
   `ERROR_SHARES`. If fewer than 2 · `FEWEST_TRIALS` trials are needed, there is a single round.
@@ -288,7 +288,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _design(half_width: float, confidence: float, error_share: float) -> FixedWidth:
-  """Returns a design in which intervals of finished proportions have the confidence 1 − s α.
+  """Returns a sequential design with intervals of confidence 1 − s α for finished proportions.
 
   The number of rounds is the largest possible, up to `MOST_LOOKS`, with at least `FEWEST_TRIALS`
   trials in each.

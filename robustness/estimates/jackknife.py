@@ -23,7 +23,8 @@ TOO_FEW_SEEDS = 'no interval: too few seeds'
 def effective_units(weight: np.ndarray) -> np.ndarray:
   """Returns the effective number of K weighted units, Kish's (Σm)² / Σm² for the weights m.
 
-  A mean over this number of units of equal weight has the same variance. For equal weights it is K.
+  A unit is, for example, a video with several images. A mean over this number of units of equal
+  weight has the same variance. For equal weights it is K.
 
   Args:
     weight: m, [K, ...].

@@ -82,7 +82,7 @@ class Units(NamedTuple):
 
   @property
   def without_interval(self) -> str:
-    """The reason for estimates without intervals if there are too few units, else ''."""
+    """The reason for estimates without intervals if independent units are too few, else ''."""
     min_clusters = 2 if self.images == 1 else FEWEST
     return too_few(self.clusters) if self.clusters < min_clusters else ''
 

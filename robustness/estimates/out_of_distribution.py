@@ -263,7 +263,8 @@ def _with_intervals(
   Args:
     values: the three measures, [3].
     samples: the measures in B bootstrap samples, [B, 3].
-    all_units: the unit of each image, for the ID images and for each OOD set.
+    all_units: the unit of each image, for the images in distribution and for each set of images out
+      of distribution.
     confidence: confidence of each interval, in (0, 1).
   """
   # The number of images of each unit, for the ID images and for each set.

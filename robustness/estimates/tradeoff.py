@@ -109,7 +109,7 @@ def trade_off(
   The line is fitted by least squares to K points, one per corruption. A change is the accuracy of
   the classifier minus the accuracy of the baseline, averaged over N images. There are rows for
 
-  * the slope, the intercept, and the height of the line at 25 shares (the facet
+  * the slope, the intercept, and the height of the line at 25 shares (the column
     `high_frequency_share`) between the smallest and the largest share. Their intervals are from a
     bootstrap over images, with all corruptions and both classifiers together.
   * the residual r, the root mean square distance of the changes from the line. Its interval is from

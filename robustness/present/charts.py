@@ -54,7 +54,7 @@ def draw(results: Results) -> dict[str, Picture]:
   """Draws the figures of the quantities in `results.drawn`.
 
   Estimates by one or two facets (columns such as corruption and severity) are preferred to
-  estimates by more. Without any facet, the overall values are drawn.
+  estimates by more. If none can be drawn, values over all conditions are.
 
   Returns:
     {file name: (figure, caption)}. A name such as 'error_corruption' has the quantity and the

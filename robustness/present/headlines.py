@@ -35,7 +35,7 @@ class HeadlineText(NamedTuple):
 
 
 def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
-  """Formats the headline quantities of a run, with values such as '31.2 (30.1 to 32.4)'.
+  """Formats the headline (main) quantities of a run, with values such as '31.2 (30.1 to 32.4)'.
 
   The highest or lowest value of several conditions is followed by its condition.
 
@@ -70,7 +70,7 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
 
 
 def joined_notes(row: HeadlineText) -> str:
-  """Joins the notes of a headline to one text, such as 'net, base: few images'.
+  """Joins the notes of a main quantity to one text, such as 'net, base: few images'.
 
   Each note follows the names of its columns, unless it is on all columns.
   """
@@ -84,7 +84,7 @@ def joined_notes(row: HeadlineText) -> str:
 
 
 def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
-  """Returns a table of headline quantities, with a column per classifier and per difference.
+  """Returns a table of main quantities, with a column per classifier and per difference.
 
   The last column has notes, if there are any.
 
@@ -107,7 +107,7 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Draws the values of headline quantities as points with intervals.
+  """Draws the values of headline (main) quantities as points with intervals.
 
   Headlines share a figure if they have the same kind (share, ratio, …), unit and better direction.
 

@@ -352,7 +352,7 @@ def _about_brackets(results: Results) -> str:
 def _task_sections(
   folder: pathlib.Path, results: Results, captions: Mapping[pathlib.Path, str]
 ) -> dict[str, str]:
-  """Returns the figures and tables of each task of a battery, as {'Task NAME': HTML}.
+  """Returns the figures and tables of each study (task) of a run, as {'Task NAME': HTML}.
 
   A section is folded until the reader opens it.
 

@@ -93,8 +93,8 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:
   """Returns a column of heatmaps of the same quantity for each classifier.
 
-  The quantity is the first error or accuracy that a task has drawn, and estimated by columns `y`
-  and `x` with at least two values. The result is None if there is no such quantity.
+  The quantity is the first fraction, such as an error, that figures of a task show and that has at
+  least two values by the columns `y` and `x`. The result is None if there is no such quantity.
 
   Args:
     tasks: {task: its results}.

@@ -165,8 +165,8 @@ def publish(
     presented: title, papers, figures and findings of the report.
     environment: versions, devices, seed, git commit and command of the run.
     config: the config of the run as a dictionary.
-    figures_of_tasks: (PNG file, caption) of figures of a battery's tasks, which the report shows
-      last.
+    figures_of_tasks: (PNG file, caption) of figures of single tasks, if there are several studies.
+      The report shows them last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
 
   Returns:
@@ -201,8 +201,8 @@ def illustrate(
     presented: title, papers, figures and findings of the report.
     environment: versions, devices, seed, git commit and command of the run.
     config: the config of the run as a dictionary.
-    figures_of_tasks: (PNG file, caption) of figures of a battery's tasks, which the report shows
-      last.
+    figures_of_tasks: (PNG file, caption) of figures of single tasks, if there are several studies.
+      The report shows them last.
     unverified: text on values that the records do not confirm; '' if all are confirmed.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
     reused: (PNG file, caption) of figures that need not be drawn again.

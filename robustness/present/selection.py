@@ -185,13 +185,13 @@ class Selection:
 
   @property
   def number_of_conditions(self) -> str:
-    """The number of conditions among which an extreme is selected, in words: '8 corruptions'."""
+    """The number of conditions, of which the highest or lowest is reported: '8 corruptions'."""
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
     return f'{count} {plural(self.quantity, self.varying)}'
 
   @property
   def interval_scope(self) -> str:
-    """The estimates that the interval of an extreme holds for together, in words.
+    """The estimates that the interval of a highest or lowest value holds for together, in words.
 
     An example is 'simultaneous over 8 corruptions and 2 networks'. It is '' for an overall value.
     """
@@ -207,7 +207,7 @@ class Selection:
     return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
 
   def extreme_condition(self, row: pd.Series) -> str:
-    """Returns where a classifier has its extreme, such as 'under fog and snow' for a tie.
+    """Returns where a classifier has its extreme value, such as 'under fog and snow' for a tie.
 
     The result is 'everywhere' if all conditions are tied, and '' for an overall value.
 
@@ -554,9 +554,9 @@ def headlines(tasks: Mapping[str, Results]) -> list[Selection]:
 def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
   """Returns the table of results without rows that say little about a classifier.
 
-  If a classifier's overall estimate of a quantity is degenerate or says little, as for a network at
-  chance, all its rows of the quantity are left out. The notes `DEGENERATE` and `SAYS_LITTLE` mark
-  such estimates.
+  If a classifier's estimate of a quantity over all conditions is degenerate or says little, as for
+  a network at chance, all its rows of the quantity are left out. The notes `DEGENERATE` and
+  `SAYS_LITTLE` mark such estimates.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
   says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | are_degenerate(table)

@@ -271,7 +271,7 @@ def _comparatives(quantity: Quantity) -> tuple[str, str]:
 
 
 def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:
-  """Returns the extreme of a selection among a classifier's rows; several for a tie."""
+  """Returns which of a classifier's rows have its highest, lowest or largest value (`extremes`)."""
   assert selection.extremes is not None
   return selection.extremes[selection.extremes.index.isin(rows.index)]
 

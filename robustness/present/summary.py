@@ -37,7 +37,7 @@ def present_run(
 
   Args:
     summary: for a battery (several studies), 'fourier_table' for the tables of Yin et al. (2019),
-      or '' for the profile and the headlines of all tasks.
+      or '' for the profile figure and the main quantities of all tasks.
     studies: {task: study}. A run of one study has {SINGLE: study}, and the study decides the
       report.
     has_seeds: whether the report is on several seeds, with their means and variation.
@@ -65,7 +65,7 @@ def _draw_fourier_table(results: Results) -> Mapping[str, charts.Picture]:
 
 
 def _draw_battery(results: Results) -> Mapping[str, charts.Picture]:
-  """Draws the profile and the headlines of all tasks as {file name: (figure, caption)}."""
+  """Draws the profile and the main quantities of all tasks as {file name: (figure, caption)}."""
   return {**profile.draw(results.by_task), **headlines.draw(results.by_task)}
 
 
@@ -145,7 +145,7 @@ def _find_in_means(presentation: Presentation, results: Results) -> list[Finding
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   """Draws the headline (main) quantities of each seed with their means over seeds.
 
-  The figure has a plot for each unit, with a line for each headline and classifier.
+  The figure has a plot for each unit, such as %, with a line for each quantity and classifier.
 
   Returns:
     {'seeds': (figure, caption)}, or {} without headlines.

@@ -49,9 +49,9 @@ def summary(results: Results) -> list[str]:
 
 
 def _without_many_classes(rows: Sequence[headlines.HeadlineText]) -> list[headlines.HeadlineText]:
-  """Limits the headlines about single classes to `MAX_CLASS_LINES` printed lines in all.
+  """Limits the main quantities of single classes to `MAX_CLASS_LINES` printed lines in all.
 
-  Other headlines are all returned. A headline has a line for each classifier.
+  All other main quantities are returned. A quantity has a line for each classifier.
   """
   printed_rows, num_class_lines = [], 0
   for row in rows:
