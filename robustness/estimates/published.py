@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 
 
-def _columns(text: str) -> dict[str, dict[str, float]]:
+def _parse_table(text: str) -> dict[str, dict[str, float]]:
   """Parses a table with named rows and columns, and returns {column: {row: number}}.
 
   The first line has the names of the columns. Every other line is the name of a row and its
@@ -22,7 +22,7 @@ def _columns(text: str) -> dict[str, dict[str, float]]:
 
 
 _TEXT = importlib.resources.files(__package__).joinpath('published.toml').read_text('utf-8')
-_TABLES = {name: _columns(text) for name, text in tomllib.loads(_TEXT).items()}
+_TABLES = {name: _parse_table(text) for name, text in tomllib.loads(_TEXT).items()}
 ALEXNET_ERRORS = _TABLES['errors']['alexnet']
 """{corruption: top-1 error of AlexNet on ImageNet-C, mean over severities}, denominators of mCE.
 
@@ -122,7 +122,7 @@ class PublishedTable:
   mce: Mapping[str, float]
 
 
-def _read(name: str, images: int) -> PublishedTable:
+def _read_table(name: str, images: int) -> PublishedTable:
   """Reads a published table of accuracies, averaged over five severities, from published.toml.
 
   Labels of classifiers are the same as in `configs/fourier_table.py`.
@@ -145,7 +145,7 @@ def _read(name: str, images: int) -> PublishedTable:
   return PublishedTable(name, images, clean, corrupted, average, mce)
 
 
-TABLE_3 = _read('table 3', 10_000)
+TABLE_3 = _read_table('table 3', 10_000)
 """Table 3 of Yin et al. (2019): WideResNet-28-10 on CIFAR-10 under 15 corruptions."""
 
 SHAPE_BIAS = _TABLES['shape_bias']
@@ -174,7 +174,7 @@ table 3. It is a mean over severities, with a network for each. It has no value 
 snow, because there were no training images with these corruptions.
 """
 
-TABLE_4 = _read('table 4', 50_000)
+TABLE_4 = _read_table('table 4', 50_000)
 """Table 4 of Yin et al. (2019): ResNet-50 on ImageNet under 12 corruptions."""
 
 TABLE_1 = {

@@ -155,7 +155,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     for name, table in results.tables.items()
     if name.partition(': ')[0] not in results.tasks
   }
-  command = _copied(context.environment.get('command', ''))
+  command = _copyable(context.environment.get('command', ''))
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
@@ -169,9 +169,9 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     SETTINGS: _terms(flattened(results.settings)),
     'How to repeat': f'{command}<details><summary>Whole configuration</summary>'
     f'<pre><code>{config}</code></pre></details>',
-    'How to cite': _copied(bibtex(context.papers)),
+    'How to cite': _copyable(bibtex(context.papers)),
     VERSIONS: _terms(flattened(context.environment)),
-    FILES: _files(folder, results),
+    FILES: _links_to_files(folder, results),
   }
   sections = {name: content for name, content in sections.items() if content}
   links = ''.join(f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in sections)
@@ -408,7 +408,7 @@ def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
   return ''.join(parts)
 
 
-def _files(folder: pathlib.Path, results: Results) -> str:
+def _links_to_files(folder: pathlib.Path, results: Results) -> str:
   """Returns links to the files in the folder as HTML."""
   names = ('results.csv', 'results.json', 'results.npz', 'config.json', ENVIRONMENT, 'figures/')
   links = ', '.join(f'<a href="{name}">{name}</a>' for name in names if (folder / name).exists())
@@ -471,7 +471,7 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
   row_tags = ['th scope="row"', *['td'] * (num_columns - 1)]
   body = '\n'.join(line_of(row, row_tags) for row in table.rows)
   kinds = {'CSV': tables.to_csv, 'LaTeX': tables.to_latex, 'Markdown': tables.to_markdown}
-  copies = [f'<h4>{kind}</h4>{_copied(as_text(table))}' for kind, as_text in kinds.items()]
+  copies = [f'<h4>{kind}</h4>{_copyable(as_text(table))}' for kind, as_text in kinds.items()]
   return (
     '<div class="scroll"><table>\n'
     f'<thead>{top}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
@@ -498,7 +498,7 @@ def _is_number(value: object) -> bool:
   return value is None or (not isinstance(value, bool) and bool(_NUMBER.fullmatch(str(value))))
 
 
-def _copied(text: str) -> str:
+def _copyable(text: str) -> str:
   """Returns a text as an HTML block with a button to copy it, which the page's script adds."""
   return f'<pre class="copied"><code>{escape(text)}</code></pre>'
 

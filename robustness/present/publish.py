@@ -230,7 +230,7 @@ def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: boo
   # By this digest, `_drawn_before` recognises figures that need not be drawn again.
   content = json.dumps({'sha256': _digest(folder, captions, presented), 'captions': captions})
   write_atomically(folder / 'figures' / _DRAWN, content.encode())
-  return _files(folder, captions)
+  return _files_and_captions(folder, captions)
 
 
 def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
@@ -242,11 +242,11 @@ def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
   with contextlib.suppress(InputError):
     drawn = json_files.read(folder / 'figures' / _DRAWN, {'sha256': str, 'captions': {str: str}})
     if drawn['sha256'] and drawn['sha256'] == _digest(folder, drawn['captions'], presented):
-      return _files(folder, drawn['captions'])
+      return _files_and_captions(folder, drawn['captions'])
   return ()
 
 
-def _files(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
+def _files_and_captions(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
   """Returns (PNG file, caption) of each figure.
 
   Args:

@@ -69,18 +69,18 @@ def findings(results: Results) -> list[Finding]:
     if selection.extremes is None:
       overall.setdefault(selection.quantity, []).append(selection)
   for quantity, selections_of_quantity in overall.items():
-    findings += _overall(selections_of_quantity, quantity)
+    findings += _overall_findings(selections_of_quantity, quantity)
   for selection in selected:
     if selection.extremes is not None:
       has_differences = (selection.rows.versus != '').any()
-      text = _differences(selection) if has_differences else _extremes(selection)
+      text = _difference_sentence(selection) if has_differences else _extreme_sentence(selection)
       if text:
         text = f'{text} Intervals are {selection.interval_scope}.'
         findings.append(Finding(text, selection.rows, selection.facets))
   return sorted(findings, key=lambda finding: finding.rows['note'].str.contains(SAYS_LITTLE).all())
 
 
-def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Finding]:
+def _overall_findings(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Finding]:
   """Yields sentences on the overall values of a quantity.
 
   Each selection has a sentence that compares several classifiers. A single classifier has one
@@ -90,7 +90,7 @@ def _overall(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Fi
   labels = pd.concat(estimates).classifier.unique()
   if len(selections) > 1 and len(labels) == 1:  # a clause for each value of the classifier
     clauses = [
-      _estimate(quantity, row, selection.condition)
+      _estimate_text(quantity, row, selection.condition)
       for selection, rows in zip(selections, estimates, strict=True)
       for _, row in rows.iterrows()
     ]
@@ -127,14 +127,14 @@ def _overall_clauses(
     differences: {label: row of the difference from the first classifier}.
     quantity: the quantity of all rows.
   """
-  values = {row.classifier: f' {_estimate(quantity, row)}' for _, row in rows.iterrows()}
+  values = {row.classifier: f' {_estimate_text(quantity, row)}' for _, row in rows.iterrows()}
   for label in dict.fromkeys([*values, *differences]):
     clause = f'{label}{values.get(label, "")}'
     if label not in differences:
       yield clause
       continue
     row = differences[label]
-    difference = _estimate(quantity, row)
+    difference = _estimate_text(quantity, row)
     if quantity.biased and row.method == OVER_SEEDS:
       # Seeds have the same bias, so that an interval over them does not show a difference.
       yield f'{clause}, minus {row.versus} {difference}, which seeds alone do not test'
@@ -145,12 +145,12 @@ def _overall_clauses(
       comparative = if_higher if row.value > 0 else if_lower
       if row.value <= 0:  # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
         row = pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
-      size = _estimate(quantity, row).replace('+', '')
+      size = _estimate_text(quantity, row).replace('+', '')
       link = ',' if label in values else ' is'
       yield f'{clause}{link} {comparative} than {row.versus} by {size}'
 
 
-def _differences(selection: Selection) -> str:
+def _difference_sentence(selection: Selection) -> str:
   """Returns a sentence on paired differences with a clause per classifier; '' without clauses.
 
   An example of a clause is 'net errs more than base under fog; the largest difference, +9 points
@@ -171,7 +171,7 @@ def _differences(selection: Selection) -> str:
       clause = f'{label} {_significant_differences(selection, rows, versus, at)}'
     else:
       clause = f'{label} is not shown to differ from {versus} {at} any'
-    estimate = _estimate(quantity, largest)
+    estimate = _estimate_text(quantity, largest)
     condition = _without_frequency(selection.extreme_condition(largest))
     if rows.marked.any() and not extremes.marked.any():
       estimate = f'{estimate}, not significant'
@@ -212,7 +212,7 @@ def _significant_differences(selection: Selection, rows: pd.DataFrame, versus: s
   return ' and '.join(parts)
 
 
-def _extremes(selection: Selection) -> str:
+def _extreme_sentence(selection: Selection) -> str:
   """Returns a sentence on highest or lowest values with a clause per classifier.
 
   An example of a clause is 'net 71 % (65 to 77) under fog'. A classifier with equal values in all
@@ -225,11 +225,11 @@ def _extremes(selection: Selection) -> str:
     condition = _without_frequency(selection.extreme_condition(extreme))
     if pd.isna(extreme.low) or condition == 'everywhere':
       continue
-    clause = f'{extreme.classifier} {_estimate(quantity, extreme, condition)}'
+    clause = f'{extreme.classifier} {_estimate_text(quantity, extreme, condition)}'
     if selection.reference is not None and selection.reference.extremes is not None:
       # The reference in the condition of the extreme has the same index.
       reference_row = selection.reference.extremes.loc[extreme.name]
-      estimate = _estimate(selection.reference.quantity, reference_row)
+      estimate = _estimate_text(selection.reference.quantity, reference_row)
       clause = f'{clause}, where the {selection.reference.quantity.words} is {estimate}'
     clauses.append(clause)
   return _join_clauses(f'{selection.words}:', clauses) if clauses else ''
@@ -276,7 +276,7 @@ def _extremes_of_rows(selection: Selection, rows: pd.DataFrame) -> pd.DataFrame:
   return selection.extremes[selection.extremes.index.isin(rows.index)]
 
 
-def _estimate(quantity: Quantity, row: pd.Series, condition: str = '') -> str:
+def _estimate_text(quantity: Quantity, row: pd.Series, condition: str = '') -> str:
   """Formats an estimate with its unit, interval and condition.
 
   Its note is added if the estimate is undefined, degenerate, says little, or is the ratio of a
