@@ -236,7 +236,7 @@ class AdaptingEvaluator(Evaluator):
     view_id, parameters = view_at(chunk, 0)
 
     def key_of_row(row: Arrays) -> jax.Array:
-      """Returns an image's random key for the adaptation, not the key that perturbs it."""
+      """Returns an image's random key for the adaptation; another key perturbs the image."""
       return jax.random.fold_in(view_key(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))

@@ -385,7 +385,7 @@ class SelectedViews(RecordsReader):
     """Selects views of complete records by their positions."""
     self.directory, self.identity = records.directory, records.identity
     self._records, self._views = records, np.asarray(views)
-    count = len(views)
+    count = len(views)  # which form one chunk
     self.layout = dataclasses.replace(records.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:

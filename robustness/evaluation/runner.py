@@ -180,10 +180,10 @@ class Evaluator(Step):
   ) -> None:
     """Raises InputError if existing shards were recorded from other images than `rows`.
 
-    Columns in memory, such as labels, are compared for every block that has a shard. Images have to
-    be decoded. They are compared in the first of these blocks. In later blocks they are compared
-    only by the process that computes the block, and only if images may have changed since the
-    records were begun.
+    Columns in memory, such as labels, are compared for every block that has a shard. Images, which
+    take time to decode, are compared in the first of these blocks. In later blocks only the process
+    that computes the block compares them, and only if images may have changed since the records
+    were begun.
 
     Args:
       rows: the images today.
@@ -328,8 +328,7 @@ class Evaluator(Step):
     traced.trace(variables, prepared, self.views.at(0))
 
   def trace(self, variables: PyTree, batch: Arrays, view: PyTree) -> None:
-    """Traces how a view perturbs and measures a batch, so that errors show without computing
-    images.
+    """Traces how a view perturbs and measures a batch, to find errors without computing images.
 
     Args:
       variables: the classifier's weights, or their shapes; None without a classifier.

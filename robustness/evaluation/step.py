@@ -95,7 +95,7 @@ class Step:
 
   @property
   def name(self) -> str:
-    """The label of the classifier; the word `IMAGES` if there is none."""
+    """The label of the classifier; 'images' (`IMAGES`) if there is none."""
     return self.classifier.name if self.classifier else IMAGES
 
   @property

@@ -308,7 +308,7 @@ class Study(Part):
 
     It is '' if `num_images` are enough.
     """
-    # A simple lower bound comes first, because the exact number needs the plan of the design, which
+    # A simple lower bound comes first, because the exact number needs a plan of all rounds, which
     # takes hours if the half width is very small.
     lower_bound = wald_lower_bound(self.half_width, self.confidence)
     if lower_bound > num_images:

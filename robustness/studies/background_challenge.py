@@ -118,6 +118,7 @@ class BackgroundChallenge(Study):
     A foreground survives if it is classified correctly on every background. Published shares are
     added.
     """
+    # merges the views of all backgrounds into one
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)

@@ -150,6 +150,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
       label, records = evaluation.label, evaluation.records
       confidence = records.table('confidence').T  # [V, N]
       is_right = records.table('rank').T == 0  # rank 0: the true class is the predicted one
+      # The predictions in each view, sorted by confidence.
       predictions = list(map(Predictions.sort, confidence, is_right))
       by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
       # {name of a view or group: its scores, which are means over the views of a group}

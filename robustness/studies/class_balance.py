@@ -43,7 +43,7 @@ class ClassBalance(Study):
     yield self.means(OVERALL, recorded, test=True)
     rows = []
     labels = recorded.evaluations[0].records.column('label')
-    for label, right in recorded.outcomes(OVERALL).values.items():
+    for label, right in recorded.outcomes(OVERALL).values.items():  # bool [N, 1], a single view
       estimate = class_spread(right[:, 0], labels, self.confidence)
       rows.append(estimate_row(label, '', SPREAD, {}, estimate, self.confidence))
     yield table_of_rows(rows)

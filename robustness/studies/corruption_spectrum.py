@@ -150,8 +150,9 @@ class CorruptionSpectrum(StoredOrMade):
     """Returns one image's contribution to the mean spectrum, as {'spectrum': amplitudes}.
 
     The amplitudes are averaged over channels, [H, W // 2 + 1]. They are later summed over images.
-    For stored images there are S sums, so the amplitudes are [S, H, W // 2 + 1], and 0 in all but
-    one of the S entries. `_with_slots` says which one.
+    Stored images show different corruptions, and therefore have S sums (`_with_slots`). Their
+    amplitudes are [S, H, W // 2 + 1], and 0 except in the entry of the sum that the image is added
+    to.
     """
     mean = self._magnitude(row, image, view).mean(-1)
     if self.is_stored:

@@ -77,7 +77,8 @@ class FlipRate(Study):
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
-    # Severities are multiples of 1/FINEST; 1e-6 is for rounding of the difference.
+    # Severities are multiples of 1/FINEST, which limits the number of frames. 1e-6 is for rounding
+    # of the difference.
     largest = int((self.highest - self.lowest) * FINEST + 1e-6) + 1
     self.require(2 <= self.frames <= largest, 'frames', f'in 2..{largest}')
 

@@ -198,6 +198,7 @@ class LeastDistance(AttackStudy):
       fields = {label: (d, nearest.values[label]) for label, d in distances.values.items()}
       views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})  # the columns of `_areas`
       areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)
+      # `_optimality` returns a value for each attack from the areas of all (`by_group`).
       shares = self.means(OPTIMALITY, areas, ('attack',), by_group=True)
       yield shares[shares.attack.isin(list(self.runs))]  # without `BEST` and `UNCHANGED`
 

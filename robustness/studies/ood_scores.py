@@ -248,7 +248,7 @@ class OodScores(ScoresPredictions):
 
     @functools.cache
     def last_layer() -> LastLayer:
-      """Solves for the network's last layer, which only 'vim', 'react' and 'ash' need."""
+      """Finds the last layer from features and logits; 'vim', 'react' and 'ash' need it."""
       return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown_runs]))
 
     data = FitData(bank, held_out, last_layer)

@@ -101,7 +101,7 @@ class SampledMCE(CorruptionViews):
   def num_needed(self) -> int:
     """Smallest number of images for an mCE interval of at most ± `mce_half_width`.
 
-    It holds for any errors.
+    With this number the interval is narrow enough whatever the errors are.
     """
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
@@ -139,7 +139,7 @@ class SampledMCE(CorruptionViews):
     return ViewTable.of(['one corruption an image, as often as it weighs in mCE'])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table with one row and no columns, since images share no corruption."""
+    """Returns one row without columns: the only view has another corruption for each image."""
     return ONE_VIEW
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -229,7 +229,7 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   num_rows = len(example_ids)
   num_images = stratified.allocated(study.weights, num_rows)  # for each view
   repeated_views = np.repeat(np.arange(len(num_images)), num_images)  # once for each of its images
-  views = np.empty(num_rows, np.int32)  # of each row
+  views = np.empty(num_rows, np.int32)  # the view of each row
   views[random_order(num_rows, SEED)] = repeated_views  # the first view gets the first random rows
   by_id = np.argsort(example_ids)  # ascending, to look views up by id
   sorted_ids, sorted_views = example_ids[by_id], views[by_id]

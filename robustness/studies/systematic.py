@@ -681,7 +681,10 @@ class Systematic(Study):
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
-  """Sorts the titles of class groups by number; group 0 has the classes left over."""
+  """Sorts the titles of class groups by number.
+
+  Group 0, of the classes left over, comes first. The others are in order already.
+  """
   return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
 
 

@@ -297,7 +297,7 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """{'neighbors': which count, and whether with the anchor, and the rule for labels}."""
+    """{'neighbors': their largest distance, whether the anchor counts, and the rule for labels}."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
@@ -389,7 +389,7 @@ class VideoPmK(study.ScoresPredictions):
     return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
   def _with_reachable_k(self, sets: NeighborSets) -> Self:
-    """Returns the study with `k` lowered to the largest distance of any neighbor."""
+    """Returns the study with a `k` of at most the largest distance of any neighbor."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
@@ -469,7 +469,7 @@ class VideoPmK(study.ScoresPredictions):
 
     There are M classifiers and A anchors (labelled frames).
     """
-    return all_right_within(right, *self._at_k)[..., 0]
+    return all_right_within(right, *self._at_k)[..., 0]  # for the only distance, k
 
   def _means(
     self,
