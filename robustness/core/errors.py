@@ -18,7 +18,9 @@ import pathlib
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
+T = TypeVar('T')
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
 """{section in errors: name of the section in the user's config}, see `renaming_section`."""
 
@@ -78,6 +80,16 @@ class SettingError(InputError):
 
 
 @contextlib.contextmanager
+def set_within(variable: contextvars.ContextVar[T], value: T) -> Iterator[None]:
+  """A context manager in which a context variable has a value."""
+  token = variable.set(value)
+  try:
+    yield
+  finally:
+    variable.reset(token)
+
+
+@contextlib.contextmanager
 def renaming_section(section: str, actual: str) -> Iterator[None]:
   """A context manager that renames a section of the config in error messages.
 
@@ -89,11 +101,8 @@ def renaming_section(section: str, actual: str) -> Iterator[None]:
     section: name of the section in the code, such as 'config.study'.
     actual: name of the section in the user's config.
   """
-  token = _sections.set({**_sections.get({}), section: key_name(actual)})
-  try:
+  with set_within(_sections, {**_sections.get({}), section: key_name(actual)}):
     yield
-  finally:
-    _sections.reset(token)
 
 
 def key_name(key: str) -> str:
@@ -124,12 +133,8 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
   names_in_messages = {**dict.fromkeys(left_out, ''), 'config.study.name': 'study'}
   names_in_messages |= {augment: 'policy', f'{augment}.policy': 'policy'}
   names_in_messages |= {'config.classifier.name': 'model', 'config.data': data}
-  token = _sections.set(names_in_messages)
-  try:
-    with users_errors_refused():
-      yield
-  finally:
-    _sections.reset(token)
+  with set_within(_sections, names_in_messages), users_errors_refused():
+    yield
 
 
 def for_caller(command: str, python: str) -> str:

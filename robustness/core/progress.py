@@ -12,6 +12,8 @@ from typing import Self
 from absl import logging
 from tqdm import tqdm
 
+from robustness.core.errors import set_within
+
 LINE_SECONDS = 20.0
 """Smallest time in seconds between two log lines."""
 _DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars')
@@ -21,8 +23,7 @@ PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 runs, and seconds between later reports, after that time."""
 
 
-@contextlib.contextmanager
-def showing(bars: bool | None) -> Iterator[None]:
+def showing(bars: bool | None) -> contextlib.AbstractContextManager[None]:
   """A context manager that chooses whether progress is shown as bars or as log lines.
 
   Args:
@@ -30,11 +31,7 @@ def showing(bars: bool | None) -> Iterator[None]:
       Elsewhere None logs lines, or prints them to stderr if the log level would hide them.
   """
   is_notebook = 'ipykernel' in sys.modules
-  token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
-  try:
-    yield
-  finally:
-    _DRAWS_BARS.reset(token)
+  return set_within(_DRAWS_BARS, True if bars is None and is_notebook else bars)
 
 
 def draws_bars() -> bool:

@@ -459,18 +459,13 @@ class FromFile:
     return {'file': self.path.name, 'file_sha256': self.digest}
 
 
-@contextlib.contextmanager
-def files_refused() -> Iterator[None]:
+def files_refused() -> contextlib.AbstractContextManager[None]:
   """A context manager in which `load` raises `FileRefusedError` instead of running files.
 
   It is used where a name comes from data, such as the config of saved results, and not from the
   user.
   """
-  token = _RUNS_FILES.set(False)
-  try:
-    yield
-  finally:
-    _RUNS_FILES.reset(token)
+  return errors.set_within(_RUNS_FILES, False)
 
 
 def is_reference(name: object) -> TypeGuard[str]:
