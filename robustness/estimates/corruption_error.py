@@ -31,11 +31,9 @@ _ratio = functools.partial(declare_error, kind=RATIO, unit='%', function=MeanRat
 corruptions.
 """
 MCE = _ratio('mCE', 'mean corruption error', headline=True)
+_EXCESS_RATIO = MeanRatio('corruption', is_excess=True)
 RELATIVE_MCE = _ratio(
-  'relative_mCE',
-  'relative mean corruption error',
-  kind=AMOUNT,
-  function=MeanRatio('corruption', is_excess=True),
+  'relative_mCE', 'relative mean corruption error', kind=AMOUNT, function=_EXCESS_RATIO
 )
 
 

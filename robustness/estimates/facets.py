@@ -65,12 +65,8 @@ CORRUPTION_SET = Facet(
 SEVERITY = ordered_facet('severity', 'severity')
 STEP = ordered_facet('step', 'training step', place='after step {}')
 BAND = Facet('band', 'band of frequencies', place='in the {} band', words_of_many='bands')
-BANDWIDTH = ordered_facet(
-  'bandwidth',
-  'bandwidth B, side of a square of frequencies',
-  place='at B = {}',
-  words_of_many='bandwidths',
-)
+_BANDWIDTH = 'bandwidth B, side of a square of frequencies'
+BANDWIDTH = ordered_facet('bandwidth', _BANDWIDTH, place='at B = {}', words_of_many='bandwidths')
 FREQUENCY_Y = ordered_facet('frequency_y', 'vertical frequency', _CYCLES)
 # After the words of the vertical frequency: 'at vertical frequency 2 and horizontal frequency 3'.
 FREQUENCY_X = ordered_facet(

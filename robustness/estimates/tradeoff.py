@@ -9,6 +9,7 @@ unit of accuracy.
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -25,23 +26,16 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 _MAX_ABS_VALUE = 100.0
 """Bound of intercepts and lines, which may be far outside [−1, 1]."""
 _ROUNDING = 1e-9  # mean shares closer than this are equal
-SLOPE = Quantity('slope', 'slope of accuracy by share of high frequency', AMOUNT, headline=True)
+_SLOPE = 'slope of accuracy by share of high frequency'
+SLOPE = Quantity('slope', _SLOPE, AMOUNT, headline=True)
 SLOPE_OVER_CORRUPTIONS = Quantity(
-  'slope_over_corruptions',
-  'slope of accuracy by share of high frequency, for corruptions drawn from many',
-  AMOUNT,
-  headline=True,
+  'slope_over_corruptions', f'{_SLOPE}, for corruptions drawn from many', AMOUNT, headline=True
 )
-INTERCEPT = Quantity(
-  'intercept',
-  'accuracy on the line where a corruption has no high frequency',
-  low=-_MAX_ABS_VALUE,
-  high=_MAX_ABS_VALUE,
-)
+_height = functools.partial(Quantity, low=-_MAX_ABS_VALUE, high=_MAX_ABS_VALUE)
+"""Returns a quantity, given its name and words: a height of the line, as an accuracy."""
+INTERCEPT = _height('intercept', 'accuracy on the line where a corruption has no high frequency')
 RESIDUAL = Quantity('residual', 'root mean square distance of changes of accuracy from the line')
-LINE = Quantity(
-  'line', 'accuracy on the line through the corruptions', low=-_MAX_ABS_VALUE, high=_MAX_ABS_VALUE
-)
+LINE = _height('line', 'accuracy on the line through the corruptions')
 _SINGLE_VALUES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL
 QUANTITIES = (*_SINGLE_VALUES, LINE)
 
