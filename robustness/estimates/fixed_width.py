@@ -7,6 +7,7 @@ level of the interval is raised until its exact coverage, computed over all path
 successes can take, is at least the confidence for every proportion.
 """
 
+import bisect
 import dataclasses
 import functools
 import math
@@ -241,24 +242,17 @@ def fixed_size(half_width: float, confidence: float) -> int:
   The interval, at `confidence`, is widest if half of the trials succeed.
   """
 
-  def is_too_wide(n: int) -> bool:
-    """Returns whether the interval is wider than ± `half_width` if half of n trials succeed."""
+  def is_enough(n: int) -> bool:
+    """Returns whether the interval is within ± `half_width` if half of n trials succeed."""
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
-    return bool(((high - low) / 2 > half_width).any())
+    return not ((high - low) / 2 > half_width).any()
 
-  # Bisection between a number with too wide intervals and a number that suffices, which is near the
-  # number of trials of Wald's interval.
-  too_few, trials_of_wald = 0, wald_lower_bound(half_width, confidence)
+  # Bisection below a number that suffices, which is near the number of trials of Wald's interval.
+  trials_of_wald = wald_lower_bound(half_width, confidence)
   enough = trials_of_wald + 1 + trials_of_wald // 8
-  while is_too_wide(enough):
-    too_few, enough = enough, 2 * enough
-  while enough - too_few > 1:
-    middle = (too_few + enough) // 2
-    if is_too_wide(middle):
-      too_few = middle
-    else:
-      enough = middle
-  return enough
+  while not is_enough(enough):
+    enough *= 2
+  return bisect.bisect_left(range(enough), True, lo=1, key=is_enough)
 
 
 @functools.cache

@@ -19,7 +19,6 @@ from robustness.estimates.intervals import BOOTSTRAP, EXACT, LOG_RATIO, percenti
 from robustness.estimates.jackknife import FEWEST, effective_units, too_few
 from robustness.estimates.means import (
   Estimate,
-  Row,
   estimate_row,
   means,
   share_difference,
@@ -242,7 +241,7 @@ def function_of_means(
   else:
     estimates = _functions_of_means(function, units_by_label, confidence)
   facets_of_groups = [group.facets for group in groups] if by_group else [{}]
-  rows: list[Row] = []
+  rows = []
   for (label, versus), estimates_of_groups in estimates.items():
     for group_facets, estimate in zip(facets_of_groups, estimates_of_groups, strict=True):
       all_facets = {**(facets or {}), **group_facets}

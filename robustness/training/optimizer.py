@@ -111,11 +111,8 @@ def create(
     transformations.append(optax.masked(optax.scale(settings.bias_rate), is_normalisation_bias))
   mask = functools.partial(has_decay, decay=settings.decay)
 
-  def schedule(_: ArrayLike) -> ArrayLike:
-    """Returns the learning rate of this step, whatever the count of steps is."""
-    # With a number in place of this function, Optax's state and checkpoints would lack the count.
-    return learning_rate
-
+  # with a number in place of a schedule, Optax's state and checkpoints would lack the count
+  schedule = optax.constant_schedule(learning_rate)
   if settings.optimizer in (SGD, RMSPROP):  # the others have weight decay of their own
     transformations.append(optax.add_decayed_weights(settings.weight_decay, mask))
   if settings.optimizer == SGD:

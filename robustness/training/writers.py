@@ -83,8 +83,7 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
   with contextlib.suppress(RuntimeError):  # if TensorFlow already uses its devices, to read rows
     tensorflow_config.set_visible_devices([], 'GPU')  # the GPUs are JAX's
   events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
-  writer: ScalarWriter = metric_writers.MultiWriter([lines, events])
-  return writer
+  return metric_writers.MultiWriter([lines, events])
 
 
 NO_WRITER = JsonLinesWriter(os.devnull)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.settings import require
-from robustness.estimates.means import Estimate
+from robustness.estimates.means import Estimate, known_mean
 from robustness.estimates.of_means import Units, bootstrap, unless_equal
 from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
@@ -197,16 +197,6 @@ def _weighted_average_precision(
   return float(np.append(precision, 0)[reached_at].mean())
 
 
-def class_mean(precisions: np.ndarray) -> np.ndarray:
-  """Averages precisions [B, C] over the C classes and returns [B].
-
-  NaN, for classes without ground truth, is left out. The mean is NaN if nothing is left.
-  """
-  has_truth = np.isfinite(precisions)
-  total, count = np.where(has_truth, precisions, 0).sum(1), has_truth.sum(1)
-  return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-
-
 def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
   """Returns the average precision (AP) of each image alone, float [F].
 
@@ -347,8 +337,8 @@ def detection_pm_k(
     # How often each set is drawn, [B, A]: as often as its video, V · weight times. Rounded, because
     # recalls of whole numbers meet the recall thresholds exactly.
     counts = np.rint(weights.shape[1] * weights)[:, videos]
-    anchor = class_mean(average_precisions(on_anchors, points, counts))
-    worst = class_mean(average_precisions(on_worst, points, counts))
+    anchor = known_mean(average_precisions(on_anchors, points, counts))
+    worst = known_mean(average_precisions(on_worst, points, counts))
     return np.stack([anchor, worst, anchor - worst], -1)
 
   num_sets = np.bincount(videos)[:, None].astype(float)  # of each video, [V, 1]
