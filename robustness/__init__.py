@@ -40,7 +40,7 @@ __getattr__ = lazy.attributes(
   {
     **dict.fromkeys(('classifier', 'measure', 'compare', 'read', 'run', 'train'), 'api'),
     **dict.fromkeys(('attack', 'apply_policy'), 'api'),
-    **dict.fromkeys(('fourier', 'results', 'scenes', 'video'), ''),
+    **{name: name for name in ('fourier', 'results', 'scenes', 'video')},
     **{f'as_maite_{name}': f'maite.{name}' for name in ('augmentation', 'dataset', 'model')},
     'corrupt': 'corruptions.catalog',
     'systematic': 'estimates.systematic',

@@ -9,16 +9,13 @@ def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
 
   Args:
     package: name of the package.
-    modules: {attribute: name of the module that defines it}. The name is '' if the attribute is a
-      subpackage.
+    modules: {attribute: name of the module that defines it, or of the module that it is}.
   """
 
   def import_attribute(name: str) -> object:
     """Imports and returns the attribute `name` of the package, or raises AttributeError."""
     if name not in modules:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
-    if not modules[name]:  # a subpackage
-      return importlib.import_module(f'{package}.{name}')
     module = importlib.import_module(f'{package}.{modules[name]}')
     return vars(module).get(name, module)  # the module itself if it has no such attribute
 

@@ -91,14 +91,13 @@ def pictures(
   matches = match(truth, detections, len(frames), scored.threshold)
   right = np.zeros(len(detections.image), bool)  # also of detections that were not scored
   right[matches.index] = matches.right
-  offsets = []
-  for anchor, worst in zip(sets.anchors[groups], worst_frames, strict=True):
-    offsets += [0, frame_number(sets.frames[worst]) - frame_number(sets.frames[anchor])]
+  numbers = [frame_number(path) for path in paths]
+  offsets = np.subtract(numbers, np.repeat(numbers[::2], 2))  # from the anchor, at even indices
   classes = np.union1d(truth.category, detections.category)
   return {
     **{f'image_{index}': image for index, image in enumerate(images)},
     'frame': np.array(paths),
-    'offset': np.array(offsets, int),
+    'offset': offsets,
     'precision': precision[frames],
     'truth': _table(truth, np.array(scales)),
     'found': np.column_stack([_table(detections, np.array(scales)), right]),

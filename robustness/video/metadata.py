@@ -447,10 +447,8 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
     home: folder that holds the neighbor sets.
   """
   advice = 'Give an object that has each class once.'
-  for read_names, pattern in (
-    (_class_names_of_indices, f'*{CLASS_INDEX}'),
-    (_names_by_maps, f'*{CLASS_MAP}'),
-  ):
+  readers = {f'*{CLASS_INDEX}': _class_names_of_indices, f'*{CLASS_MAP}': _names_by_maps}
+  for pattern, read_names in readers.items():
     for folder in (home, home / 'misc', home.parent / 'misc'):
       files = {file: json_files.read(file, dict, advice) for file in sorted(folder.glob(pattern))}
       names = read_names(files) if files else ()

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from robustness.core import json_files
@@ -245,14 +246,8 @@ def _finished_study(
   records_folder = all_records if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
   labels = results.classifier_labels if study.needs_classifier else [IMAGES]
-  records_of: dict[str, Records | SequentialRecords] = {}
-  for label in labels:
-    folder_of_label = records_folder / label
-    if design:
-      records_of[label] = SequentialRecords.open(folder_of_label, design)
-    else:
-      records_of[label] = Records.open(folder_of_label)
-  evaluations = as_evaluations(records_of)
+  open_records = partial(SequentialRecords.open, design=design) if design else Records.open
+  evaluations = as_evaluations({label: open_records(records_folder / label) for label in labels})
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
   if isinstance(study, RecordedStudy):  # a user's study; only the records have its views
