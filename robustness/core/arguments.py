@@ -34,10 +34,8 @@ def as_array(name: str, value: object) -> jax.Array | np.ndarray:
   try:
     return np.asarray(value)
   except (TypeError, ValueError) as error:
-    raise InputError(
-      f'{name} is a {type(value).__name__} and no array ({error}): give numbers, or arrays of one '
-      'shape.'
-    ) from error
+    problem = f'{name} is a {type(value).__name__} and no array ({error})'
+    raise InputError(f'{problem}: give numbers, or arrays of one shape.') from error
 
 
 def as_key(key: object) -> jax.Array:
@@ -53,16 +51,12 @@ def as_key(key: object) -> jax.Array:
     is_typed_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
     if is_typed_key or (key.ndim == 1 and key.dtype == jnp.uint32):  # of jax.random.PRNGKey
       return key
-    raise InputError(
-      f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '
-      'gives it, or a seed.'
-    )
+    problem = f'key has the shape {key.shape} and is {key.dtype}'
+    raise InputError(f'{problem}; it must be one key, as jax.random.key(0) gives it, or a seed.')
   if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
     return random_keys.from_seed(int(key))
-  raise InputError(
-    f'key is {key!r}; it must be a random key, as jax.random.key(0) gives it, or a seed in '
-    '0..4294967295.'
-  )
+  valid = 'a random key, as jax.random.key(0) gives it, or a seed in 0..4294967295'
+  raise InputError(f'key is {key!r}; it must be {valid}.')
 
 
 def as_images(

@@ -67,10 +67,8 @@ def opened(file: Picture) -> Iterator[Image.Image]:
     encoded = io.BytesIO(file) if isinstance(file, bytes) else file
     with Image.open(encoded, formats=[*FORMATS]) as picture:
       if picture.width * picture.height > MAX_PIXELS_PER_IMAGE:
-        raise InputError(
-          f'it has {picture.width} × {picture.height} pixels, above the limit of '
-          f'{MAX_PIXELS_PER_IMAGE:,} in all'
-        )
+        size = f'{picture.width} × {picture.height} pixels'
+        raise InputError(f'it has {size}, above the limit of {MAX_PIXELS_PER_IMAGE:,} in all')
       yield picture
   except Exception as error:  # decoders of damaged files fail in their own ways
     reason = reason_of(error)

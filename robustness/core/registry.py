@@ -371,19 +371,15 @@ class Registry(Generic[P]):
     # `strength: float` in it would be no setting, without any error.
     for name, kind in inspect.get_annotations(part).items():
       if name not in fields and 'ClassVar' not in str(kind):
-        raise InputError(
-          f'{subject}, and its {name} is no setting: write @dataclasses.dataclass(frozen=True) '
-          'above the class.'
-        )
+        fix = 'write @dataclasses.dataclass(frozen=True) above the class'
+        raise InputError(f'{subject}, and its {name} is no setting: {fix}.')
     if inspect.isabstract(part):
       methods = ', '.join(sorted(part.__abstractmethods__))
       raise InputError(f'{subject}, which does not define {methods}: see {base}.')
     parts = self.classes()
     if code.name in parts or part in parts.values():
-      raise InputError(
-        f'{subject}, but {part.name!r} is a part that is here already: name it alone, or give '
-        'yours another name.'
-      )
+      problem = f'{subject}, but {part.name!r} is a part that is here already'
+      raise InputError(f'{problem}: name it alone, or give yours another name.')
     part.name = code.name
     part.file = code.facts
     return part

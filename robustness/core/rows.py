@@ -224,10 +224,8 @@ def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | No
   count = num_blocks(num_examples, batch_size)
   numbers = list(range(count)) if blocks is None else sorted(set(blocks))
   if numbers and (numbers[0] < 0 or numbers[-1] >= count):
-    raise InputError(
-      f'blocks {numbers[0]}..{numbers[-1]} asked for; there are {count} blocks of {batch_size} '
-      f'rows, 0..{count - 1}.'
-    )
+    available = f'{count} blocks of {batch_size} rows, 0..{count - 1}'
+    raise InputError(f'blocks {numbers[0]}..{numbers[-1]} asked for; there are {available}.')
   return numbers
 
 
@@ -295,10 +293,8 @@ def check_label_array(
   """
   has_no_columns = labels.shape[1:] == (0,)
   if labels.ndim not in (1, 2) or has_no_columns or labels.dtype.kind not in 'iu':
-    raise InputError(
-      f'{name} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
-      'or [N, L] padded with -1.'
-    )
+    expected = 'integers [N], or [N, L] padded with -1'
+    raise InputError(f'{name} is {labels.dtype} of shape {labels.shape}; expected {expected}.')
   if not labels.size:
     return
   table = labels if labels.ndim == 2 else labels[:, None]
@@ -454,10 +450,8 @@ class ArrayRows:
   def __post_init__(self) -> None:
     """Raises InputError for arrays with other types, shapes, lengths or values than documented."""
     if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
-      raise InputError(
-        f'images must be uint8 or float32 [N, H, W, C]; got {self.images.dtype} of shape '
-        f'{self.images.shape}.'
-      )
+      actual = f'{self.images.dtype} of shape {self.images.shape}'
+      raise InputError(f'images must be uint8 or float32 [N, H, W, C]; got {actual}.')
     if not len(self.images):
       raise InputError('no images: the arrays are empty.')
     if self.labels.ndim and len(self.labels) != len(self.images):
@@ -465,10 +459,8 @@ class ArrayRows:
     ids, int32_limits = self.example_ids, np.iinfo(np.int32)
     if ids is not None:
       if ids.shape != self.labels.shape[:1] or ids.dtype.kind not in 'iu':
-        raise InputError(
-          f'example_ids is {ids.dtype} of shape {ids.shape}; expected integers '
-          f'[{len(self.images)}].'
-        )
+        expected = f'integers [{len(self.images)}]'
+        raise InputError(f'example_ids is {ids.dtype} of shape {ids.shape}; expected {expected}.')
       if ids.min() < int32_limits.min or ids.max() > int32_limits.max:
         raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
     # rows with example ids may be a selection of the rows of a data set
@@ -618,10 +610,8 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
     is_unknown = is_row & (label >= len(positions))
     if is_unknown.any():
       row = np.argwhere(is_unknown)[0][0]
-      raise InputError(
-        f'example {batch["example_id"][row]} has label {label[row]}; the data name '
-        f'{len(positions)} classes.'
-      )
+      problem = f'example {batch["example_id"][row]} has label {label[row]}'
+      raise InputError(f'{problem}; the data name {len(positions)} classes.')
     label = np.where(label >= 0, positions[label], label).astype(np.int32)  # -1 stays
     if label.ndim == 2:
       is_equal = label[:, :, None] == label[:, None]  # [B, L, L]

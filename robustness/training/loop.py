@@ -333,10 +333,8 @@ class _Run:
 
   def _preempted(self, step: int) -> Preempted:
     """Returns the error that ends a run on SIGTERM, once the state after `step` is saved."""
-    return Preempted(
-      f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved. Run the '
-      'same command to resume.'
-    )
+    event = f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved'
+    return Preempted(f'{event}. Run the same command to resume.')
 
 
 class Meter:

@@ -423,8 +423,7 @@ def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> ja
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:
     return keys
-  num_images = images.shape[1]  # V, for each row
-  return jax.vmap(lambda key: jax.random.split(key, num_images))(keys)
+  return jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys)  # V for each row
 
 
 def _split_micro_batches(x: jax.Array, count: int) -> jax.Array:

@@ -365,10 +365,8 @@ class Training:
     # a model without the attribute has no batch normalisation and fits every layout
     axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
     if axis_name != parallel.axis_name:
-      raise InputError(
-        f'the model was built with axis_name={axis_name!r}; this way of running '
-        f'needs {parallel.axis_name!r}.'
-      )
+      problem = f'the model was built with axis_name={axis_name!r}'
+      raise InputError(f'{problem}; this way of running needs {parallel.axis_name!r}.')
 
 
 def _params_and_statistics(variables: Variables) -> Variables:
@@ -389,10 +387,8 @@ def _number_of_groups(values: np.ndarray, column: str, key: str) -> int:
   """
   # dtype kinds: bool, signed and unsigned integers
   if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
-    raise InputError(
-      f'{key} is {column!r}, which numbers no groups: take a column of one whole number a row, '
-      'from 0 on.'
-    )
+    valid = 'a column of one whole number a row, from 0 on'
+    raise InputError(f'{key} is {column!r}, which numbers no groups: take {valid}.')
   return int(values.max()) + 1
 
 
@@ -410,17 +406,14 @@ def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: in
   """
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):
-    raise InputError(
-      f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
-      f'of shape {image.shape[1:]}.'
-    )
+    valid = f'uint8 or float32 of shape {image_shape}'
+    actual = f'{image.dtype} of shape {image.shape[1:]}'
+    raise InputError(f'training images must be {valid}; got {actual}.')
   table = label.reshape(len(label), -1)  # [B, L]; an image with fewer than L labels has -1 last
   has_no_label, exceeds_classes = table[:, 0] < 0, table.max(1) >= num_classes
   outside = np.flatnonzero(has_no_label | exceeds_classes)
   if outside.size:
     first = outside[0]
-    raise InputError(
-      f'example {batch["example_id"][first]} has label {label[first]}; the '
-      f'classifier has classes 0 to {num_classes - 1}.'
-    )
+    problem = f'example {batch["example_id"][first]} has label {label[first]}'
+    raise InputError(f'{problem}; the classifier has classes 0 to {num_classes - 1}.')
   return numeric_columns(batch)

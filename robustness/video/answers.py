@@ -243,10 +243,8 @@ class AnswerLog:
     for key, value in settings.items():
       stored = vars(self.plan)[key]
       if value != stored:
-        raise InputError(
-          f'--{key}={value}, but {self.path} was begun with {stored}: leave the flag out, or '
-          'give another --answers.'
-        )
+        problem = f'--{key}={value}, but {self.path} was begun with {stored}'
+        raise InputError(f'{problem}: leave the flag out, or give another --answers.')
     self._size = self.path.read_bytes().rfind(b'\n') + 1  # without an incomplete last line
     os.ftruncate(self._file, self._size)
 
@@ -301,10 +299,9 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
     try:
       answers.append(Answer.from_json(json_files.parse(line, title='the line')))
     except InputError as error:
-      raise InputError(
-        f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '
-        'all others are whole.'
-      ) from error
+      problem = f'{file}, line {number}, cannot be read ({error})'
+      fix = 'Correct or remove the line; all others are whole.'
+      raise InputError(f'{problem}. {fix}') from error
   return plan, answers
 
 

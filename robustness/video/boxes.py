@@ -325,10 +325,8 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   annotated = {image['file_name'] for image in document['images']}
   missing = [frame for frame in frames if frame not in annotated]
   if missing:
-    raise InputError(
-      f'{path}: {len(missing)} of {len(frames)} frames are none of its images, '
-      f'first {missing[0]!r}.'
-    )
+    problem = f'{len(missing)} of {len(frames)} frames are none of its images'
+    raise InputError(f'{path}: {problem}, first {missing[0]!r}.')
   truth = _parse_truth(document, frames, path)
   for number, entry in enumerate(document['annotations']):
     if entry.get('iscrowd') and entry['image_id'] in truth.frame_of_image:

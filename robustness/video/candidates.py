@@ -238,8 +238,6 @@ class ReviewFrames:
     """Returns the absolute path of a frame; raises InputError if it is outside the folder."""
     resolved = (self._root / path).resolve()
     if not resolved.is_relative_to(self._root):
-      raise InputError(
-        f'frame {path} is outside the folder {self._root} (by its name or by a link): only files '
-        'of the folder are shown.'
-      )
+      problem = f'frame {path} is outside the folder {self._root} (by its name or by a link)'
+      raise InputError(f'{problem}: only files of the folder are shown.')
     return resolved

@@ -325,10 +325,8 @@ def require_complete(path: pathlib.Path) -> None:
   except OSError as error:
     raise InputError(f'{path} cannot be read: {error.strerror}.') from error
   if declared > size:
-    raise InputError(
-      f'{path} is truncated: its headers state {declared} bytes, and it has {size}. Replace the '
-      'file, or leave it out.'
-    )
+    problem = f'{path} is truncated: its headers state {declared} bytes, and it has {size}'
+    raise InputError(f'{problem}. Replace the file, or leave it out.')
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:

@@ -129,10 +129,8 @@ def from_columns(
   # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
   label, group_id, offset = (_whole_numbers(columns, key) for key in (LABEL, GROUP, OFFSET))
   if group_id.shape != offset.shape:
-    raise InputError(
-      f'{GROUP} has the shape {group_id.shape}, and {OFFSET} {offset.shape}: give an offset for '
-      'each set of a row.'
-    )
+    problem = f'{GROUP} has the shape {group_id.shape}, and {OFFSET} {offset.shape}'
+    raise InputError(f'{problem}: give an offset for each set of a row.')
   # The members of all sets: index of the frame, its distance from the anchor, and index of the set
   # in `set_ids`, sorted by set, then by distance. A frame is listed once for each of its sets.
   frame, column = np.nonzero(group_id >= 0)

@@ -132,10 +132,8 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
   root = expanded(folder).resolve()
   file = (root / path).resolve()
   if not file.is_relative_to(root) or not os.path.isfile(file):
-    raise InputError(
-      f'frame {path!r} is no file in {root}: give --frames the folder in which the '
-      'paths of the metadata begin.'
-    )
+    fix = 'give --frames the folder in which the paths of the metadata begin'
+    raise InputError(f'frame {path!r} is no file in {root}: {fix}.')
   image = read_rgb(file)
   scale = min(1.0, MAX_SIDE / max(image.size))
   size = max(1, round(image.width * scale)), max(1, round(image.height * scale))

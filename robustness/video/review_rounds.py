@@ -175,10 +175,8 @@ class ReviewRounds:
         )
       newest_time = self.answer_time(item, answer.round, name)
       if replaces not in (UNCHECKED, newest_time):
-        raise OutdatedAnswerError(
-          f'{name} has answered {item} in another window since it was shown here: that answer '
-          'stands. Go back to change it.'
-        )
+        problem = f'{name} has answered {item} in another window since it was shown here'
+        raise OutdatedAnswerError(f'{problem}: that answer stands. Go back to change it.')
       self.add(answer, write)
 
   def _item_of(self, answer: Answer) -> Item:
