@@ -15,7 +15,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Error numbers of a read-only disk or missing permission."""
 TOO_LARGE = (errno.EFBIG,)
-"""Error number of a file larger than a limit, such as that of `ulimit -f`, or the disk allows."""
+"""Error number of a file larger than the disk or a limit, such as `ulimit -f`, allows."""
 IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a file in place of a folder, or the reverse."""
 OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays

@@ -26,7 +26,7 @@ from robustness.core.errors import InputError, is_users
 T = TypeVar('T')
 """Any type."""
 _RETRACED = jax.make_user_context()  # type: ignore[no-untyped-call]
-"""A context with a new value of which JAX traces jitted functions again."""
+"""A context; JAX traces jitted functions again when it has a new value."""
 FLAG = 'jax_threefry_partitionable'
 """JAX's flag for partitionable Threefry."""
 
@@ -62,7 +62,7 @@ def pinned() -> Iterator[None]:
 def from_seed(seed: int | jax.Array) -> jax.Array:
   """Returns the typed Threefry key of a seed in 0..2**32 − 1, after calling `pin`.
 
-  A traced seed is a uint32 scalar. Its key equals that of the same Python integer.
+  A traced seed is a uint32 scalar. It has the same key as the equal Python integer.
   """
   pin()
   return jax.random.key(seed, impl='threefry2x32')

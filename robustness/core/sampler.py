@@ -68,7 +68,7 @@ def _elements(part: Callable[[int], np.ndarray], size: int, begin: int, end: int
     end: index after the last element.
   """
   pieces = []
-  # the parts that overlap [begin, end); one for an empty range, which gives the type
+  # the parts that overlap [begin, end); one for an empty range, as the result has its type
   for number in range(begin // size, max(begin, end - 1) // size + 1):
     start = number * size  # index of the first element of the part
     pieces.append(part(number)[max(begin - start, 0) : end - start])

@@ -106,7 +106,7 @@ def merge_changes(section: Section, changes: Section) -> dict[str, PlainValue]:
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
-  """Returns a config section without keys whose value is None, at any depth.
+  """Returns a config section without keys that have the value None, at any depth.
 
   In the section of a classifier or task, None means that the value of the whole run applies.
   """

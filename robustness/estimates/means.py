@@ -22,7 +22,7 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 
 RANGE_TOLERANCE = 1e-5
-"""Rounding of float32 by which a mean may leave the range of its quantity, relative to the end."""
+"""Largest relative distance of a mean outside the range of its quantity, from float32 rounding."""
 Row = dict[str, object]
 """A row of the table of results, {column: value}."""
 
@@ -61,7 +61,7 @@ def means(
       single view has the confidence of the design instead.
     where: bool [V], the views that are included; None includes all.
     facets: {column: value} that is added to each row of the result.
-    scale: factor by which means and intervals are multiplied.
+    scale: factor that multiplies means and intervals.
     paired: whether the result has differences from the first classifier.
     test: whether differences have p-values: McNemar's exact test if each cluster has one value,
       else the sign-flip test over clusters. There is no sign-flip test, and no p-value, if weights
@@ -185,7 +185,7 @@ def estimate_row(
     facets: further columns, such as {'corruption': 'fog'}.
     estimate: the value and its interval.
     confidence: confidence of the interval, in (0, 1).
-    scale: factor by which the value and its interval are multiplied.
+    scale: factor that multiplies the value and its interval.
   """
   return {
     'classifier': label,
@@ -344,7 +344,7 @@ def share_difference(
   variance = spread * count / (count - 1) if count > 1 else np.nan
   trials = max(gained.trials, count)  # at least one trial in each cluster
   trial_variance = share_gained + share_lost - change**2  # of one trial, which adds 1, −1 or 0
-  # The number of independent trials with this variance, of which the shares are gained and lost.
+  # The number of independent trials with this variance; the shares of these are gained and lost.
   n = intervals.effective_trials(trial_variance, variance, gained.clusters, trials, confidence)
   value, low, high = paired_difference(share_gained * n, share_lost * n, n, confidence)
   p_value = _p_value(gained, lost) if test else np.nan

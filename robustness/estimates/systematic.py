@@ -124,8 +124,8 @@ class StratifiedMeans:
       view_variance=self.view_variance.mean(keepdims=True),
       # If one answer has the variance 1, the average of the Q means has Σ 1/views / Q².
       views=np.array([len(self.value) ** 2 / (1 / self.views).sum()]),
-      # Means over the same images are not independent: there are at most as many degrees of freedom
-      # as there are images, minus 1.
+      # Means over the same images are not independent: the degrees of freedom are at most the
+      # number of images, minus 1.
       freedom=np.array([min(self.freedom.sum(), max(num_images - 1, 1))]),
     )
 
@@ -266,7 +266,7 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
 FORMULAS = ('clipped', 'printed')
 """The formulas of ρ, see `rho`."""
 BALANCES = ('class', 'image')
-"""What has equal weights in an accuracy: each class or each image."""
+"""The units with equal weights in an accuracy: classes or images."""
 DEGENERATES = ('left_out', 'one')
 """How a mean of ρ over environments treats degenerate ones, in which ρ is 1 by definition: it
 leaves them out, or counts them as 1, as the paper does.

@@ -113,7 +113,7 @@ def create(
 
   # with a number in place of a schedule, Optax's state and checkpoints would lack the count
   schedule = optax.constant_schedule(learning_rate)
-  if settings.optimizer in (SGD, RMSPROP):  # the others have weight decay of their own
+  if settings.optimizer in (SGD, RMSPROP):  # the others apply weight decay themselves
     transformations.append(optax.add_decayed_weights(settings.weight_decay, mask))
   if settings.optimizer == SGD:
     momentum = settings.momentum or None  # None keeps no moving sum of gradients

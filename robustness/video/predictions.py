@@ -74,7 +74,7 @@ def read(
   for frame in predicted:
     _check_scores(scores_of[frame], f'{file}: frame {frame!r} has', valid_lengths)
     num_scores = len(scores_of[frame])
-    valid_lengths = (num_scores,)  # all other frames must have as many scores
+    valid_lengths = (num_scores,)  # all other frames must have this number
   no_prediction = [-np.inf] * num_scores
   try:
     scores = np.array([scores_of[frame] or no_prediction for frame in frames], np.float64)

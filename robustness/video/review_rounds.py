@@ -101,7 +101,7 @@ class ReviewRounds:
     self._lock = threading.RLock()
     self._order: list[Item] = []  # items of the individual round, in the order of the pages
     for anchor, pairs in enumerate(candidates.pairs_of):
-      # The page of a pair shows its anchor too. An anchor has a page of its own only if annotators
+      # The page of a pair shows its anchor too. An anchor has a separate page only if annotators
       # add labels to it (`densify`), or if it has no pairs.
       if plan.densify or not pairs:
         self._order.append(Item(ANCHOR, anchor))

@@ -302,7 +302,7 @@ def is_own_host(header: str | None, bound: str) -> bool:
   """Returns whether the Host header of a request names this server, against DNS rebinding.
 
   In DNS rebinding, another site resolves its name to this machine, so that its scripts could read
-  the answers. The browser then sends the name of that site in the Host header.
+  the answers. The browser then sends the name of the other site in the Host header.
 
   Valid names are 'localhost', the bound address and all loopback addresses. For a server on the
   network, any IP address and the names of this machine are valid too. The port is ignored, because

@@ -1,5 +1,5 @@
-"""The neighbor sets of which a classifier gets the anchor right and neighbors wrong: table, images
-and figures.
+"""Neighbor sets in which a classifier gets the anchor right and neighbors wrong: table, images and
+figures.
 """
 
 from collections.abc import Mapping

@@ -416,5 +416,5 @@ class WorkdirPredictions:
       records, views = task.study.by_image(evaluation.records, task.image_shape)
       evaluations.append(dataclasses.replace(evaluation, records=records))
     settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
-    # `views` are those of the last classifier; all classifiers have the same views
+    # all classifiers have the same `views`; here they come from the last one
     return Scored(task.evaluations, reduce(evaluations, views, self.seed), settings)

@@ -387,7 +387,7 @@ class RunLog:
     finished_environment: dict[str, Any] = {}
     file = path / ENVIRONMENT
     if file.is_file():
-      current['resumed'] = True  # tells readers that `seconds` lack the time before
+      current['resumed'] = True  # `seconds` then lack the time before
       if (path / JSON_NAME).is_file():  # the earlier run was finished
         with contextlib.suppress(InputError):  # a damaged file is replaced
           finished_environment = json_files.read(file)
