@@ -54,7 +54,7 @@ class AlongTraining:
       folder = self.folder / name / classifier.name / f'step{step}'
       is_measured = (folder / JSON_NAME).is_file()
       if is_measured and Results.read(folder).classifiers[0].get('sha256') == digest:
-        continue  # other weights are of an earlier, other training
+        continue  # results for other weights, from a training that began again, are replaced
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
       records_folder = folder / RECORDS / digest[:8]  # other weights have other records
       results = measure(study, self.execution, [classifier], rows, records_folder)

@@ -228,9 +228,9 @@ class ClassifierBuilder:
 
   @functools.cached_property
   def _split(self) -> Callable[[TrainedHere], tuple[np.ndarray, np.ndarray]]:
-    """The function from a recipe to `split_validation` of its training rows.
+    """The function from a recipe to the row indices (to train on, held out for validation).
 
-    It computes each split once, because a set that is read as a stream is read as a whole for it.
+    It computes the indices of a recipe once, because they may need a pass over all training images.
     """
     return functools.cache(
       lambda recipe: split_validation(self.open_rows(recipe), recipe.training.validation)
@@ -315,8 +315,8 @@ class ClassifierBuilder:
     architecture = recipe.architecture
     normalisation = initial or architecture  # each has the mean and std that its weights expect
     parallel = self.parallel(recipe.training)
-    # The sampler draws all values of the column `training.balanced` equally often; None without
-    # this setting. One such column is the transform of the augmentation `environment`.
+    # The sampler draws all values of a column, `training.balanced`, such as 'label', equally often.
+    # It is None without this setting. The augmentation `environment` adds a column of transforms.
     environment = find_environment(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
     sampler = balanced_sampler(recipe.training.balanced, rows, transforms, recipe.seed)
@@ -377,7 +377,7 @@ class ClassifierBuilder:
     """Returns the studies that the setting `training.measure` names, as {name: (study, images)}."""
     tasks = {}
     for name in recipe.training.measure:
-      # a single study is the task `SINGLE`, whatever the name of the study
+      # `SINGLE`, '', is the key of the only study of a config without a battery
       task = self.experiment.measurements[SINGLE if self.experiment.is_single else name]
       tasks[name] = task.study, self._rows_of(task)
     return tasks
@@ -515,7 +515,7 @@ class ClassifierBuilder:
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
     records = self._record_features(probe, rows, network)
-    barrier(f'the features of {label}')
+    barrier(f'the features of {label}')  # waits for the processes that compute the other features
     features, labels = records.column(f'output/{probes.FEATURES}'), records.column('label')
     arrays, fit = probes.fit(probe, features, labels, rows.class_names, recipe.seed)
     data = {'training_split': recipe.data.split, 'training_rows': len(labels)}

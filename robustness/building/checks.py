@@ -122,7 +122,7 @@ def check_step(
     InputError: the perturbations do not fit the images or the classifier.
   """
   if classifiers and study.needs_classifier:
-    # True, for a classifier on the host, is the larger key
+    # a classifier that is not written in JAX has a `host_function`; True is larger than False
     strictest = max(classifiers, key=lambda classifier: classifier.host_function is not None)
     matched, devices = match_labels(rows, strictest), parallel.create(execution.parallel)
     evaluator_for(execution, study, strictest, matched, devices).check(matched)

@@ -84,7 +84,8 @@ class TrainedModule(TrainedHere):
     """The name of the network, and numbers that change if the module's code changes.
 
     Used to refuse resuming the training of another module with variables of the same shapes. The
-    numbers are projections of the logits for fixed images and variables.
+    numbers, under the key 'outputs_on_fixed_images', are weighted sums of the logits for images and
+    variables that are the same in every run.
     """
     random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)
 

@@ -75,8 +75,8 @@ class ClassifierSettings:
     label_space: coarser classes that predictions are mapped to ('imagenet_vid', 'youtube_bb',
       'laion_c'), or 'data' to keep only the classes of the data. '' keeps the classes of the
       weights.
-    merge: how probabilities of fine classes are combined into the probability of a coarse class:
-      'max', 'sum' or 'mean'.
+    merge: how probabilities of fine classes are combined into the probability of a coarse class of
+      `label_space`: 'max', 'sum' or 'mean'.
     augment: augmentations of training images.
     attack: attack that makes adversarial examples to train on; None trains on the images
       themselves.

@@ -21,9 +21,11 @@ from robustness.models.classifier import Classifier
 from robustness.models.model import Model
 
 WHERE = 'config.classifier.name'
+"""The setting with 'FILE.py:NAME', for messages."""
 KEY = 'outputs_on_fixed_images'
+"""The key of the numbers in results and records that identify a classifier, see `probe`."""
 TOLERANCE = 1e-3
-"""Difference of two outputs of one function, as a share of the largest output."""
+"""Largest difference of two outputs that count as equal, as a share of the largest output."""
 RANDOM = 'not the same twice'
 """The value that `probe` returns for a classifier if its outputs differ between two calls."""
 PROJECTIONS = 4

@@ -26,7 +26,7 @@ class PublishedWeights(WeightsFile):
     that ends with the name of their file. '' selects the default weights of an architecture that
     has some.
     """
-    if section.weights.partition(':')[0] in SOURCES:
+    if section.weights.partition(':')[0] in SOURCES:  # a published name, such as 'timm:...'
       return section.architecture is not None
     # a user's file may come with a description of its preprocessing too; its source is LOCAL
     return section.record is not None and section.record.source != LOCAL

@@ -76,7 +76,7 @@ class TrainedHere(Network):
     if not self.train:
       names = [entry.name for entry in self.architecture.weights]
       published = f' or a name ({", ".join(names)})' if names else ''
-      fix = for_caller(
+      fix = for_caller(  # the fix for users of the command line, and the one for callers in Python
         f'give --{KEYS.classifier.weights}=FILE{published}, or train it in this workdir with '
         f'--{KEYS.classifier.train}=True',
         f'give robustness.classifier({self.name!r}, variables=FILE){published}, or what '

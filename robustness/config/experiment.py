@@ -78,7 +78,7 @@ RESERVED = (
   *SETTINGS,
   *('baseline', 'confidence', 'false_discovery_rate', 'image_shape', 'num_examples'),
 )
-"""Names that no task has: results state tasks and facts of the whole run in one mapping."""
+"""Names that no task may have: results list tasks and facts of the whole run in one mapping."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +209,10 @@ class Experiment:
 
 
 def _size_in_words(preparation: Preparation) -> str:
-  """Returns the sizes and interpolation for messages, such as '224 of 256 pixels, bicubic'."""
+  """Returns the sizes and interpolation for messages, such as '224 of 256 pixels, bicubic'.
+
+  In this example images are resized to 256 pixels and their central 224 are kept.
+  """
   return f'{preparation.side} of {preparation.resize} pixels, {preparation.interpolation}'
 
 
@@ -416,9 +419,9 @@ def _check_measured_along_training(experiment: Experiment) -> None:
 def _check_adaptations(experiment: Experiment) -> None:
   """Raises InputError if the config does not allow test-time adaptation of its classifiers.
 
-  A study must have `allows_adaptation`, and set neither `layers` nor `half_width`. The config must
-  not set `batch_size` or `views_per_step`, because they would cut the sequence of images to adapt
-  to.
+  A study must have `allows_adaptation`. It must not record outputs of `layers`, nor stop as soon as
+  its intervals have a `half_width`. The config must not set `batch_size` or `views_per_step`,
+  because they would cut the sequence of images to adapt to.
   """
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:

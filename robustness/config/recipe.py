@@ -94,7 +94,8 @@ def parse_classifier(
       if kind != 'augment'
     }
     allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
-    is_stored = data_settings.is_permitted_cells and not allows_leaks  # in environments
+    # whether images are stored in environments, in which some classes lack some transforms
+    is_stored = data_settings.is_permitted_cells and not allows_leaks
     refuse_leaks(augment.augmentations, (parts['attack'], parts['input_filter']), path, is_stored)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}

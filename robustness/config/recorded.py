@@ -24,8 +24,8 @@ def recorded(config: Section) -> dict[str, Any]:
   * settings of `config.data`, `config.training` and classifiers that have no effect
     (`settings_in_use`).
 
-  A stored config is returned unchanged. A plain value in the place of a section also stays, so that
-  the check of the config reports it.
+  A config that a run has stored is returned unchanged. A plain value in the place of a section also
+  stays, so that the check of the config reports it.
   """
   values: dict[str, Any] = without_inherited(config)
   if 'predictions' in values:  # a study of files with predictions has no other sections

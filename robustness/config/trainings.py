@@ -56,7 +56,7 @@ def resnet20_on_cifar10(
 
 
 def small_cnn_on_digits(study_name: str) -> ConfigDict:
-  """Returns the config of a study of a small CNN, trained on MNIST digits."""
+  """Returns the config of a study of a small CNN, trained on MNIST digits, the default data."""
   config = default_config(study_name)
   train_small_networks(config)
   return config
@@ -107,7 +107,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
 
 
 def finetune_resnet50(config: ConfigDict) -> None:
-  """Changes `train_on_imagenet` to 5 epochs from torchvision's weights."""
+  """Changes the training of `train_on_imagenet` to 5 epochs from torchvision's weights."""
   for classifier in config.classifiers.values():
     classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
   config.training.update(epochs=5.0, learning_rate=0.04, warmup_epochs=0.5)
@@ -162,6 +162,8 @@ def take_two_steps(classifier: ConfigDict) -> None:
 def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
   """Sets the classifier `erm` to be trained with image transforms on some classes only.
 
+  Its name stands for empirical risk minimisation, which is training by the mean loss.
+
   The classes are divided at random into one group for each transform, such as blur. The training
   shows a transform only on the classes of its group. The first classifier is the baseline and is
   trained without transforms.
@@ -208,7 +210,7 @@ def add_methods(config: ConfigDict) -> None:
   for name in ('group_dro', 'irm', 'coral'):
     classifiers[name].objective.name = name
     classifiers[name].objective[name].column = 'environment'
-  # one for each group of classes, and the images as they are
+  # one for each group of classes with its transform, and one of the images as they are
   num_environments = 1 + config.data.random_class_groups
   classifiers.balanced.training.balanced = 'environment'
   classifiers.group_dro.objective.group_dro.groups = num_environments

@@ -21,6 +21,7 @@ NO_LOGITS = (
   "gives probabilities (no negative number, and every row's sum is 1) where logits are expected: "
   'give their logarithms.'
 )
+"""The end of messages on classifiers that return probabilities, after the classifier's name."""
 
 
 @dataclasses.dataclass(frozen=True)

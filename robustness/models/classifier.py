@@ -494,6 +494,7 @@ def without_gradient(name: str) -> InputError:
   makers = 'Classifier.from_nnx, Classifier.from_torch or robustness.models.classifier.from_linen'
   return InputError(
     f'{name} is a callable, which has no gradient: give a network in JAX or PyTorch, by '
+    # the functions for users of the command line, or the one for callers in Python
     f'{for_caller(makers, "robustness.classifier(module)")}.'
   )
 

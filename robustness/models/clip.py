@@ -258,6 +258,7 @@ _TEXT_ARRAYS = (
   *('transformer.*', 'token_embedding.weight', 'positional_embedding', 'ln_final.*'),
   *('text_projection', 'logit_scale', 'attn_mask', '*.num_batches_tracked'),
 )
+"""Patterns of open_clip's names of arrays that the image tower does not need."""
 TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
 """The names in state dicts of open_clip, without the image tower."""
 _SCALE_AND_BIAS = ('logit_scale', 'logit_bias')

@@ -19,6 +19,7 @@ from robustness.models.naming import Names, Scheme, Stored, reshaped
 from robustness.models.transformer import LAYER_SCALE, activation, layer_norm
 
 EPSILON = 1e-6
+"""The ε of all norms."""
 FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)
 """Numbers of blocks of the four stages, in the tiny network and in all larger ones."""
 

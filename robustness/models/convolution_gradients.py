@@ -296,6 +296,7 @@ def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
 
   The tiles of a chunk fit into the caches of the cores.
   """
+  # per channel, a tile of `INNER` × `INNER` pixels becomes `PRODUCTS` numbers
   num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   num_channels = sum(kernel.shape[2:])  # tiles of inputs and of outputs are stored
   bytes_per_image = num_tiles * winograd.PRODUCTS * num_channels * inputs.itemsize

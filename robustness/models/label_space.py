@@ -43,7 +43,7 @@ _COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c', 'cue_conflict', 'imagenet_9'
 
 @dataclasses.dataclass(frozen=True)
 class LabelSpace:
-  """The classes of a task, in a fixed order.
+  """A list of classes, with other names for them and the finer classes that each combines.
 
   Attributes:
     name: the name of the label space in a config.

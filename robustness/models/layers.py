@@ -25,7 +25,7 @@ EPSILON = 1e-5
 MOMENTUM = 0.9
 """The share of the running statistics of batch norm that a training step keeps."""
 UNUSED_CHANNELS = 16
-"""Number of channels that `DepthwiseConv` adds on a CPU to break a power of two."""
+"""Number of zero channels that `DepthwiseConv` adds on a CPU where a power of two would be slow."""
 Norm = Literal['batch', 'group']
 FEATURES = 'features'
 """The name under which a head sows the inputs of its linear map, [B, F], in `intermediates`."""

@@ -83,7 +83,7 @@ def _record_of_header(file: pathlib.Path, header: Facts, architecture: Architect
   """Returns the description of weights that this project saved, from the header of their file."""
   with _refusing_unreadable(f'the metadata of {file}: '):
     network = header.get('architecture', architecture.name)
-    # the header may name the record that was read before the weights were saved, but no licence
+    # replaces the name of the JSON file that was read before the weights were saved here
     facts = {'record': 'its metadata', 'licence': 'not stated'}
     fields = {**_check_fields(header['preprocessing']), **facts}
     return Weights(file.name, network, LOCAL, str(file.parent), file.name, **fields)

@@ -106,6 +106,7 @@ _NAMES: Names = {
 
 # number of parameters by depth, with 1000 classes
 _PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
+# published weights besides timm's 'a1_in1k', by name of the network
 _FURTHER_WEIGHTS = {
   'resnet50_gn': (timm('resnet50_gn', 'resnet50_gn.a1h_in1k', crop=0.94),),
   'resnet18': (torchvision('resnet18', 'f37072fd'),),

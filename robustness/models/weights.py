@@ -194,7 +194,8 @@ def _fit_to_network(
 
   Returns:
     variables: {'params': ..., 'batch_stats': ...} of the network.
-    notes: {'interpolation': which tables were resampled, and how}, or {}.
+    notes: {'position_embedding' or 'window_bias': a note such as '14 × 14 resampled to 24 × 24,
+      bicubic'}, or {}.
   """
   scheme.check_zeros(arrays)
   arrays, name = scheme.needed(arrays), architecture.name

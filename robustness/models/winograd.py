@@ -40,6 +40,7 @@ A = np.array(
 SIDE, INNER = A.shape
 """The side of a tile of inputs, 6, and of its outputs, 4; tiles of inputs overlap."""
 PRODUCTS = SIDE**2
+"""The number of entries of a transformed tile, and of products per tile and pair of channels."""
 
 
 def transformed(kernel: jax.Array) -> jax.Array:
@@ -71,12 +72,14 @@ def convolved(
   Returns:
     Outputs [..., H, W, O], or gradients [..., H, W, I] if `channel_axis` is 2.
   """
-  tiles = _tiles(inputs, B.T, border=1)  # [36, ..., tiles down, tiles right, channels]
+  # Bᵀ d B of each tile d of 6 × 6 inputs, [36, ..., tiles down, tiles right, channels]
+  tiles = _tiles(inputs, B.T, border=1)
   # a matrix product over the channels for each of the 36 entries
   summed_axes = (tiles.ndim - 1,), (channel_axis,)
   shared_axes = (0,), (0,)
   products = lax.dot_general(tiles, kernel, (summed_axes, shared_axes), precision=precision)
-  # [6, 6, ..., tiles down, tiles right, O] to [..., tiles down, 4, tiles right, 4, O]
+  # Aᵀ m A of each tile's products m: [6, 6, ..., tiles down, tiles right, O] becomes
+  # [..., tiles down, 4, tiles right, 4, O]
   rows = _combined(A.T, products.reshape(SIDE, SIDE, *products.shape[1:]), -3)
   y = _combined(A.T, rows, -2)
   down, inner, right, _, channels = y.shape[-5:]
@@ -85,8 +88,9 @@ def convolved(
 
 
 def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.PrecisionLike) -> jax.Array:
-  """Computes the sums over images and tiles in the gradient of a convolution's kernel.
+  """Computes Σ (Bᵀ d B) ⊙ (A c Aᵀ) over images and tiles, for the gradient of a kernel.
 
+  d is a tile of 6 × 6 inputs, and c the gradient with respect to its 4 × 4 outputs.
   The sums are separate for S parts of the images, and `kernel_gradient` takes their sum over S.
 
   Args:
@@ -104,7 +108,7 @@ def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.Precision
 
 
 def kernel_gradient(products: jax.Array) -> jax.Array:
-  """Maps sums of `tile_products` to the gradient with respect to a kernel, [3, 3, I, O].
+  """Maps sums s of `tile_products` to the gradient Gᵀ s G of a kernel, [3, 3, I, O].
 
   Args:
     products: results of `tile_products`, summed over S, [36, I, O].

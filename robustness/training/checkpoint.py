@@ -264,6 +264,7 @@ def _check_same(new: Facts, stored: Facts, problem: str) -> None:
 
   The message is `problem` and the first differences, as '{key}: {stored value} → {new value}'.
   """
+  # `TOLERANCES` allows small differences of a user's network in its outputs on fixed images
   if lines := differing_keys(stored, new, tolerances=TOLERANCES):
     omitted = f' and {len(lines) - MAX_LISTED} more' if len(lines) > MAX_LISTED else ''
     raise InputError(

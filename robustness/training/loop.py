@@ -88,7 +88,7 @@ def train(
   with Checkpoints(directory, training.facts(facts or {})) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
-      connect(parallel)
+      connect(parallel)  # waits for the other processes of the training
       state = _Run(training, parallel, writer, evaluate, measure, checkpoints).steps(state, label)
   return jax.tree.map(np.asarray, final_variables(vars(state)))
 

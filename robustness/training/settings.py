@@ -90,6 +90,7 @@ class TrainingSettings:
     split: split of the data to train on.
   """
 
+  # `only_with` names another setting, and its values for which this one has an effect
   epochs: float = setting(10.0, f'in [0, {MAX_EPOCHS}]', lambda x: 0 <= x <= MAX_EPOCHS)
   steps: int = setting(
     0, f'0 (let config.training.epochs decide) to {MAX_STEPS}', lambda x: 0 <= x <= MAX_STEPS

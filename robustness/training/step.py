@@ -73,6 +73,7 @@ class TrainStep:
       'label': labels[:, 0],
       # one_hot of the padding, −1, is all 0
       'target': jax.nn.one_hot(labels, training.num_classes).sum(1) / num_labels,
+      # the number of earlier copies of the image in the batch, so that each copy has other keys
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
     batch = training.pipeline.policy(batch, scalars.seed, state.step, self.parallel)
@@ -403,6 +404,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
     return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
 
   batch = jax.tree.map(batch_shape, columns)
+  # raises InputError if a user's part draws from NumPy's or Python's global generator
   step = random_keys.without_global_draws(TrainStep(training))
   if axis:
     step = jax.vmap(step, (None, 0), axis_name=axis)

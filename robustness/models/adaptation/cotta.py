@@ -122,7 +122,7 @@ def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   * a mirror image with probability ½
   * noise with a standard deviation of .005
   """
-  # the last key is unused; a split in five has other keys
+  # the sixth key is unused; a split into five would change the other keys, and thus all results
   key_amounts, key_order, key_geometry, key_mirror, key_noise, _ = jax.random.split(key, 6)
   # ranges of brightness, contrast, saturation, turns of the hue, and gamma; then a draw of each
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
