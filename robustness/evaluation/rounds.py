@@ -106,7 +106,7 @@ class SequentialRecords:
     """Adds the records of a finished round, and determines the views of the next one.
 
     The next round has the views with an interval of the error that is still too wide. It has none
-    if the design allows no further round.
+    if the stopping rule, `design`, allows no further round.
     """
     views = self.next_views  # int [v]
     self.rounds.append(records)
@@ -115,7 +115,7 @@ class SequentialRecords:
     self._num_wrong[views] += is_wrong.sum(0)
     self.shown[views] += records.layout.num_rows
     is_finished = self.design.finished(self._num_wrong[views], self.shown[views])
-    is_last_round = len(self.rounds) == self.design.looks
+    is_last_round = len(self.rounds) == self.design.looks  # the largest number of rounds
     self.next_views = views[:0] if is_last_round else views[~is_finished]
 
   @property

@@ -120,6 +120,7 @@ def stored_picture(records: RecordsReader, row: int, view: int) -> np.ndarray | 
     view: number of the view.
   """
   layout = records.layout
+  # the last shard of a block has its pictures
   shard = records.read(row // layout.block_rows, layout.num_chunks - 1)
   if f'{PICTURE}image' not in shard.arrays:
     return None

@@ -248,7 +248,7 @@ class AccuracyByFactor(Study):
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of recorded answers, with the cluster of each image for resampling.
+    """Returns the names of the views, and the cluster of each image for resampling.
 
     Images with the same value in the column `clusters` are one cluster.
     """

@@ -252,8 +252,8 @@ class FourierHeatmap(Study):
     """
     frequencies = self.frequencies(image_shape)
     num_cells = self._num_cells(image_shape)
-    # The number of heatmap cells of each view: 1 of the clean one, then 1 of each frequency, or 2
-    # with its mirror image.
+    # The number of heatmap cells of each view: 1 for the clean view, and for a frequency 2 if its
+    # mirror image is another cell, else 1.
     weight = np.append(1, np.bincount(frequencies.cell.ravel(), minlength=len(frequencies)))
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []

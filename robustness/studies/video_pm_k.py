@@ -410,7 +410,7 @@ class VideoPmK(study.ScoresPredictions):
       sets: the neighbor sets, which are labelled frames with nearby frames.
     """
     yield from self._accuracies(right)
-    # The same pm-k without the facet k, which reports state first.
+    # Reports first state pm-k without the facet k, so that the same estimate is listed again.
     yield self._means(PM_K, right, self._at_k, test=True).assign(note=f'k = {self.k}')
     yield from self._by_distance(right)
     yield from self._errors_by_offset(right)
@@ -505,7 +505,7 @@ class VideoPmK(study.ScoresPredictions):
 
     An anchor is a labelled frame.
 
-    * pm-0 to pm-(k − 1): on the worst frame within each distance.
+    * pm-0 to pm-(k − 1): on the worst frame within each distance. `_accuracies` has pm-k.
     * pm-0 to pm-k without the anchor.
     * Conditional accuracy: on frames at exactly this distance from an anchor that is right.
     """
