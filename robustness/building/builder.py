@@ -210,9 +210,9 @@ class ClassifierBuilder:
   def shown_in_training(self, recipe: ClassifierKind) -> Facts:
     """Returns what a classifier sees in its training, as JSON values.
 
-    The entries are the split of the data, augmentations, attack and objective (see
-    `study.Recipes`). If the data have class groups, the classes of each group are added. If images
-    are stored by environment, the names of the environments are added too.
+    The entries are the split of the data, augmentations, attack and objective. If the data have
+    class groups, the classes of each group are added, and the names of the environments if images
+    are stored by environment.
 
     Args:
       recipe: the classifier's section of the config.

@@ -51,8 +51,8 @@ class FromFile(ClassifierKind):
   def channels(self) -> int:
     """The number of channels of the images that the classifier takes.
 
-    1 for a `Model`, which takes any number: images get the largest number of channels that any
-    classifier of the run needs.
+    1 for a `Model`, what `robustness.classifier` returns, which takes any number: images get the
+    largest number of channels that any classifier of the run needs.
     """
     made = _classifier_in_file(self.name, self._digest)
     return made.input_shape[2] if isinstance(made, Classifier) else 1

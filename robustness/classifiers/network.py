@@ -128,9 +128,9 @@ class Network(ClassifierKind):
   def traced_classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
     """Returns the network as a classifier that cannot be evaluated yet.
 
-    `with_weights` completes it. Tracing the network takes about a second and needs shapes only, so
-    `loaded.variables` may be shapes. If the classes are ImageNet's, their other names are accepted
-    too, such as WordNet ids.
+    `with_weights` adds the weights. Tracing the network takes about a second and needs shapes only,
+    so `loaded.variables` may be shapes. If the classes are ImageNet's, their other names are
+    accepted too, such as WordNet ids.
 
     Args:
       label: name of the classifier.
@@ -159,7 +159,7 @@ class Network(ClassifierKind):
     """Returns the classifier with its weights, on the device, and its provenance.
 
     Args:
-      classifier: A result of `traced_classifier`.
+      classifier: the classifier without weights, from `traced_classifier`.
       loaded: the weights, with values.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
@@ -213,8 +213,8 @@ class StoredNetwork(Network):
 def warn_once(message: str) -> None:
   """Logs a warning, but only once in a run.
 
-  Several classifiers may begin with the same weights. `launch.run` clears the cache of this
-  function when a run starts.
+  Several classifiers may begin with the same weights. The cache of this function is cleared when a
+  run starts.
   """
   logging.warning('%s', message)
 

@@ -191,6 +191,7 @@ def classifier_section() -> dict[str, Any]:
   `data` are None, which stands for the value of the run, such as `config.training.epochs`.
   """
   settings = ClassifierSettings()
+  # the settings that are values; sections and the seed follow
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
   # the parts that a classifier has by default; of other kinds, such as attacks, it has none ('')
   default_parts = {'augment': (), 'objective': settings.objective.name}

@@ -403,6 +403,7 @@ def _check_measured_along_training(experiment: Experiment) -> None:
   The setting names studies of the config that are measured between the steps of a training.
   """
   measurements = experiment.measurements
+  # studies of a battery have names of their own; a single study is called by its kind
   names = [measurements[SINGLE].study.name] if experiment.is_single else measurements
   for label, classifier in experiment.classifiers.items():
     if not classifier.is_trained_here:

@@ -285,7 +285,7 @@ class Architecture:
 
 @functools.lru_cache(maxsize=256)  # more than the number of architectures
 def _traced(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
-  """Traces the variables of an architecture, see `Architecture.abstract_variables`; cached.
+  """Returns the shapes and types of an architecture's variables, by tracing the network once.
 
   Raises:
     InputError: a user's network cannot be called as `module(images, train=False)`.

@@ -67,7 +67,7 @@ class InputFilter(Part):
     Raises:
       InputError: the filter fails a check.
     """
-    if type(self).__module__.partition('.')[0] in PACKAGES:
+    if type(self).__module__.partition('.')[0] in PACKAGES:  # a filter of this project
       jax.eval_shape(self.filtered, jax.ShapeDtypeStruct((1, *image_shape), jnp.float32))
       return
     images = np.random.default_rng(0).random((2, *image_shape), np.float32)

@@ -216,6 +216,7 @@ def _fields_of_transformers(facts: Facts) -> Facts:
     squash = not size.get('shortest_edge')
     resized = _side(size) if squash else size['shortest_edge']
   else:
+    # for some types, such as ViT's, a number is the length of both sides
     squash = isinstance(size, list) or bool(_OF_SQUARES.match(kind))
     resized = _side(size) if squash else size
   side = resized  # of the network's images, if they are not cropped

@@ -88,7 +88,7 @@ class Probe(Part):
 
   @abc.abstractmethod
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns zeros in the shapes of `fitted`, into which saved arrays are loaded.
+    """Returns zeros in the shapes of the fitted arrays, to check them before features are computed.
 
     Args:
       rows: number of training images.
@@ -122,10 +122,9 @@ class Linear(Probe):
     return self.penalties
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Fits the kernel [F, classes] and the bias [classes] by L-BFGS from zero.
+    """Fits the kernel [F, classes] and the bias [classes] to features [N, F] by L-BFGS from zero.
 
-    See `Probe.fitted`; `option` is the penalty. The kernel includes the standardisation of
-    features.
+    `option` is the penalty. The kernel includes the standardisation of features.
     """
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
@@ -192,9 +191,9 @@ class Neighbors(Probe):
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Stores the features of the training images, scaled to length 1, with their labels.
+    """Stores the features [N, F] of the training images, scaled to length 1, with their labels.
 
-    See `Probe.fitted`, and `empty` for the arrays. The number of neighbours k is `option`.
+    The number of neighbours k is `option`. The arrays are described in `empty`.
     """
     # Only the lengths of `ranks` and `classes` are used, as k and as the number of classes. Unlike
     # values, lengths are constants when compiled.
@@ -253,9 +252,9 @@ class Prototype(Probe):
     return (0,)
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Computes the class means [classes, F], scaled to length 1.
+    """Computes the mean of features [N, F] by class, [classes, F], scaled to length 1.
 
-    See `Probe.fitted`; `option` is ignored.
+    `option` is ignored.
     """
     return _float32(means=_unit_rows(_one_hot(labels, classes).T @ _unit_rows(features)))
 

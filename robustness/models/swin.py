@@ -239,7 +239,7 @@ def _names(column: int) -> Names:
   r"""Maps Swin's variables to the names in one project's weight files.
 
   For example, r'stage1/block(\d+)/mlp/fc1' is timm's r'layers.0.blocks.\1.mlp.fc1', in which `\1`
-  is the number of the block. A project may store one of our layers as several, see `_QKV`.
+  is the number of the block. transformers stores our layer `qkv` as three: query, key and value.
 
   Args:
     column: index of the project in `_PROJECTS`, and of its names in `_OUTSIDE` and `_BLOCK`.

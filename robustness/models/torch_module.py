@@ -384,10 +384,10 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _join_pieces(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Joins results for the parts of `_split_images` to one array [..., *S].
+  """Joins the results for parts of a batch of images to one array [..., *S].
 
   Args:
-    images: the images before the split, [..., H, W, C].
+    images: the images before they were split into parts, [..., H, W, C].
     pieces: the result for each part, [B, *S], with the shape S for one image.
   """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

@@ -109,7 +109,7 @@ class VisionTransformer(Network):
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
     H and W must fit the position embedding. `train` has no effect. Stochastic depth acts if the
-    collection `DROP_PATH` is passed, see `Layer.drop_path`.
+    variables have the collection 'drop_path' with its random factors.
     """
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
     first_patch = 1 + self.registers  # the class token and the registers precede the patches

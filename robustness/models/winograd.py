@@ -44,9 +44,9 @@ PRODUCTS = SIDE**2
 
 
 def transformed(kernel: jax.Array) -> jax.Array:
-  """Transforms a 3×3 kernel for `convolved`: returns G g Gᵀ of its filters g.
+  """Returns Winograd's transformation G g Gᵀ of the filters g of a 3×3 kernel, for `convolved`.
 
-  G is Winograd's matrix `G`.
+  G is the matrix `G`, [6, 3].
 
   Args:
     kernel: kernel [3, 3, I, O].

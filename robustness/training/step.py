@@ -158,8 +158,8 @@ class TrainStep:
   ) -> tuple[PyTree, PyTree, State]:
     """Computes the gradient of the weighted loss on one micro-batch.
 
-    The loss is (Σ weights · losses) / (number of images). `_gradients` later divides by the mean
-    weight over all micro-batches and devices. The result is Σ weights · losses / Σ weights.
+    The loss is (Σ weights · losses) / (number of images). The caller divides it by the mean weight
+    over all micro-batches and devices, which results in Σ weights · losses / Σ weights.
 
     Args:
       state: the state before the step.

@@ -163,6 +163,7 @@ class Training:
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
+    # the options shorten the compilation of this program, which runs once
     variables = jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
     scaled_params = optimizer.scaled_head(variables['params'], self.settings.head_scale)
     drawn = _params_and_statistics({**variables, 'params': scaled_params})

@@ -103,7 +103,7 @@ class Adaptation(Part):
 
   @property
   def num_clean_images(self) -> int:
-    """The number of unperturbed images that `observe` is called with; 0 for none."""
+    """The number of unperturbed images that the method uses before test images; 0 for none."""
     return 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:

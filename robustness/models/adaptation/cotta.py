@@ -56,7 +56,7 @@ class Cotta(Tent):
     return True
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the initial state of `Tent` with all parameters, and the teacher's weights."""
+    """Returns the initial state: all parameters, optimizer state and the teacher's weights."""
     state = super().begin(variables, layers, num_classes)
     return {**state, 'teacher': state['weights']}
 

@@ -49,7 +49,7 @@ class Eata(SelectiveTent):
     return self.fisher_images if self.fisher_weight else 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the initial state of `Tent` with three further keys, which are zeros.
+    """Returns the initial weights and optimizer state, with three further keys, which are zeros.
 
     'fisher' is F, the mean squared gradient, and 'batches' the number of batches in this mean.
     'mean' is p̄ [classes], the average probabilities of selected images.

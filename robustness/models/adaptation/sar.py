@@ -56,7 +56,7 @@ class Sar(SelectiveTent):
     return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the initial state of `Tent` with a moving average, which is ∞ at first."""
+    """Returns the initial weights and optimizer state, and the average of the loss, ∞ at first."""
     return {**super().begin(variables, layers, num_classes), 'average': jnp.inf * jnp.ones(())}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
