@@ -54,6 +54,7 @@ def of_parts(
   }
 
   def describe(index: int) -> str:
+    """Returns an image in words, such as 'CIFAR-10-C in DIR, fog 3, image 7 (example 307)'."""
     part, base_id = divmod(index, num_base)
     return f'{title}, {parts[part]}, image {base_id} (example {index})'
 

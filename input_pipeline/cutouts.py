@@ -379,7 +379,7 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
 def prune(out: Path) -> int:
   """Removes cut-out objects that the user has deleted from cutouts.csv; returns their number.
 
-  Files are moved to OUT/removed.
+  Files are moved to the folder `removed` in `out`, the folder that `extract` wrote.
   """
   if not (out / LIST).is_file():
     raise InputError(f'{out} holds no {LIST}; run the command `extract` first.')

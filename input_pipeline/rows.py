@@ -295,6 +295,7 @@ class TfRows:
     first, (low, high) = step * batch_size, slice_of_batch
 
     def is_mine(position: tf.Tensor, _: object) -> tf.Tensor:
+      """Returns whether this process reads the image at a position of the sequence."""
       return (position % batch_size >= low) & (position % batch_size < high)
 
     store = self._images.store
@@ -317,9 +318,11 @@ class TfRows:
     first_epoch, offset = divmod(first, count)
 
     def indices_of_epoch(epoch: int) -> np.ndarray:
+      """Returns the indices of the images of an epoch in order, int64 [count]."""
       return self.indices[order.positions(epoch * count, (epoch + 1) * count)]
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+      """Returns the indices of an epoch as a data set."""
       indices = tf.numpy_function(indices_of_epoch, [epoch], tf.int64)
       return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(indices, [count]))
 

@@ -287,7 +287,7 @@ def open_images(settings: DataSettings) -> Images:
   names = tuple(map(composed_unicode, images.class_names))
   # 'source' comes first in results.json, and replaces a 'source' of the description
   facts: dict[str, Any] = {'source': '', **images.description}
-  facts |= {'source': source.name, **source.file}
+  facts |= {'source': source.name, **source.file}  # with name and digest of a user's file
   left_out = {reason: count for reason, count in sorted(images.left_out.items()) if count}
   if left_out:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())

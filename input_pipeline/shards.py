@@ -36,9 +36,10 @@ SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
 """Words in names of files or folders that state a split."""
 _OF_TOTAL = r'(.*\D|)(\d+)(-of-\d+)(?:-[0-9a-f]{16})?(.*)'
 """Pattern of names such as 'test-00002-of-00014.parquet', or with a hash of Hugging Face, as in
-'test-00002-of-00014-1fc3a0bc49b8c3f2.parquet'."""
+'test-00002-of-00014-1fc3a0bc49b8c3f2.parquet'. Its groups are 'test-', '00002', '-of-00014' and
+'.parquet'."""
 _NUMBERED = r'(.*?)(\d+)()(\D*)'
-"""Pattern of names such as 'x-000002.tar', with the groups of `_OF_TOTAL`."""
+"""Pattern of names such as 'x-000002.tar'. Its groups are 'x-', '000002', '' and '.tar'."""
 _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
 """Pattern of the fields of CSV that are read as integers."""
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'

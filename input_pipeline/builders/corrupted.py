@@ -124,7 +124,7 @@ class CorruptedConfig(made_of.BaseConfig):
   def _plain_name(self) -> str:
     """Returns the name of a config with default settings, such as 'cifar10_fog_3'.
 
-    The form is <base>_<corruption>_<severity> or <base>_clean, as for `parse_name`.
+    The form is <base>_<corruption>_<severity> or <base>_clean.
 
     Raises:
       InputError: a setting differs from its default, so that such a name would be ambiguous.
@@ -251,7 +251,7 @@ class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     self.note_inputs()
     generators = {}
     for split in config.splits or (default_split(base),):
-      rows = made_of.open_base(config, self.base_dir, split, 'splits')
+      rows = made_of.open_base(config, self.base_dir, split, key='splits')
       table = table_for(*rows.image_shape[:2], config.constants or None)  # by height and width
       facts = {
         **self.info.metadata[made_of.SETTINGS],
@@ -291,10 +291,10 @@ def block_examples(
     split: split of the uncorrupted data set.
     block: index of the block; blocks have `BLOCK` images.
   """
-  rows = made_of.open_base(config, base_dir, split, 'splits')
+  rows = made_of.open_base(config, base_dir, split, key='splits')
   [batch] = rows.batches(made_of.BLOCK, [block])
   images = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
-  for index in np.flatnonzero(batch['mask']):
+  for index in np.flatnonzero(batch['mask']):  # without the padding of the last block
     key = int(batch['example_id'][index])
     yield key, {'image': images[index], 'label': int(batch['label'][index]), 'example_id': key}
 

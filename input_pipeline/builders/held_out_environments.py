@@ -190,8 +190,8 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
-    train = made_of.open_base(config, self.base_dir, config.train_split, 'train_split')
-    test = made_of.open_base(config, self.base_dir, config.test_split, 'test_split')
+    train = made_of.open_base(config, self.base_dir, config.train_split, key='train_split')
+    test = made_of.open_base(config, self.base_dir, config.test_split, key='test_split')
     groups = config.groups(train.class_names)
     for name in config.environments:
       transforms.get(name).check_shape(train.image_shape)
@@ -215,7 +215,7 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return splits
 
   def _training_views(self, ids: np.ndarray, groups: np.ndarray) -> Iterator[View]:
-    """Yields the two views of a batch of training images: all clean, then in its environment.
+    """Yields the two ways of showing a batch of training images: clean, then transformed.
 
     An image of class group k > 0 is shown in environment k, at a random severity or angle. Images
     of classes in no group (0) are shown clean only.
@@ -326,6 +326,7 @@ def transformer(
   def show(
     image: jax.Array, example_id: jax.Array, environment: jax.Array, level: jax.Array
   ) -> jax.Array:
+    """Returns an image after the transform number `environment` at a level."""
     key = random_keys.for_example(root, example_id, view_bases[environment] + level)
     return transforms.transform(key, image, environment, level, environments)
 

@@ -315,6 +315,7 @@ def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
 
   @jax.jit
   def rounded(*arrays: jax.Array, **shared: jax.Array) -> jax.Array:
+    """Returns `show` of each entry of `arrays`, rounded to 8-bit levels."""
     images = map_entries(functools.partial(show, **shared), *arrays)
     return jnp.round(images * 255).astype(jnp.uint8)
 

@@ -57,9 +57,9 @@ Example = tuple[int, dict[str, object]]
 Row = dict[str, jax.Array]
 """A background and a cutout, in the form from which scenes are composed."""
 Prepare = Callable[[Mapping[str, np.ndarray]], Row]
-"""Type of the first function that `composer` returns."""
+"""Function that preprocesses an object and a background, see `composer`."""
 Compose = Callable[[Row, np.ndarray], jax.Array]
-"""Type of the second function that `composer` returns."""
+"""Function that renders an object on a background at some levels, see `composer`."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -133,7 +133,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   def features(self) -> dict[str, Feature]:
     """Returns the features of a scene: image, label, area, angle, position and identifiers.
 
-    The image size is None if TFDS knows only the name of a config with a private design.
+    The image size is None if only the name of a config is known, and no published design has it.
     """
     config = self.builder_config
     has_design = config.design or config.name in designs.FACTORS
@@ -187,7 +187,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns digests of all object and background files, with the keys of `_folders`."""
+    """Returns `{'foregrounds': digest of all object files, 'backgrounds': of all backgrounds}`."""
     folders = self._folders(manual_dir)
     files = {
       'foregrounds': [c.path for c in scenes.find_cutouts(folders['foregrounds'], 'foregrounds')],

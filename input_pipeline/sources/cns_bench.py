@@ -73,7 +73,7 @@ class CnsBench(Source):
     # labels number the classes that have pictures, [N]
     classes, labels = np.unique(class_indices, return_inverse=True)
     class_and_seed = 10_000 * np.array(class_indices) + seeds  # seeds are below 10,000
-    _, bases = np.unique(class_and_seed, return_inverse=True)
+    _, bases = np.unique(class_and_seed, return_inverse=True)  # one number for all versions
     columns = {'shift': np.array(shifts), 'scale': np.array(scales, np.float32)}
     return file_images(
       [*paths.values()],

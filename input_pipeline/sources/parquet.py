@@ -234,6 +234,7 @@ class ParquetStore(StreamedStore):
     import tensorflow as tf
 
     def elements() -> Iterator[dict[str, Any]]:
+      """Yields ids, labels and encoded images of at most `AT_ONCE` rows at a time."""
       for window in windows():
         for begin in range(0, len(window), AT_ONCE):
           ids = window[begin : begin + AT_ONCE]

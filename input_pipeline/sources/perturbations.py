@@ -91,6 +91,7 @@ def of_sequences(
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
   def describe(index: int) -> str:
+    """Returns the name of a frame for messages."""
     name, image, frame = locate(index)
     return f'{title}, {name}, image {image}, frame {frame} (example {index})'
 
@@ -222,7 +223,7 @@ class ImagenetP(Source):
     height, width = first_video.shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
-      """Returns path, position and number of frames of a video frame, encoded for `_read_frame`."""
+      """Returns path of a video, index of a frame and number of frames, divided by zero bytes."""
       return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
 
     return of_sequences(

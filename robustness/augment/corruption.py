@@ -101,7 +101,8 @@ class RandomCorruption(Augmentation):
     """Returns the image [H, W, C] after a corruption at a severity.
 
     Args:
-      branch: number of corruption and severity, see `draw_branch`.
+      branch: S·i + j for corruption i at the severity j, both counted from 0, of S severities. The
+        last number leaves the image unchanged.
       key: random key.
       image: [H, W, C] in [0, 1].
     """

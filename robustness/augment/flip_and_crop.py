@@ -31,6 +31,7 @@ class Flip(Augmentation):
   probability: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image mirrored, with the probability `probability`."""
     is_mirrored = jax.random.bernoulli(key, self.probability)
     return {**example, 'image': jnp.where(is_mirrored, example['image'][:, ::-1], example['image'])}
 
@@ -194,5 +195,6 @@ class Repeat(Augmentation):
   copies: int = setting(2, 'at least 2', lambda x: x >= 2)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with copies of its image, [copies, H, W, C]."""
     image = example['image']
     return {**example, 'image': jnp.broadcast_to(image, (self.copies, *image.shape))}

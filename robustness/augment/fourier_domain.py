@@ -149,7 +149,7 @@ class AmplitudesOfOne(Augmentation):
       code does, 'clip' clips them.
 
   Reference:
-    See `AmplitudesOfPairs`.
+    Chen et al. (2021), as for `AmplitudesOfPairs`.
   """
 
   name = 'apr_s'

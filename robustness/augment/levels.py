@@ -138,7 +138,7 @@ def _packed(levels: jax.Array) -> jax.Array:
 
 
 def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
-  """Returns the channels of packed pixels, int32 [..., C] in 0..255; the inverse of `_packed`."""
+  """Returns the lowest C bytes of each integer, the channels of a pixel, int32 [..., C]."""
   return (packed[..., None] >> (8 * jnp.arange(channels))[None, None, :]) & 255
 
 

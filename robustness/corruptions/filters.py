@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 Border = Literal['nearest', 'reflect', 'mirror']
-"""Treatment of pixels outside of an image, see above."""
+"""Pixels outside of an image: the edge pixel, or the image mirrored with or without this pixel."""
 DIRECT_TAPS = 49  # kernels with more elements are applied by FFT
 HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 10 bits
 

@@ -246,7 +246,7 @@ def stickers(
   """Pastes small pictures at random positions; a later sticker covers an earlier one.
 
   Args:
-    draws: positions and pictures, see `_draw_stickers`.
+    draws: for each sticker its `corner`, row and column, and the random number of its `picture`.
     levels: RGB levels, int32 [H, W, 3].
     strength: has the constant `count`, the number of stickers.
     photographs: folder of pictures, which are shrunk to 16 × 16 pixels. None makes procedural

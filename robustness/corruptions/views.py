@@ -72,8 +72,8 @@ class CorruptionOptions:
       pixels.
     resample_nearest: kernel that enlarges the shrunk image to its size again: 'nearest',
       'bilinear', 'bicubic' or 'lanczos'.
-    resample_box: likewise.
-    resample_bilinear_aliased: likewise.
+    resample_box: kernel that enlarges, as in `resample_nearest`.
+    resample_bilinear_aliased: kernel that enlarges, as in `resample_nearest`.
     watermark: a font file, such as the font of ImageNet-W; '' uses built-in strokes.
   """
 
@@ -231,8 +231,8 @@ class CorruptionViews(Study):
     """The settings that determine the saved predictions, see `Study.recording`.
 
     Studies with equal values reuse each other's saved predictions. These are the settings of
-    `CorruptionViews` except `confidence`, the confidence level of intervals. Settings of subclasses
-    do not matter.
+    `CorruptionViews` except `confidence`, the confidence level of intervals, with digests of the
+    user's files and of pictures. Settings of subclasses do not matter.
     """
     values = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))

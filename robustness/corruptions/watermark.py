@@ -118,7 +118,7 @@ def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
   Args:
     y: rows of the samples, [Y], in units of the font size from the upper left corner of the text.
-    x: columns of the samples, [X], likewise.
+    x: columns of the samples, [X], in the same unit from the same corner.
   """
   is_on_stroke = np.zeros((len(y), len(x)), bool)
   for (x0, y0), (x1, y1) in _segments():

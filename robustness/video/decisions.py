@@ -255,6 +255,7 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
     facets = {'question': question}
     percent = agreement.percent_agreement(ratings, groups)
     fleiss = agreement.fleiss_kappa(ratings, groups)
+    # with '', a row is no difference from another classifier
     rows = [
       estimate_row(REVIEWERS, '', AGREEMENT, facets, percent, CONFIDENCE),
       estimate_row(REVIEWERS, '', FLEISS, facets, fleiss, CONFIDENCE),

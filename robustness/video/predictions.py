@@ -34,7 +34,8 @@ REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
 PREDICTION = 'prediction'
 """Array of records with the predicted class."""
 UNPROJECTED, _ = OUTPUTS = ('output/unprojected_logits', 'output/logits')
-"""Arrays of records that hold a classifier's scores, the preferred one first."""
+"""Arrays of records that hold a classifier's scores, the preferred one first. Unprojected scores
+are of the network's classes, before these are merged into coarser ones."""
 
 
 def read(
@@ -253,7 +254,8 @@ def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str
 
   Args:
     records: saved outputs of a classifier, with a row for each of F frames.
-    merge: how to combine scores of finer classes, such as ImageNet's 1000, see `read_predictions`.
+    merge: how to combine scores of finer classes, such as ImageNet's 1000: 'max', 'sum' or 'mean'.
+      '' uses the method of the run, or 'max' if it recorded none.
 
   Returns:
     The scores, and their kind: 'logits' or 'probabilities'.
@@ -263,7 +265,7 @@ def _scores_of_sets(records: RecordsReader, merge: str) -> tuple[np.ndarray, str
   recorded = [name for name in OUTPUTS if name in names]
   if not recorded:
     raise InputError(f'{records.directory} holds no scores ({" or ".join(OUTPUTS)}).')
-  scores = records.column(recorded[0])  # unprojected scores are preferred
+  scores = records.column(recorded[0])  # preferably of classes that are not merged yet
   kind = classifier.get('scores', LOGITS)
   space_name = classifier.get('label_space', '')  # '' if the scores need no projection
   if space_name:

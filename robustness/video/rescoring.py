@@ -155,7 +155,7 @@ class Rescoring:
     scores = self._read_scores(path, sets, len(classes), space)
     classifier = {'label': label, 'predictions': str(path), **self._describe(scores, path, sets)}
     if space is not None and scores.shape[1] != len(classes):
-      classifier['label_space'] = space.name  # the study projects finer scores
+      classifier['label_space'] = space.name  # the study merges the scores into its classes
     data = {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)}
     data['dataset'] = sets.title
     identity = {'classifier': classifier, 'data': data, 'classes': [*classes], 'sets': sets.digest}
@@ -217,6 +217,7 @@ class Rescoring:
     records = evaluations[0].records  # all records are on the same frames
     # Replaces the table of `study.reduce`, which describes the images: they are unknown here.
     comparable = provenance.comparability_in_words(study.differences(records, unknown_shape))
+    # lines of a table: how images were perturbed, and whether published numbers are comparable
     explanations = {**study.shown_as, provenance.COMPARABLE: comparable}
     findings.tables[WHICH_NUMBERS] = provenance.table(explanations)
     if self.unreviewed:

@@ -136,7 +136,7 @@ class ReviewServer(ThreadingHTTPServer):
       review_round: the round of the answers, 'individual' or 'joint'.
 
     Returns:
-      `{'item': ..., 'progress': ...}`, see `next_turn`.
+      `{'item': the anchor or pair, 'progress': counts of given and needed answers}`.
     """
     choice('round', review_round, answers.ROUNDS)
     item = self.candidates.item(before) if before else None
@@ -155,7 +155,7 @@ class ReviewServer(ThreadingHTTPServer):
         'replaces', the time of the annotator's earlier answer on the page, or None.
 
     Returns:
-      `{'item': ..., 'progress': ...}`, see `next_turn`.
+      `{'item': the next anchor or pair or None, 'progress': counts of given and needed answers}`.
 
     Raises:
       OutdatedAnswerError: the labels or the earlier answer differ from 'shown' or 'replaces'.
@@ -207,7 +207,7 @@ class ReviewServer(ThreadingHTTPServer):
         nothing to judge.
 
     Returns:
-      `{'item': ..., 'progress': ...}`, where 'item' is None if `turn` is None.
+      `{'item': the anchor or pair, or None, 'progress': counts of given and needed answers}`.
     """
     progress = self.rounds.progress(annotator)
     if turn is None:
