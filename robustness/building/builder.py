@@ -244,6 +244,7 @@ class ClassifierBuilder:
     """
 
     def load(label: str) -> Classifier:
+      """Loads the classifier that a section of the config, the recipe, describes."""
       recipe = self.experiment.classifiers[label]
       return recipe.load(label, self._expected_images(recipe), self.experiment.execution.precision)
 

@@ -146,6 +146,7 @@ def split_supported(
   Returns:
     (classifiers to measure, {name of a classifier that is left out: reason}).
   """
+  # views that use the classifier, such as attacks, need its gradient
   if is_single or not study.views(rows.image_shape).uses_classifier:
     return list(classifiers), {}
   reason = 'it is a callable, which has no gradient'

@@ -185,8 +185,8 @@ def _stored_source(
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
   stated = {**fields, 'record': record.name if record and record.is_file() else ''}
-  weights = Weights(name, name, source=LOCAL, package='', file='', **stated)  # random weights
-  if file:
+  weights = Weights(name, name, source=LOCAL, package='', file='', **stated)
+  if file:  # else the weights are random
     weights = dataclasses.replace(weights, package=str(file.parent), file=file.name)
   return _Source(weights, file, config)
 

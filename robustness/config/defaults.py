@@ -33,7 +33,7 @@ def nested(values: Mapping[str, Any]) -> ConfigDict:
 
 
 class UnknownVariantError(ValueError):
-  """Raised for a variant that a config does not have.
+  """Raised if a config does not have the variant in --config=FILE:VARIANT.
 
   Attributes:
     known: the variants that the config has.

@@ -324,6 +324,7 @@ class Model:
     elif _is_traceable(call, self.variables, shape):
 
       def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+        """Returns the outputs of the module; the outputs of its layers are not known."""
         return call(variables, images), {}
 
       made = Classifier(self.label, forward, self.variables, shape, names, provenance=facts)
@@ -359,6 +360,7 @@ def _with_log_outputs(classifier: Classifier) -> Classifier:
   """Replaces the outputs of a classifier, probabilities, by their logarithms."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    """Returns the logarithms of the probabilities, and the outputs of layers."""
     probabilities, outputs = classifier.forward(variables, images, layers)
     return jnp.log(probabilities), outputs
 

@@ -119,7 +119,7 @@ class Checkpoints:
 
   def __exit__(self, *unused: object) -> None:
     with interrupt_deferred():
-      self._manager.close()
+      self._manager.close()  # waits for unfinished saves
 
   def _newest(self) -> int | None:
     """Returns the step of the newest checkpoint, as seen by the first process, or None."""

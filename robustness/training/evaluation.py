@@ -118,7 +118,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   columns = rows.without_images() if 'base_images' in rows.description else columns_of(rows)
   # the group or base image of each row; None if rows have neither, and each is split by itself
   groups = columns.get(GROUP, columns.get(BASE))
-  # frames of video have these columns, with integers (dtype kinds i and u) as numbers of clips
+  # frames of video have both columns, with integers (dtype kinds i and u) as numbers of clips
   if {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu':
     groups = clip_numbers(columns)
   return held_out(rows.num_examples, share, groups)

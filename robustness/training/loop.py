@@ -177,6 +177,7 @@ def read_ahead(source: Iterator[Columns]) -> Iterator[Columns]:
 
 def compiled_step(training: Training, parallel: Parallel) -> Compiled:
   """Compiles the training step `(state, batch, scalars) -> (state, metrics)` for all devices."""
+  # each device has a copy of the state, scalars and metrics, and a part of the batch
   inputs, outputs = (REPLICATED, BATCH, REPLICATED), (REPLICATED, REPLICATED)
   # the new state may take the memory of the old one
   return parallel.compile(TrainStep(training, parallel), inputs, outputs, donate=(0,))

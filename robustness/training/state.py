@@ -103,6 +103,7 @@ def start_of_average(trained: Variables) -> Variables:
   """
 
   def copied(x: jax.Array) -> jax.Array:
+    """Copies an array; floats become float32 unless they are wider."""
     is_float = jnp.issubdtype(x.dtype, jnp.floating)
     return jnp.array(x, jnp.promote_types(x.dtype, jnp.float32) if is_float else x.dtype)
 
@@ -116,6 +117,7 @@ def _mix(decay: jax.Array, mean: Variables, new: Variables) -> Variables:
   """
 
   def mixed(m: jax.Array, x: jax.Array) -> jax.Array:
+    """Returns decay · m + (1 − decay) · x for floats, and x for integers."""
     return m + (1 - decay) * (x - m) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
   return jax.tree.map(mixed, mean, new)

@@ -97,6 +97,7 @@ class Training:
   sampler: Sampler | None = None
 
   def __post_init__(self) -> None:
+    # mean and std must have one number, or one per channel of the images
     self.inputs.check(self.rows.image_shape[-1])
 
   @property

@@ -178,9 +178,11 @@ def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:
   has_colour = x.shape[-1] == 3
 
   def grey(x: jax.Array) -> jax.Array:
+    """Returns the grey level of each pixel, [B, H, W]."""
     return x @ jnp.array([0.2989, 0.587, 0.114], x.dtype) if has_colour else x.mean(-1)
 
   def blend(x: jax.Array, other: jax.Array | float, factor: jax.Array) -> jax.Array:
+    """Scales the difference of images from `other` by `factor`, which may exceed 1."""
     return jnp.clip(factor * x + (1 - factor) * other, 0, 1)
 
   jitters = (  # functions of images and amount, in the order of `amounts`
