@@ -328,7 +328,7 @@ class ClassifierBuilder:
       rows=rows,
       sampler=sampler,
       inputs=Inputs(normalisation.mean, normalisation.std, recipe.input_filter),
-      fit=architecture.fit,
+      fit=architecture.fit,  # computes initial variables from images; None for most networks
       fit_rows=architecture.fit_rows,
       settings=recipe.training,
       pipeline=recipe.pipeline,
@@ -536,7 +536,7 @@ class ClassifierBuilder:
       network: the network.
     """
     with_features = probes.features_of(network, probe.layer, rows.class_names)
-    key = random_keys.stream(0, probes.FEATURES)
+    key = random_keys.stream(0, probes.FEATURES)  # not used: images are shown as they are stored
     parallel = create(self.experiment.execution.parallel)
     runner = Evaluator(
       with_features, stored_view(), key, parallel, outputs=(probes.FEATURES,), phase='features'

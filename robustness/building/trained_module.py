@@ -74,6 +74,7 @@ class TrainedModule(TrainedHere):
     """The checkpoints in the folder `initial_weights`; None if the training begins at random."""
     if not self.initial_weights:
       return None
+    # the settings of a classifier that has these weights and is not trained
     names = [field.name for field in dataclasses.fields(ClassifierSettings)]
     settings = {name: getattr(self, name) for name in names}
     settings |= {'weights': self.initial_weights, 'initial_weights': '', 'train': False}
