@@ -331,7 +331,7 @@ def corruptor(
   def show(
     image: jax.Array, example_id: jax.Array, index: jax.Array, severity: jax.Array
   ) -> jax.Array:
-    """Returns an image under the corruption `names[index]` at a severity."""
+    """Returns an image under `names[index]` at a severity; its id sets the random numbers."""
     return apply(random_keys.for_example(root, example_id, view), image, index, severity)
 
   only_index, severity = np.int32(0), np.int32(config.severity)  # `names` has one corruption

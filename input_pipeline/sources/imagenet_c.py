@@ -49,7 +49,7 @@ _DISTORTION = re.compile(
   r'_(glitched|mosaic|stickers?|vertical_lines|geometric_shapes|luminance(_checkerboard)?)_[1-5]'
   r'(?=\.\w+$)'
 )
-"""End of a LAION-C file name before its suffix, which states distortion and severity."""
+"""End of a LAION-C file name before its suffix, such as '_mosaic_3': distortion and severity."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ Moves = Callable[[jax.Array | int, jax.Array], jax.Array]
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a Gaussian of standard deviation `sigma` pixels.
 
-  The Gaussian is cut off at 4 `sigma`, and edges are replicated.
+  The Gaussian is cut off at 4 `sigma`, and edges are replicated. `key` is unused.
   """
   sigma, largest = strength['sigma'], strength.maximum('sigma')
   return jnp.clip(filters.gaussian_filter(image, sigma, largest), 0, 1)
@@ -50,7 +50,7 @@ def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Ar
   """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma` pixels.
 
   `radius` and `sigma` depend on the severity. Borders are mirrored without repeating the edge
-  pixel.
+  pixel. `key` is unused.
   """
   kernels = disk_kernels(strength.constants['radius'], strength.constants['sigma'])
   return jnp.clip(filters.correlate(image, strength.select(kernels)), 0, 1)
@@ -102,7 +102,8 @@ def _draw_angle(
 ) -> jax.Array:
   """Returns the angle of motion in degrees: uniform on (−45, 45), or −45 if `angle` is 'fixed'.
 
-  TFDS's `imagenet2012_corrupted` has the fixed angle.
+  TFDS's `imagenet2012_corrupted` has the fixed angle. `shape` and `constants` are unused: every
+  `draw` function gets them.
   """
   drawn = jax.random.uniform(key, minval=-45.0, maxval=45.0)
   return drawn if angle == 'random' else jnp.float32(-45)
@@ -153,7 +154,8 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """Averages an image with enlarged copies of its centre.
 
   With the n zoom factors z (`zooms` of `strength`), the result is (2 x + Σ zoom(x, z)) / (n + 1).
-  The sum is over z > 1. The first factor is 1, therefore the image x itself counts twice.
+  The sum is over z > 1. The first factor is 1, therefore the image x itself counts twice. `key` is
+  unused.
   """
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])

@@ -22,7 +22,10 @@ BAND = 32  # groups of lines that one matrix product averages
   family=UNLIKE_OTHERS,
 )
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds the constant `shift` to V of the hue, saturation, value model: clip(V + shift, 0, 1)."""
+  """Adds the constant `shift` to V of the hue, saturation, value model: clip(V + shift, 0, 1).
+
+  `key` is unused.
+  """
   return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 
@@ -38,7 +41,7 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Scales every channel x about its mean m over the image: clip(m + factor (x - m), 0, 1).
 
-  `factor` is the constant of the severity.
+  `factor` is the constant of the severity. `key` is unused.
   """
   mean = image.mean(1, keepdims=True).mean(0, keepdims=True)  # averaging lines first rounds less
   return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
@@ -56,7 +59,8 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Changes the saturation S of the hue, saturation, value model: clip(factor S + shift, 0, 1).
 
-  `factor` and `shift` are the constants of the severity. A grey image is unchanged.
+  `factor` and `shift` are the constants of the severity. A grey image is unchanged. `key` is
+  unused.
   """
   return jnp.clip(scale_saturation(image, strength['factor'], strength['shift']), 0, 1)
 
@@ -75,6 +79,7 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   """Compresses the image to JPEG with the constant `quality` and decodes it again.
 
   Chroma is stored at half the height and width (4:2:0). A grey image is stored without chroma.
+  `key` is unused.
   """
   return jpeg.round_trip(image, strength['quality'])
 
@@ -96,7 +101,7 @@ def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 
   A side of n pixels shrinks to ⌊n · `scale`⌋, where `scale` is the constant of the severity. The
   result equals Pillow's to the bit: pixels are rounded to 8-bit levels first, and again after the
-  horizontal and the vertical averaging.
+  horizontal and the vertical averaging. `key` is unused.
   """
   # a branch for each severity, because the shapes of the shrunk images differ
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]

@@ -31,6 +31,8 @@ def _draw(
 ) -> Draws:
   """Returns the random numbers of an elastic transform, uniform on [−1, 1].
 
+  `constants` and `variant` are unused: every `draw` function gets them.
+
   Returns:
     {'jitter': [3, 2], 'noise': [H, W, 2]}. `jitter` is multiplied by the constant `affine` to shift
     three anchor points by (x, y). `noise` is multiplied by the constant `alpha` to displace each

@@ -79,7 +79,7 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
 
   Shifts are cyclic. All images have the same shifts, because the released generator has a single
   seed. The constant `level`, the strength of the package glitch_this, sets the number and the size
-  of the shifts. A band has at most a quarter of the rows.
+  of the shifts. A band has at most a quarter of the rows. `key` is unused.
   """
   height, width = levels.shape[:2]
   by_severity = [draw_glitches(level, height, width) for level in strength.constants['level']]
@@ -219,7 +219,8 @@ def _draw_stickers(
 ) -> Draws:
   """Returns the random positions and pictures of N stickers.
 
-  N is the number of stickers at the highest severity.
+  N is the number of stickers at the highest severity. `photographs` is unused: a `draw` function
+  gets the options of its corruption.
 
   Returns:
     {'corner': int32 [N, 2], 'picture': uint32 [N]}. `corner` is the row and column of a sticker's
@@ -393,7 +394,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   and consists of segments of `step` rows. A segment has the mean colour of a block of pixels: its
   rows, and the W / L columns to the right of the line's start. It ends 40 (1 - I / 255) pixels to
   the left of the line's start, where I is the mean grey level of the block. Pixels follow
-  Bresenham's algorithm between integer coordinates, as in Pillow.
+  Bresenham's algorithm between integer coordinates, as in Pillow. `key` is unused.
   """
   height, width = levels.shape[:2]
   counts = strength.constants['columns']

@@ -138,7 +138,7 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
 
   Gradients have length 1. They are drawn uniformly from a square and then scaled, so that they
   favour diagonals; a drawn (0, 0) becomes (1, 0). The released generator shuffles its table with a
-  slight bias; this permutation is uniform.
+  slight bias; this permutation is uniform. `side` is unused.
   """
   vectors = jax.random.randint(keys[0], (GRADIENTS, 2), -GRADIENTS, GRADIENTS).astype(jnp.float32)
   length = jnp.sqrt((vectors**2).sum(1, keepdims=True))  # 0 or at least 1
@@ -312,7 +312,7 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
   Angles are in radians. All lines have a common angle plus an individual deviation, up to a maximum
   that is random too. L is the number of lines at the highest severity.
   """
-  count = int(0.1 * max(LINES) * side + LINE_GUARD)
+  count = int(0.1 * max(LINES) * side + LINE_GUARD)  # `LINES` holds the magnitudes
   deviations = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)  # in revolutions
   return {
     'point': uniform(keys[3], 0, side, (count, 2)),

@@ -29,7 +29,7 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
   choice('quantize', quantize, QUANTIZE)
   scaled = jnp.clip(image, 0, 1) * 255
   if quantize == 'floor':
-    levels = jnp.floor(scaled + GUARD)
+    levels = jnp.floor(scaled + GUARD)  # so that an error of float32 does not lower a level
   else:
     # first to multiples of GUARD, so that an error of float32 cannot move a value off a half
     levels = jnp.round(jnp.round(scaled / GUARD) * GUARD)

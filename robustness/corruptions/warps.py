@@ -60,7 +60,7 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 def _signs(key: jax.Array, side: int) -> Draws:
   """Returns a random sign, 1 or −1, for each cell of a grid over an image.
 
-  The grid has 3 × 3 cells, or 5 × 5 if `side`, the side of the image, is at least `LARGE` pixels.
+  The grid has 3 × 3 cells, or 5 × 5 if `side`, the side of the image, is at least 128 pixels.
 
   Returns:
     {'sign': [3, 3]} or {'sign': [5, 5]}.

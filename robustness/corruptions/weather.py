@@ -21,7 +21,7 @@ def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> 
   """Returns the random `noise` [H, W] and `angle` of snow.
 
   The noise, standard normal, becomes the flakes. The angle is the direction of their motion in
-  degrees.
+  degrees. `constants` are unused: every `draw` function gets them.
   """
   key_flakes, key_angle = jax.random.split(key)
   return {
