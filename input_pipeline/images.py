@@ -145,7 +145,7 @@ class PartsStore(IndexedStore):
 
     dtype = tf.uint8 if self.shape else tf.string
     stored = tf.numpy_function(lambda i: self.host_element(int(i))[0], [index], dtype)
-    label = tf.gather(tf.constant(self.labels), index % len(self.labels))
+    label = tf.gather(tf.constant(self.labels), index % len(self.labels))  # of the base image
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:

@@ -200,7 +200,7 @@ class TfRows:
     """
     order = sampler or Epochs(self.num_examples, seed)
     if sampler is not None:
-      self._refuse_streamed(max_examples=0)
+      self._refuse_streamed(max_examples=0)  # a sampler needs images in any order
     low, high = share_of_batch(0, batch_size, share)
     elements_from = functools.partial(self._sequence, order, seed, batch_size, (low, high))
     batches = self._read(

@@ -272,7 +272,8 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
       rows: the images.
       groups: the class groups.
       stream: name of the random stream.
-      views: how the images of each batch are shown.
+      views: called with the ids and class groups of a batch, [B] each; returns the ways of showing
+        it, each an environment and a level (severity or angle) for every image.
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(made_of.BLOCK):

@@ -88,6 +88,7 @@ class Imagenet9(Source):
       raise InputError(f'{root} holds no images of {", ".join(variants_read)}{place_of_masks}.')
     paths, variants, labels, foregrounds = zip(*pictures, strict=True)
     _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground
+    # fields of `Images`, which then reads masks too and leaves both at their size
     mask_fields = {'read': None, 'decode': _with_mask, 'as_stored': True} if self.masks else {}
     return file_images(
       paths,

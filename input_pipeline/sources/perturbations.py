@@ -104,7 +104,7 @@ def of_sequences(
     store=PartsStore(lambda _, row: fetch(*locate(row)), labels[columns['base_id']], shape),
     columns=columns,
     choose=functools.partial(choose_groups, columns['base_id'], noun='base images'),
-    cropped=True,
+    cropped=True,  # before the release
     where=describe,
     file=lambda index: file(*locate(index)[:2]),  # the same for all positions in a sequence
     **fields,

@@ -221,7 +221,8 @@ def glass_blur(
   """Moves pixels at random by up to `delta` pixels, between two Gaussian smoothings.
 
   Args:
-    moves: function of `_draw_moves` that draws a random partner for each pixel in each pass.
+    moves: called with the number of a pass and `delta`; returns the rows down and columns right
+      from each pixel to a random partner, int32 [2, H, W].
     image: float32 [H, W, C] in [0, 1].
     strength: has `sigma` of the smoothings and `delta`, both in pixels, and the number of passes,
       `iterations`.

@@ -192,7 +192,8 @@ def _alias_tables(mass: np.ndarray) -> np.ndarray:
 
   K is a power of two. All K columns of a table have the capacity 2³² / K. The column with the least
   mass (`poor`) is filled up with mass of the column with the greatest mass (`rich`), which becomes
-  its alias. This is repeated until every column is full. For the packing see `poisson_table`.
+  its alias. This is repeated until every column is full. An entry of the result is
+  limit · K + alias, where numbers from the limit on stand for the alias.
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width

@@ -98,7 +98,8 @@ def _resampling(
   ) -> jax.Array:
     """Shrinks the image by the factor of its severity and enlarges it by the kernel `up`.
 
-    The shrunk image is compressed to JPEG of `quality` and decoded, unless `quality` is 0.
+    The shrunk image is compressed to JPEG of `quality` and decoded, unless `quality` is 0. `key` is
+    unused.
     """
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 

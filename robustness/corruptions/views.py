@@ -259,7 +259,7 @@ class CorruptionViews(Study):
     ids, corruptions, severities = self._numbered_views().T
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
-      """Returns the energies of the change of an image by a corruption.
+      """Returns the energies of a corruption's change of an image, or of the image if it is clean.
 
       Args:
         row: the clean image and its columns.

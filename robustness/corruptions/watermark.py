@@ -151,7 +151,8 @@ def watermark(key: jax.Array, image: jax.Array, strength: Strength, font: str = 
   """Mixes the image x with white by opacity times coverage c: x + opacity c (1 − x).
 
   `opacity` is the constant of the severity, and c the fraction of each pixel that the characters
-  cover (`coverage`). `font` is a font file; '' takes the strokes of this project.
+  cover (`coverage`). `font` is a font file; '' takes the strokes of this project. `key` is
+  unused.
 
   Severity 3 has the opacity ½ of ImageNet-W. The other severities, and sides other than those in
   `FONT_SIZES`, are this project's. The released transform draws on images of 8 bits after

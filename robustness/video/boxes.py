@@ -122,7 +122,7 @@ def _read_document(
   if path.is_dir():
     return _document_of_xml_files(path, frames, classes)
   document: dict[str, Any] = json_files.read(path, form, advice)
-  _check_once(document, path)
+  _check_once(document, path)  # raises InputError for repeated ids or paths
   return document
 
 

@@ -236,7 +236,7 @@ def _check_same_frames(evaluations: Sequence[Evaluation]) -> None:
   """Raises InputError unless the records of all classifiers have the same frames and labels."""
   first, *remaining = evaluations
   compared = [GROUP, OFFSET, LABEL]
-  if PATH in first.records.read(0, 0).arrays:
+  if PATH in first.records.read(0, 0).arrays:  # the columns of the first shard
     compared.append(PATH)
   for other in remaining:
     for name in compared:

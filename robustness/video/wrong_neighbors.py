@@ -92,7 +92,7 @@ def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarr
 
 
 def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
-  """Returns a row of the failure table for one pair: frames, labels and predictions.
+  """Returns a pair's row in the table of wrong neighbors: frames, labels and predictions.
 
   Args:
     predicted: predictions of a classifier.
