@@ -136,7 +136,7 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
     """Returns why an image or its header cannot be read; '' if it can."""
     stored, _ = store.host_element(index)
     assert isinstance(stored, bytes)
-    check = read if index in decoded else header
+    check = read if index in decoded else header  # of most images only the header
     try:
       check(stored)
     except InputError as error:

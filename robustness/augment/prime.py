@@ -212,7 +212,7 @@ def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
   index = np.arange(1, amplitudes.shape[1] + 1)
 
   def sines(side: int) -> jax.Array:
-    """Returns sin(iπp/(side − 1)) for every pixel p of a side and every i, [side, N]."""
+    """Returns sin(iπp/(side − 1)) for every pixel p of a side and i in 1..N, [side, N]."""
     return jnp.asarray(np.sin(np.pi * np.linspace(0, 1, side)[:, None] * index), jnp.float32)
 
   sines_of_y, sines_of_x = sines(height), sines(width)

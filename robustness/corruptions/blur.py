@@ -241,7 +241,7 @@ def glass_blur(
       number: number of the pass.
       source: flat index of the pixel where each pixel's value was at first, int32 [H·W].
     """
-    return source[one_pass(moves(number, delta), delta)]
+    return source[one_pass(moves(number, delta), delta)]  # at the origins by this pass
 
   first = one_pass(moves(0, delta), delta)  # int32 [H·W]
   source = jax.lax.fori_loop(1, strength['iterations'], after_pass, first)
@@ -283,7 +283,7 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   one_jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns where twice the number of jumps end, and whether any pixel still moved."""
+    """Doubles the number of jumps: returns where they end, and whether that changed anywhere."""
     ends, _ = state
     ends_of_twice = ends[ends]
     return ends_of_twice, filters.any_of_batch(ends_of_twice != ends)

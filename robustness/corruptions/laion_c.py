@@ -417,7 +417,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
       line: number of the line of each segment.
       segment: number of each segment in its line.
     """
-    # over the rows y0 to y1 - 1 and the columns x0 to x1 - 1
+    # sums over the rows y0 to y1 - 1 and the columns x0 to x1 - 1, from cumulative sums
     y0, y1 = top[segment], bottom[segment]
     x0, x1 = block_start[line], block_end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]

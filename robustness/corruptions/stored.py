@@ -185,7 +185,7 @@ class StoredOrMade(CorruptionViews):
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
-      """Returns the energies of the difference between a corrupted image and its clean image.
+      """Returns the energies of an image's difference from its clean image, or of a clean image.
 
       The result is {} if the data set has no clean images.
       """

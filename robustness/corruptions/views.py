@@ -426,7 +426,7 @@ class CorruptionViews(Study):
     )
 
     def corrupt_and_compress(key: jax.Array, image: jax.Array, *view: jax.Array) -> jax.Array:
-      """Returns the corrupted image, compressed to JPEG if the quality is not 0."""
+      """Returns the image under `view`, compressed to JPEG if the quality is not 0."""
       corrupted = corrupt(key, image, *view)
       return jpeg.round_trip(corrupted, jpeg_quality) if jpeg_quality else corrupted
 

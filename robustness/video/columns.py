@@ -170,7 +170,7 @@ def _check_members(
   """
 
   def in_words(index: int) -> str:
-    """Returns the number of a set, which replaces its name, and one of its rows, which finds it."""
+    """Returns the number of a set and its first row, such as 'set 3 (of row 40)'."""
     return f'set {set_ids[index]} (of row {frame[group == index].min()})'
 
   count = np.bincount(group[distance == 0], minlength=len(set_ids))  # anchors of each set
