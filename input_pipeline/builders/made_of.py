@@ -239,13 +239,13 @@ class MadeOfBase(MadeOf):
 
   @property
   def base_dir(self) -> str:
-    """The TFDS folder of the base data set."""
+    """The TFDS folder of the base data set, by default the folder of this data set."""
     return self.builder_config.base_dir or str(self._data_dir_root)
 
   @property
   def base(self) -> tfds.core.DatasetBuilder:
     """The TFDS builder of the base data set, which may not be prepared yet."""
-    return find_builder(self.builder_config.base, self.base_dir, 'base')
+    return find_builder(self.builder_config.base, self.base_dir, key='base')
 
   def base_features(self) -> dict[str, Feature]:
     """Returns the TFDS features `image` and `label`, copied from the base data set.

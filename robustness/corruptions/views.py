@@ -220,7 +220,7 @@ class CorruptionViews(Study):
     """Facts for results on the pictures that frost, mosaics and stickers are made of.
 
     They are {'frost': facts, 'pictures': facts}, without corruptions that the study does not show.
-    For the facts see `textures.describe` and `laion_c.describe`.
+    Facts are the source, 'procedural' or 'photographs', and where and which photographs these are.
     """
     frost = {'frost': describe(self.photographs)} if 'frost' in self.names else {}
     pictures = {'pictures': laion_c.describe(self.photographs)} if self._shows_pictures else {}
