@@ -243,8 +243,8 @@ class OodScores(ScoresPredictions):
     runs, unknown_runs = list(known_runs.values()), list(unknown.values())
     # Without a bank no score is fitted, and the test images only stand in for it.
     bank_runs = list(banks.values()) or runs[:1]
-    # A single run is the bank, and also the held-out images.
-    bank, held_out = _recording(bank_runs[0], label), _recording(bank_runs[-1], label)
+    recordings = [_recording(run, label) for run in bank_runs]
+    bank, held_out = recordings[0], recordings[-1]  # a single run is both
 
     @functools.cache
     def last_layer() -> LastLayer:

@@ -98,18 +98,20 @@ class ShapeBias(Study):
     conflicting classes count. There are values over all images and by class of shape.
     """
     Recorded(evaluations).require_equal_columns((TEXTURE,))
-    # Names of the classes, shapes and textures, the same for all classifiers.
-    records = evaluations[0].records
-    classes = np.asarray(records.identity['classes'])
-    shapes = classes[records.column('label')]
-    textures = _class_names_of(records.column(TEXTURE).astype(str), classes)
-    is_conflict = shapes != textures
     # {classifier: whether it names the shape, and whether it names the texture, bool [N, 2]}
     answered = dict[str, np.ndarray]()
     for evaluation in evaluations:
-      answers = classes[evaluation.records.table('prediction')[:, 0]]
+      records = evaluation.records
+      # Labels and predictions are numbers of this classifier's classes. Another classifier may
+      # number its classes differently, so that only their names can be compared.
+      classes = np.asarray(records.identity['classes'])
+      shapes = classes[records.column('label')]
+      textures = _class_names_of(records.column(TEXTURE).astype(str), classes)
+      answers = classes[records.table('prediction')[:, 0]]
+      is_conflict = shapes != textures
       names_cue = np.stack([answers == shapes, answers == textures], 1)
       answered[evaluation.label] = names_cue & is_conflict[:, None]
+    # The names of shapes and textures are those of the images: the last turn's hold for all.
     yield from self._estimates_of_images(answered, is_conflict, {})
     for name in classes.tolist():
       if name in shapes[is_conflict]:

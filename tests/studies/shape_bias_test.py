@@ -104,3 +104,20 @@ def test_rows_without_a_conflict_are_refused():
     rows().images, rows().labels[:, None], rows().class_names, columns={'texture': TEXTURES}
   )
   refused('several labels', study.check, double_labels, {})
+
+
+def test_classifiers_may_number_their_classes_differently():
+  shapes, textures = np.array(['cat', 'dog', 'fox', 'cat']), np.array(['dog', 'fox', 'cat', 'fox'])
+  answers = np.array(['cat', 'fox', 'fox', 'dog'])
+
+  def network(classes: list[str]) -> SimpleNamespace:
+    labels, predictions = (np.array([*map(classes.index, x)]) for x in (shapes, answers))
+    columns = {'label': labels, 'texture': textures, 'prediction': predictions[:, None]}
+    records = SimpleNamespace(identity={'classes': classes}, column=columns.get, table=columns.get)
+    return SimpleNamespace(label=' '.join(classes), records=records)
+
+  orders = [['cat', 'dog', 'fox'], ['fox', 'bird', 'cat', 'dog']]
+  table = table_of(ShapeBias(), [network(classes) for classes in orders])
+  for classes in orders:
+    bias = estimate(table, ' '.join(classes), 'shape_bias')
+    assert (bias.value, bias.n) == (pytest.approx(2 / 3), 3)
