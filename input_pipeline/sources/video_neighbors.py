@@ -53,8 +53,8 @@ class VideoNeighbors(Source):
   Attributes:
     metadata: folder of the files that list the sets; '' is `frames`.
     frames: folder of the images.
-    label_space: classes of the labels if there is no class index: 'imagenet_vid', 'youtube_bb', or
-      '' for 'imagenet_vid'.
+    label_space: classes of the labels if no file class_index.json names them: 'imagenet_vid',
+      'youtube_bb', or '' for 'imagenet_vid'.
     allow_missing: whether images may be missing. Sets without their anchor are left out.
   """
 

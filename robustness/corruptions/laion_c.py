@@ -363,7 +363,15 @@ def shape_stamps() -> np.ndarray:
 
 
 def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
-  """Returns random numbers in [0, 1) for the cells of a checkerboard, float32 [rows, columns]."""
+  """Returns random numbers in [0, 1) for the cells of a checkerboard, float32 [rows, columns].
+
+  Cells are `CELL` pixels high and wide, and the last ones may be cut off.
+
+  Args:
+    key: random key.
+    shape: shape of the image, [H, W, ...].
+    constants: ignored.
+  """
   return jax.random.uniform(key, [-(-side // CELL) for side in shape[:2]])  # rounded up
 
 

@@ -311,12 +311,12 @@ class StoredOrMade(CorruptionViews):
     return Provenance.of(study, records, image_shape, **fields).table()
 
   def denominator(self, first: str) -> str:
-    """Returns a phrase for the errors that the mean corruption error (mCE) is relative to.
+    """Returns what a study divides errors by in a mean corruption error (mCE), in words.
 
-    It is '' here; studies with an mCE override this.
+    An example is 'AlexNet (published)'. It is '' here; studies with an mCE override this.
 
     Args:
-      first: label of the first classifier.
+      first: label of the first classifier, whose errors may be the divisors.
     """
     return ''
 

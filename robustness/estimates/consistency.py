@@ -203,7 +203,8 @@ def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
   """Returns the design effect of each view, [V], and of the mean over views.
 
   Clustering of images, such as frames of a video, increases a variance by this factor, at least 1.
-  The variance concerns the shares of images in the cells of the 2 × 2 table.
+  The variance is of shares of images: those in each cell of a table of two classifiers, right or
+  wrong.
 
   Args:
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.

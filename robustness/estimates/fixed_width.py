@@ -243,7 +243,7 @@ def fixed_size(half_width: float, confidence: float) -> int:
   """
 
   def is_enough(n: int) -> bool:
-    """Returns whether the interval is within ± `half_width` if half of n trials succeed."""
+    """Returns whether n trials of which half succeed have an interval within ± `half_width`."""
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
     return not ((high - low) / 2 > half_width).any()
 

@@ -152,7 +152,8 @@ class FlipRate(Study):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns deviations from the published experiment, a sentence for each.
 
-    The list is never empty, since ImageNet-P has other sequences.
+    The list is never empty, since the sequences of the published experiment (ImageNet-P) have other
+    frames.
     """
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 

@@ -543,9 +543,10 @@ class Pairs(NamedTuple):
 
 
 def _counted_scenes(outcomes: Outcomes) -> np.ndarray:
-  """Returns which scenes count, bool [P, L], for P pairs at L levels.
+  """Returns which scenes count, bool [P, L], the same for all classifiers.
 
-  All classifiers have the same.
+  A scene shows a pair of an object and a background at a level, such as a size of the object. There
+  are P pairs and L levels.
   """
   assert outcomes.counted is not None
   return outcomes.counted[outcomes.labels[0]]

@@ -683,7 +683,8 @@ def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
 def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
   """Narrows intervals of a cumulative distribution so that both ends never decrease.
 
-  The share within distance 1 gets the interval [1, 1], since pixels are in [0, 1].
+  The distribution is of distances between frames, the largest difference of a pixel in [0, 1]. All
+  of them are at most 1, so the share up to the distance 1 gets the interval [1, 1].
 
   Args:
     shares: table of shares by ascending distance; it is changed in place and returned.

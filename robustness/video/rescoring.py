@@ -48,7 +48,8 @@ class Rescoring:
   Attributes:
     predictions: comma-separated paths, each a JSON file {frame: [scores]} or a folder of records
       from an earlier run. A classifier's label is the file name, or LABEL if written as LABEL=PATH.
-    metadata: folder of the neighbor sets; '' uses the sets of the records.
+    metadata: folder that lists the neighbor sets, labelled frames with similar frames; '' uses the
+      sets of the records.
     unreviewed: folder of the neighbor sets before human review, to estimate the effect of the
       review. Predictions must cover the frames of these sets. '' skips the estimate.
     label_space: classes of the labels, for sets that do not name their classes. Scores of
