@@ -121,6 +121,8 @@ def test_other_configs_are_refused_with_the_process_and_the_keys(join):
   join(['{"seed": 1, "training": {"steps": 3}}'])
   message = r'process 1 was started with another config.*\n  config\.seed: 0 → 1\nGive'
   refused(message, check_config, {'seed': 0, 'training': {'steps': 3}})
+  join(['{"norm": NaN}'])
+  check_config({'norm': np.nan})  # a setting's own check refuses it
 
 
 def test_numbers_of_numpy_in_a_config_are_accepted():
