@@ -130,8 +130,10 @@ class ClassifierSettings:
     require_key('initial_weights', self.is_trained_here or not self.initial_weights, valid_weights)
     valid_std = f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}'
     require_key('std', len(self.mean) == len(self.std), valid_std)
-    valid_merge = f"'max' where {KEYS.classifier.label_space} is {DATA!r}, which merges no classes"
-    require_key('merge', self.merge == 'max' or self.label_space != DATA, valid_merge)
+    label_space = KEYS.classifier.label_space
+    valid_merge = f"'max' unless {label_space} is coarser than the classes of the weights"
+    # without a label space, and with the classes of the data, no classes are merged
+    require_key('merge', self.merge == 'max' or self.label_space not in ('', DATA), valid_merge)
 
   @property
   def architecture(self) -> Architecture | None:

@@ -170,7 +170,7 @@ def setting(
     only_with: another setting that this one depends on. With ('optimizer', 'sgd', 'lamb') this
       setting has an effect only if `optimizer` is 'sgd' or 'lamb'. With ('threshold',) it has an
       effect only if `threshold` is not 0, '', () or False. A setting without effect is left out of
-      saved results; it must have its default value or be off (0, '', () or False).
+      saved results. In a `Part` it must have its default value or be off (0, '', () or False).
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
@@ -236,7 +236,8 @@ def check_fields(parsed: object, section: str) -> None:
       settings.require(is_valid, key, value, valid)
     elif words:
       settings.choice(key, value, words)
-    if value and not settings.has_effect(field, vars(parsed)):
+    # A part's settings stand together in its section. Those of a training may be inherited.
+    if isinstance(parsed, Part) and value and not settings.has_effect(field, vars(parsed)):
       other_key, *needed_values = field.metadata['only_with']
       needed = ' or '.join(map(repr, needed_values)) or 'set'
       valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} is {needed}'

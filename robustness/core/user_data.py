@@ -6,6 +6,7 @@ need not inherit from its classes, and nothing here imports it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -199,8 +200,12 @@ def _iterate(data: Any) -> Iterator[Any]:
   if isinstance(data, np.ndarray) or not (has_iterator or has_index):
     raise InputError(f'data is a {type(data).__name__} without labels: give labels [N].')
   is_endless = hasattr(data, 'cardinality') and int(data.cardinality()) == -1  # of `tf.data`
-  # Grain's data sets, and the samplers of its loaders, have a huge length if they repeat
-  lengths = [operator.length_hint(part, 0) for part in (data, getattr(data, '_sampler', ()))]
+  # Grain's data sets, and the samplers of its loaders, have a huge length if they repeat. Streams
+  # of PyTorch may raise an error in place of a length.
+  lengths = [0]
+  for part in (data, getattr(data, '_sampler', ())):
+    with contextlib.suppress(NotImplementedError):
+      lengths.append(operator.length_hint(part, 0))
   if is_endless or max(lengths) >= ENDLESS:
     raise InputError('data repeat without end: give one epoch, such as data.take(N).')
   return iter(data) if has_iterator else (data[number] for number in range(len(data)))

@@ -112,7 +112,8 @@ class ConstantsTable:
     if self.side not in by_side:
       raise InputError(
         f'{name} has no published constants for images of {self.side} pixels: ask for those of '
-        f'another size, one of {", ".join(map(str, by_side))} ({KEYS.study.constants}, or side=).'
+        f'another size, one of {", ".join(map(str, by_side))} ({KEYS.study.constants} of a '
+        'study, or side= of corrupt).'
       )
     return {
       key: (*five, *(interpolated(five, severity) for severity in self.between))

@@ -174,5 +174,10 @@ class TrainingSettings:
     rule('lookahead', not exceeds_steps, f'at most {KEYS.training.steps}, which is {self.steps}')
     is_valid = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
     rule('bias_rate', is_valid, "above 0, and 1 for every optimizer but 'sgd'")
+    valid_keep = (
+      f"'last' unless {KEYS.training.validation} > 0: the best weights are chosen by held-out "
+      'training rows, for the rows of the study would leak into them'
+    )
+    rule('keep', self.keep == LAST or self.validation > 0, valid_keep)
     is_evaluated = self.keep == LAST or self.evaluate_every_epochs > 0
     rule('evaluate_every_epochs', is_evaluated, f"above 0 where {KEYS.training.keep} is 'best'")

@@ -366,7 +366,10 @@ def test_equal_classes_keep_the_last_layer_and_the_normalisation(trained):
     bad_setting('config.classifiers.bad.initial_weights', 'x', 'config.classifiers.bad.train=True'),
   ),
   ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
-  ({'merge': 'sum', 'label_space': 'data', 'train': True}, "merge is 'sum'.*label_space is 'data'"),
+  (
+    {'merge': 'sum', 'label_space': 'data', 'train': True},
+    "merge is 'sum'.*label_space is coarser",
+  ),
   *(
     ({'positions': 'bilinear', **section}, "positions is 'bilinear', which changes nothing")
     for section in (

@@ -132,3 +132,16 @@ class Loader:
 @pytest.mark.parametrize('data', [Repeated(), Loader()])
 def test_data_and_loaders_of_grain_without_end_are_refused(data):
   refused('repeat without end', rows_of, data)
+
+
+class Stream(Loader):
+  """A stream that refuses to state its length, like PyTorch's `IterableDataset`."""
+
+  _sampler = ()
+
+  def __len__(self):
+    raise NotImplementedError
+
+
+def test_a_stream_without_a_length_is_read():
+  assert rows_of(Stream(), None, {}, ()).num_examples == len(LABELS)

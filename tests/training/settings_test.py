@@ -47,10 +47,6 @@ def test_values_out_of_range_are_named(setting):
   ('triangle', {'schedule': 'triangular', 'triangle': (0.2, 0.1)}),
   ('warmup_epochs', {'schedule': 'triangular', 'warmup_epochs': 1.0}),
   ('keep', {'keep': 'best'}),
-  ('momentum', {'optimizer': 'adamw', 'momentum': 0.5}),
-  ('epsilon', {'epsilon': 1e-3}),
-  ('step_factor', {'step_factor': 0.5}),
-  ('measure_at', {'measure_at': 'checkpoints'}),
   ('evaluate_every_epochs', {'keep': 'best', 'validation': 0.1, 'evaluate_every_epochs': 0.0}),
 )
 def test_bad_settings_are_named(key, section):
