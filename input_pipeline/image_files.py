@@ -130,6 +130,7 @@ def refuse_copies(folder: Path, files: Sequence[Path]) -> None:
     folder: the folder.
     files: all images below it.
   """
+  folder = Path(os.path.abspath(folder))  # '.' and '..' are no names of folders
   inner = folder / folder.name
   if inner.is_dir():
     names = {os.path.relpath(file, folder.parent) for file in files}  # such as cat/cat/1.jpg

@@ -85,6 +85,7 @@ class HeldOutConfig(made_of.BaseConfig):
     train_split, test_split: splits of the base data set, with optional slices.
   """
 
+  WHOLE_NUMBERS = (*made_of.BaseConfig.WHOLE_NUMBERS, 'classes_per_group', 'class_group_seed')
   description: str | None = 'Class × environment cells, some of them held out'
   environments: tuple[str, ...] = INSTANCES['corruptions']
   class_groups: tuple[tuple[str, ...], ...] = ()

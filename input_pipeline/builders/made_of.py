@@ -211,8 +211,10 @@ class BaseConfig(tfds.core.BuilderConfig):
     seed: seed of random numbers.
     resize, crop, interpolation, resized_by: how images of the base data set are resized and
       cropped; see `DataSettings`.
+    WHOLE_NUMBERS: names of the settings that are whole numbers from 0.
   """
 
+  WHOLE_NUMBERS: ClassVar[tuple[str, ...]] = ('seed', 'resize', 'crop')
   name: str = ''
   description: str | None = None
   base: str = ''
@@ -225,7 +227,7 @@ class BaseConfig(tfds.core.BuilderConfig):
 
   def __post_init__(self) -> None:
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
-    for key in ('seed', 'resize', 'crop'):
+    for key in self.WHOLE_NUMBERS:
       value = getattr(self, key)
       is_valid = isinstance(value, (int, np.integer)) and value >= 0
       require(bool(is_valid), key, value, 'a whole number from 0')

@@ -92,6 +92,8 @@ def test_unusable_names_groups_and_splits_are_refused(base_dir, tmp_path, builde
   refused(r'severities is 3; .* distinct numbers of 1\.\.5', config, base_dir, severities=3)
   refused("seed is '7'; it must be a whole number from 0", config, base_dir, seed='7')
   refused('classes_per_group is 2; it must be 0 where', config, base_dir, classes_per_group=2)
+  for name, value in (('classes_per_group', -1), ('class_group_seed', '1')):
+    refused(f'{name} is .*a whole number from 0', config, base_dir, **{name: value})
   other_split = tfds.builder(
     'held_out_environments', config=config(base_dir, train_split='nope'), data_dir=tmp_path / 'y'
   )

@@ -265,6 +265,12 @@ def test_a_folder_that_was_copied_into_itself_is_refused(tmp_path, copied):
   refused(f'was copied into itself, as {inner}/', open_folder, tmp_path, split='train')
 
 
+def test_a_relative_path_is_no_copy_of_its_folders(tmp_path, monkeypatch):
+  save_levels(tmp_path, ['cat', 'dog/cat'])
+  monkeypatch.chdir(tmp_path)
+  assert open_folder('.').num_examples == open_folder(tmp_path).num_examples == 2
+
+
 def test_class_folders_called_by_numbers_are_in_the_order_of_the_numbers(tmp_path):
   names = [str(number) for number in range(12)]
   save_levels(tmp_path, names)
