@@ -170,7 +170,8 @@ def setting(
     only_with: another setting that this one depends on. With ('optimizer', 'sgd', 'lamb') this
       setting has an effect only if `optimizer` is 'sgd' or 'lamb'. With ('threshold',) it has an
       effect only if `threshold` is not 0, '', () or False. A setting without effect is left out of
-      saved results. In a `Part` it must have its default value or be off (0, '', () or False).
+      saved results; it must have its default value or be off (0, '', () or False), unless it may be
+      inherited from another section.
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
@@ -204,7 +205,7 @@ def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) ->
   return dataclasses.field(default=default, metadata=checks)
 
 
-def check_fields(parsed: object, section: str) -> None:
+def check_fields(parsed: object, section: str, inherits: bool = False) -> None:
   """Raises InputError if a field of a dataclass has an invalid value.
 
   The checks are stored in the fields by `setting` and `word`.
@@ -212,6 +213,8 @@ def check_fields(parsed: object, section: str) -> None:
   Args:
     parsed: the dataclass instance.
     section: section of the config for error messages, such as 'config.study'.
+    inherits: whether values may come from another section, as a training's do from the run. Those
+      without an effect are then accepted, such as a momentum with 'adamw'.
   """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
@@ -236,8 +239,7 @@ def check_fields(parsed: object, section: str) -> None:
       settings.require(is_valid, key, value, valid)
     elif words:
       settings.choice(key, value, words)
-    # A part's settings stand together in its section. Those of a training may be inherited.
-    if isinstance(parsed, Part) and value and not settings.has_effect(field, vars(parsed)):
+    if not inherits and value and not settings.has_effect(field, vars(parsed)):
       other_key, *needed_values = field.metadata['only_with']
       needed = ' or '.join(map(repr, needed_values)) or 'set'
       valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} is {needed}'

@@ -145,7 +145,7 @@ class TrainingSettings:
 
   def __post_init__(self) -> None:
     """Raises InputError for settings that are out of range or do not fit each other."""
-    check_fields(self, SECTION)
+    check_fields(self, SECTION, inherits=True)
 
     def rule(name: str, holds: bool, valid: str) -> None:
       """Raises InputError for a setting of the training unless a condition holds.
