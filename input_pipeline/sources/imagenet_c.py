@@ -99,9 +99,10 @@ class ImagenetC(Source):
     if self.has_more_frost and without_frost:
       # of frost, which has more classes, only the classes of the other corruptions are read
       classes = {name for path in without_frost for name in folders_in(path)}
-      all_classes = {name for path in folders.values() for name in folders_in(path)}
-      if all_classes != classes:
-        facts['class_folders_left_out'] = len(all_classes - classes)
+      frost = [path for path in folders.values() if path not in without_frost]
+      left_out_classes = {name for path in frost for name in folders_in(path)} - classes
+      if left_out_classes:
+        facts['class_folders_left_out'] = len(left_out_classes)
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], left_out, classes, base_name=self.base_name)
     files = files_of_part[0]  # of the first part, to which the labels belong

@@ -132,8 +132,8 @@ class ClassifierSettings:
     require_key('std', len(self.mean) == len(self.std), valid_std)
     label_space = KEYS.classifier.label_space
     valid_merge = f"'max' unless {label_space} is coarser than the classes of the weights"
-    # without a label space, and with the classes of the data, no classes are merged
-    require_key('merge', self.merge == 'max' or self.label_space not in ('', DATA), valid_merge)
+    # with the classes of the data, no classes are merged
+    require_key('merge', self.merge == 'max' or self.label_space != DATA, valid_merge)
 
   @property
   def architecture(self) -> Architecture | None:

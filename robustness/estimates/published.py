@@ -141,7 +141,7 @@ def _read_table(name: str, images: int) -> PublishedTable:
     """Returns {label of the classifier: number} of a row, for the classifiers that have it."""
     return {label: column[row] for label, column in columns.items() if row in column}
 
-  clean, average, mce = numbers('clean'), numbers('average'), numbers('mCE')
+  clean, average, mce = map(numbers, summary_rows)
   return PublishedTable(name, images, clean, corrupted, average, mce)
 
 

@@ -29,6 +29,7 @@ from robustness.core.arguments import as_array, as_images, as_key, check_integer
 from robustness.core.errors import InputError, SettingError
 from robustness.core.settings import choice
 from robustness.evaluation.views import Arrays, Views
+from robustness.fourier.filters import centred_frequencies
 from robustness.present import images
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
@@ -78,8 +79,8 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
     limit = f'in 1..{min(height, width)} for images of {height} × {width} pixels'
     raise SettingError('window', window, f'{limit}, or 0 for all frequencies')
   rows, columns = (window, window) if window else (height, width)
-  axis_y = np.arange(rows, dtype=np.int32) - rows // 2
-  axis_x = np.arange(columns, dtype=np.int32) - columns // 2
+  axis_y = centred_frequencies(rows).astype(np.int32)
+  axis_x = centred_frequencies(columns).astype(np.int32)
 
   def indices(y: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Returns the position of each frequency (y[i], x[j]) in a spectrum, int [len(y), len(x)].

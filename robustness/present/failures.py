@@ -31,12 +31,14 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     {'failures_<label>': (figure, caption)}. A single classifier has the array `failure_images` and
     the figure 'failures'.
   """
-  figures = {}
   table = results.tables.get(DAMAGED_IMAGES)
+  if table is None:
+    return {}
+  figures = {}
+  failures = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
   for label, prefix in results.prefixes.items():
     images = results.arrays.get(prefix + FAILURE_IMAGES)
-    if table is not None and images is not None:
-      failures = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    if images is not None:
       rows = [failure for failure in failures if failure['classifier'] == label]
       num_pictures = images.shape[1]  # of each image
       figure = gallery(images, [titles(row, num_pictures) for row in rows])

@@ -20,7 +20,7 @@ from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.facets import ordered_facet
 from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
-from robustness.estimates.quantity import ACCURACY, Quantity, declare_error
+from robustness.estimates.quantity import ACCURACY, Quantity, declare_amount, declare_error
 from robustness.evaluation.outcomes import Evaluation
 from robustness.evaluation.study import Figures, ImageShape, Scored, ScoresPredictions
 from robustness.evaluation.views import ViewTable
@@ -65,7 +65,7 @@ EXCESS = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
 MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
 SELECTIVE = declare_error('selective_error', 'top-1 error of the images answered', drawn=True)
 IN_BINS = (
-  Quantity('bin_size', 'images in a bin of confidence', 'amount', unit='images', low=0),
+  declare_amount('bin_size', 'images in a bin of confidence', unit='images'),
   Quantity('bin_confidence', 'mean confidence in a bin'),
   Quantity('bin_accuracy', 'top-1 accuracy in a bin of confidence'),
 )

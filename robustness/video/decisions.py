@@ -14,7 +14,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import padded_labels
 from robustness.estimates.means import estimate_row, means, table_of_rows
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import Quantity, declare_amount
 from robustness.estimates.table import assemble
 from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.results import Table
@@ -28,8 +28,8 @@ from robustness.video.review_rounds import ReviewRounds, strict_majority
 ANCHORS = Quantity('anchors_accepted', 'anchors accepted, of those reviewed')
 UPDATED = Quantity('labels_updated', 'anchors that gained labels, of those accepted')
 PAIRS = Quantity('pairs_accepted', 'pairs accepted, of those reviewed')
-ADDED = Quantity(
-  'labels_added_per_anchor', 'labels added to an accepted anchor', 'amount', unit='labels', low=0
+ADDED = declare_amount(
+  'labels_added_per_anchor', 'labels added to an accepted anchor', unit='labels'
 )
 AGREEMENT = Quantity('agreement', 'agreeing pairs of annotators')
 FLEISS = Quantity('fleiss_kappa', "Fleiss's kappa", 'amount', low=-1, high=1)

@@ -287,7 +287,8 @@ def from_mappings(
   neighbors, offsets = [], []
   for anchor, members in sets.items():
     neighbors.append(np.array([position[member] for member in members], np.int32))
-    distances = [frame_number(member) - frame_number(anchor) for member in members]
+    anchor_number = frame_number(anchor)
+    distances = [frame_number(member) - anchor_number for member in members]
     offsets.append(np.array(distances, np.int32))
   types, fps = _types_and_rates(frames, facts) if facts else (None, None)
   return NeighborSets(

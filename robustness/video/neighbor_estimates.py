@@ -173,9 +173,7 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
   """
   right = np.zeros(predictions.shape, bool)
   for label_of_frame in labels.T:  # the first label of all frames, then the second, and so on
-    # only labelled frames are compared, because few have a second label
-    labelled = np.flatnonzero(label_of_frame >= 0)
-    right[..., labelled] |= predictions[..., labelled] == label_of_frame[labelled]
+    right |= (label_of_frame >= 0) & (predictions == label_of_frame)
   return right
 
 
