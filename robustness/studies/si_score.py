@@ -259,13 +259,12 @@ class SiScore(Study):
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
     groups = as_stored if self.stored else self.view_table(image_shape).groups
-    return pairs.records, dataclasses.replace(pairs.table, groups=groups)
+    return pairs.arrange(records), dataclasses.replace(pairs.table, groups=groups)
 
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
-    """Arranges predictions in a table with a row per pair and a column per level.
+    """Returns the pairs of a run, which arrange predictions by pair and level.
 
     A pair is an object and a background. A level is a combination of area, angle and position.
-    Predictions on stored scenes have a row for each scene before.
 
     Args:
       records: the recorded predictions.
@@ -279,13 +278,12 @@ class SiScore(Study):
       # is below every limit.
       fraction = scenes.spread(columns['fraction_inside'], absent=-1.0)
       rows = scenes.spread(np.arange(len(scenes.pair)), absent=-1)  # [pairs, levels]
-      by_pair: RecordsReader = SelectedRows(records, rows)
     else:
-      by_pair = records
+      rows = None
       design, objects = self.design, records.column('object')
       fraction = self._visible_fractions(records.column, side)
     table = ViewTable(_level_names(design), counted=self._are_counted(fraction), units=objects)
-    return Pairs(by_pair, design, table, is_visible=fraction > 0)
+    return Pairs(rows, design, table, is_visible=fraction > 0)
 
   def _are_counted(self, fraction: np.ndarray) -> np.ndarray:
     """Returns whether scenes count, bool [...], because enough of the object is visible.
@@ -399,25 +397,26 @@ class SiScore(Study):
     # what scenes are arranged, counted and grouped by
     columns = designs.COLUMNS if self.stored else ('object', 'imagenet_class', 'foreground_size')
     Recorded(evaluations).require_equal_columns(columns)
-    pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
-    first = next(iter(pairs.values()))
-    counted = first.table.counted  # bool [pairs, levels]: enough of the object is inside
+    records = {evaluation.label: evaluation.records for evaluation in evaluations}
+    first_records = evaluations[0].records
+    pairs = self._pairs(first_records, image_shape[0])
+    counted = pairs.table.counted  # bool [pairs, levels]: enough of the object is inside
     assert counted is not None
     if not counted.any():
       raise self._no_scene()
     # The rank of the true class, from which the statistic says whether predictions are right.
-    fields = {label: {'rank': arranged.records.table('rank')} for label, arranged in pairs.items()}
-    levels, objects = designs.levels_of(first.design), first.table.units
+    fields = {label: {'rank': pairs.arrange(r).table('rank')} for label, r in records.items()}
+    levels, objects = designs.levels_of(pairs.design), pairs.table.units
     is_counted = dict.fromkeys(fields, counted)  # the same for all classifiers
     right = Outcomes.from_fields(
       SCENE_ACCURACY, fields, levels, counted=is_counted, clusters=objects
     )
     estimates = list(self._estimates(right))
-    estimates += self._estimates_by_class(right, first.records)
+    estimates += self._estimates_by_class(right, pairs.arrange(first_records))
     x_and_y = designs.FACTOR_COLUMNS[designs.LOCATION]
-    is_partly_visible = first.is_visible & ~counted  # too little of the object to count
+    is_partly_visible = pairs.is_visible & ~counted  # too little of the object to count
     if designs.LOCATION in designs.varying_factors(right.views) and is_partly_visible.any():
-      visible = dataclasses.replace(right, counted=dict.fromkeys(fields, first.is_visible))
+      visible = dataclasses.replace(right, counted=dict.fromkeys(fields, pairs.is_visible))
       estimates.append(self.means(ACCURACY_OF_ALL, visible, x_and_y))
       estimates.append(self.means(NORMALISED_OF_ALL, visible, x_and_y, by_group=True))
     return Findings(estimates=estimates)
@@ -525,21 +524,26 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """Predictions for P pairs of object and background at L levels.
+  """P pairs of object and background at L levels, the same for all classifiers.
 
   A level is a combination of area, angle and position of the object.
 
   Attributes:
-    records: recorded predictions with a row for each pair and a view for each level.
+    rows: index of the stored scene of each pair at each level, int [P, L]; −1 where there is none.
+      None for composed scenes, whose predictions have a row for each pair already.
     design: the levels.
     table: names of the views, and `counted`, bool [P, L], which says which scenes count.
     is_visible: bool [P, L], whether any part of the object is inside the image.
   """
 
-  records: RecordsReader
+  rows: np.ndarray | None
   design: designs.Design
   table: ViewTable
   is_visible: np.ndarray
+
+  def arrange(self, records: RecordsReader) -> RecordsReader:
+    """Returns a classifier's predictions with a row for each pair and a view for each level."""
+    return records if self.rows is None else SelectedRows(records, self.rows)
 
 
 def _counted_scenes(outcomes: Outcomes) -> np.ndarray:
