@@ -66,7 +66,9 @@ class Imagenet9(Source):
 
   path: str = ''
   masks: bool = False
-  variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty, distinct', are_distinct_and_some)
+  variants: tuple[str, ...] = setting(
+    VARIANTS[:3], 'not empty, distinct', are_distinct_and_some, only_with=('masks', False)
+  )
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the images, in RGB.

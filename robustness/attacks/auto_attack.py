@@ -75,7 +75,9 @@ class AutoAttack(Attack):
   in_turn = True  # later runs leave out the images that are misclassified already
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
-  queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
+  queries: int = setting(
+    QUERIES, 'at least 1', lambda x: x >= 1, only_with=('version', 'standard', 'plus')
+  )
 
   def __post_init__(self) -> None:
     """Raises InputError for 'plus' and 'rand' in ℓ1, where the authors define only 'standard'."""

@@ -158,7 +158,7 @@ def setting(
   valid: str,
   holds: Callable[[V], bool],
   large: bool = False,
-  only_with: tuple[str, ...] = (),
+  only_with: tuple[str | bool, ...] = (),
 ) -> V:
   """Returns a dataclass field for a setting of a component, with a check of its value.
 
@@ -168,10 +168,10 @@ def setting(
     holds: function that is called with a value and returns whether it is valid.
     large: whether an integer may be 2**31 or more.
     only_with: another setting that this one depends on. With ('optimizer', 'sgd', 'lamb') this
-      setting has an effect only if `optimizer` is 'sgd' or 'lamb'. With ('threshold',) it has an
-      effect only if `threshold` is not 0, '', () or False. A setting without effect is left out of
-      saved results; it must have its default value or be off (0, '', () or False), unless it may be
-      inherited from another section.
+      setting has an effect only if `optimizer` is 'sgd' or 'lamb', or is a tuple that contains one
+      of them. With ('threshold',) it has an effect only if `threshold` is not 0, '', () or False.
+      A setting without effect is left out of saved results; it must have its default value or be
+      off (0, '', () or False), unless it may be inherited from another section.
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
@@ -241,8 +241,9 @@ def check_fields(parsed: object, section: str, inherits: bool = False) -> None:
       settings.choice(key, value, words)
     if not inherits and value and not settings.has_effect(field, vars(parsed)):
       other_key, *needed_values = field.metadata['only_with']
+      verb = 'contains' if isinstance(getattr(parsed, other_key), tuple) else 'is'
       needed = ' or '.join(map(repr, needed_values)) or 'set'
-      valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} is {needed}'
+      valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} {verb} {needed}'
       settings.require(value == default, key, value, valid)
 
 

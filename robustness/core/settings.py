@@ -150,6 +150,8 @@ def has_effect(field: dataclasses.Field[Any], section: Section) -> bool:
   # ('optimizer', 'adamw', 'lamb') needs one of two values, ('label_space',) any that is not empty
   other_key, *needed_values = only_with
   other_value = section.get(other_key)
+  if isinstance(other_value, tuple) and needed_values:
+    return not set(other_value).isdisjoint(needed_values)
   return other_value in needed_values if needed_values else bool(other_value)
 
 

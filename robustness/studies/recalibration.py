@@ -120,11 +120,18 @@ class Recalibration(StoredOrMade):
   needs_clean = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = setting(scaling.KINDS, 'distinct', are_distinct)
-  penalty: float = setting(0.0, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
+  penalty: float = setting(
+    0.0,
+    'at least 0 and finite',
+    lambda x: 0 <= x < np.inf,
+    only_with=('scalings', 'vector', 'matrix'),
+  )
   scores: tuple[str, ...] = setting(prediction_sets.SCORES, 'distinct', are_distinct)
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
-  raps_penalty: float = setting(0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
-  raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
+  raps_penalty: float = setting(
+    0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf, only_with=('scores', 'raps')
+  )
+  raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0, only_with=('scores', 'raps'))
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(200, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 

@@ -204,6 +204,7 @@ def test_the_same_images_fall_to_fab_as_to_the_authors_code(norm):
   (Square, {'queries': 0}, r'square\.queries is 0'),
   (AutoPGD, {'passes': 0}, r'auto_pgd\.passes is 0'),
   (AutoAttack, {'version': 'best'}, r"auto_attack\.version is 'best'.*'plus'"),
+  (AutoAttack, {'version': 'rand', 'queries': 100}, r'auto_attack\.queries is 100'),
   (AutoAttack, {'norm': 'l3'}, r"auto_attack\.norm is 'l3'"),
   (AutoAttack, {'norm': 'l1', 'version': 'rand'}, r"auto_attack\.version is 'rand'.*'standard' in"),
 )

@@ -7,6 +7,7 @@ import pytest
 
 from robustness.estimates.table import select
 from robustness.studies.recalibration import Recalibration
+from tests.cases import cases
 from tests.made_records import made
 from tests.networks import tiny_rows
 from tests.refusals import bad_setting, refused
@@ -102,5 +103,13 @@ def test_too_few_images_held_out_are_refused(tmp_path):
   dataclasses.replace(small_alpha, held_out=0.5).check(tiny_rows(400), {})
 
 
-def test_an_infinite_penalty_is_refused():
-  refused(bad_setting('config.study.penalty'), Recalibration, penalty=float('inf'))
+@cases(
+  'key, settings',
+  ('penalty', {'penalty': float('inf')}),
+  ('penalty', {'penalty': 0.1, 'scalings': ('temperature',)}),
+  ('raps_penalty', {'raps_penalty': 0.1, 'scores': ('lac', 'aps')}),
+  ('raps_rank', {'raps_rank': 2, 'scores': ()}),
+)
+def test_a_penalty_that_is_infinite_or_without_effect_is_refused(key, settings):
+  refused(bad_setting(f'config.study.{key}'), Recalibration, **settings)
+  Recalibration(raps_rank=2, scores=('raps',))

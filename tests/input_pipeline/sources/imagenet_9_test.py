@@ -55,6 +55,7 @@ def test_a_subset_takes_all_variants_of_a_foreground(folder):
     {'variants': ('original', 'original')},
     bad_setting('config.data.imagenet_9.variants', words='distinct'),
   ),
+  ({'variants': ('only_fg',), 'masks': True}, bad_setting('config.data.imagenet_9.variants')),
 )
 def test_unusable_variants_are_refused(folder, settings, message):
   refused(message, read, 'imagenet_9', folder, **settings)
