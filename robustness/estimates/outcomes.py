@@ -205,8 +205,15 @@ class Outcomes:
       groups: table with a row per group and a column per facet, which describes the new views.
     """
     values = {label: np.broadcast_to(v, counted.shape) for label, v in self.values.items()}
-    counted_by_label = dict.fromkeys(self.values, counted)
-    return dataclasses.replace(self, values=values, views=groups, counted=counted_by_label)
+    return dataclasses.replace(self, values=values, views=groups, counted=None).counting(counted)
+
+  def counting(self, counted: np.ndarray) -> Self:
+    """Returns the outcomes with other values that count, the same for all classifiers.
+
+    Args:
+      counted: bool [N, V], the values that count.
+    """
+    return dataclasses.replace(self, counted=dict.fromkeys(self.values, counted))
 
   def of_rows(self, rows: np.ndarray) -> Self:
     """Returns the outcomes of selected images, given as bool [N] or as indices."""
@@ -265,8 +272,7 @@ class Outcomes:
     # There is no sequential design, and `counted` is the choice of values by the caller.
     if not np.array_equal(common.counted[first], common.counted[second]):
       raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
-    counted = dict.fromkeys(values, common.counted[first])
-    return dataclasses.replace(common, values=values, counted=counted)
+    return dataclasses.replace(common, values=values).counting(common.counted[first])
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
     """Yields a group of views for each combination of values of some facets.

@@ -403,8 +403,7 @@ class AccuracyByFactor(Study):
     # minus the share for which it is the other way round.
     shares = {'dropped': change > 0, 'risen': change < 0}
     counted = ~np.isnan(change)
-    counts = dict.fromkeys(shares, counted)
-    drops = Outcomes.from_fields(DROP, shares, views, counted=counts, clusters=clusters)
+    drops = Outcomes.from_fields(DROP, shares, views, clusters=clusters).counting(counted)
     for group in drops.groups(list(views), counted.sum(0) >= self.fewest):
       dropped, risen = drops.sums('dropped', group), drops.sums('risen', group)
       estimate = share_difference(dropped, risen, self.confidence)

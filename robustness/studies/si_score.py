@@ -407,16 +407,14 @@ class SiScore(Study):
     # The rank of the true class, from which the statistic says whether predictions are right.
     fields = {label: {'rank': pairs.arrange(r).table('rank')} for label, r in records.items()}
     levels, objects = designs.levels_of(pairs.design), pairs.table.units
-    is_counted = dict.fromkeys(fields, counted)  # the same for all classifiers
-    right = Outcomes.from_fields(
-      SCENE_ACCURACY, fields, levels, counted=is_counted, clusters=objects
-    )
+    right = Outcomes.from_fields(SCENE_ACCURACY, fields, levels, clusters=objects)
+    right = right.counting(counted)
     estimates = list(self._estimates(right))
     estimates += self._estimates_by_class(right, pairs.arrange(first_records))
     x_and_y = designs.FACTOR_COLUMNS[designs.LOCATION]
     is_partly_visible = pairs.is_visible & ~counted  # too little of the object to count
     if designs.LOCATION in designs.varying_factors(right.views) and is_partly_visible.any():
-      visible = dataclasses.replace(right, counted=dict.fromkeys(fields, pairs.is_visible))
+      visible = right.counting(pairs.is_visible)
       estimates.append(self.means(ACCURACY_OF_ALL, visible, x_and_y))
       estimates.append(self.means(NORMALISED_OF_ALL, visible, x_and_y, by_group=True))
     return Findings(estimates=estimates)
@@ -495,7 +493,7 @@ class SiScore(Study):
     groups = designs.group_levels(levels, compared_keys)
     strata = designs.group_levels(levels, pooled_keys)
     is_balanced = designs.select_balanced(counted, groups, strata, share=min_share)
-    return dataclasses.replace(right, counted=dict.fromkeys(right.labels, is_balanced))
+    return right.counting(is_balanced)
 
   def _visible_fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
     """Returns the fraction of each object inside the image at each level, float32 [P, L].

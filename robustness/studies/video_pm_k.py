@@ -494,10 +494,9 @@ class VideoPmK(study.ScoresPredictions):
       **options: options of `estimates.means.means`, such as `facets`.
     """
     fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
-    counted_by_model = None if counted is None else dict.fromkeys(right.models, counted)
-    outcomes = Outcomes.from_fields(
-      quantity, fields, views, counted=counted_by_model, clusters=right.videos
-    )
+    outcomes = Outcomes.from_fields(quantity, fields, views, clusters=right.videos)
+    if counted is not None:
+      outcomes = outcomes.counting(counted)
     return self.means(quantity, outcomes, tuple(views.columns), **options)
 
   def _by_distance(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
@@ -604,9 +603,8 @@ class VideoPmK(study.ScoresPredictions):
     is_right[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
     fields = dict(zip(before.models, is_right, strict=True))
     views = pd.DataFrame({'view': range(4)})
-    outcomes = Outcomes.from_fields(
-      REVIEW_ANCHOR, fields, views, counted=dict.fromkeys(fields, counted), clusters=before.videos
-    )
+    outcomes = Outcomes.from_fields(REVIEW_ANCHOR, fields, views, clusters=before.videos)
+    outcomes = outcomes.counting(counted)
     at_k = {'k': reachable.k}
     for quantity, facets in ((REVIEW_ANCHOR, {}), (REVIEW_WORST, at_k), (REVIEW_DROP, at_k)):
       yield self.means(quantity, outcomes, ('view',), facets=facets)
