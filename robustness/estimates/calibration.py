@@ -437,11 +437,12 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     draws: random numbers of the bootstrap samples and simulations, for the same images.
     bins: number of bins of confidence.
   """
-  width_starts, mass_starts = predictions.equal_width(bins), predictions.equal_mass(bins)
-  width, mass = predictions.binned(width_starts), predictions.binned(mass_starts)
+  starts = predictions.equal_width(bins), predictions.equal_mass(bins)  # bounds of the bins
+  measured = _biased_measures(predictions, starts)
   # Errors before debiasing are called 'ece_biased' etc.; the overconfidence keeps its name.
-  values = {BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()}
-  values |= _unbinned(predictions, weights=None)
+  values = {BIASED.get(name, name): value for name, value in measured.items()}
+  values |= _unbinned(predictions)
+  width, mass = map(predictions.binned, starts)
   values |= {
     'ece': debiased_calibration_error(width),
     'ece_equal_mass': debiased_calibration_error(mass),
@@ -456,11 +457,10 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     # [samples in the batch, N], in the order of the predictions.
     counts = draws.counts[batch, predictions.order]
     uniform = draws.uniform[batch, predictions.order]
-    width, mass = predictions.binned(width_starts, counts), predictions.binned(mass_starts, counts)
-    drawn.append({**_biased_measures(width, mass), **_unbinned(predictions, counts)})
+    resampled = _biased_measures(predictions, starts, counts)
+    drawn.append({**resampled, **_unbinned(predictions, counts)})
     simulated = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
-    width, mass = simulated.binned(width_starts), simulated.binned(mass_starts)
-    calibrated.append(_biased_measures(width, mass))
+    calibrated.append(_biased_measures(simulated, starts))
   floats = {name: float(value) for name, value in values.items()}
   return Scores(floats, _joined(drawn), _joined(calibrated), len(predictions.order))
 
@@ -470,15 +470,19 @@ def _joined(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray
   return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
+def _biased_measures(
+  predictions: Predictions, starts: tuple[np.ndarray, np.ndarray], weights: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
   """Returns the calibration errors without debiasing, and the overconfidence, as {name: [...]}.
 
   The names are the keys of `BIASED`, and `OVERCONFIDENCE`.
 
   Args:
-    width: the predictions in bins of equal width.
-    mass: the same predictions in bins of equal mass.
+    predictions: N predictions.
+    starts: bounds of the bins of equal width, and of the bins of equal mass.
+    weights: int [..., N], how often each prediction counts; None counts each once.
   """
+  width, mass = (predictions.binned(bounds, weights) for bounds in starts)
   squared = (_bin_shares(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
   return {
     'ece': calibration_error(width),
@@ -488,7 +492,7 @@ def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
   }
 
 
-def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+def _unbinned(predictions: Predictions, weights: np.ndarray | None = None) -> dict[str, np.ndarray]:
   """Returns the measures that need no bins, as {name: [...]}.
 
   They are 'brier', the mean of (confidence − outcome)²; 'aurc', the area under the risk-coverage
