@@ -158,8 +158,7 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier])
     if compared.pair:
       kappas = compared.pair.second.consistency(compared.pair.first, groups)
       for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
-        joined_note = '; '.join(filter(None, (kappa.note, compared.note)))
-        estimate = dataclasses.replace(kappa, note=joined_note)
+        estimate = kappa.with_notes(compared.note)
         rows.append(estimate_row(compared.label, '', CONSISTENCY, facets, estimate, confidence))
   return rows
 

@@ -166,6 +166,15 @@ class Estimate:
     """Returns an estimate without an interval, such as a published value of n images."""
     return cls(value, np.nan, np.nan, n, n, '')
 
+  def with_notes(self, *notes: str) -> Self:
+    """Returns the estimate with further remarks after its own; '' is no remark."""
+    return dataclasses.replace(self, note=joined_notes(self.note, *notes))
+
+
+def joined_notes(*notes: str) -> str:
+  """Joins notes on an estimate with '; ', without those that are ''."""
+  return '; '.join(filter(None, notes))
+
 
 def estimate_row(
   label: str,

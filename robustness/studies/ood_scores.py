@@ -301,8 +301,7 @@ class OodScores(ScoresPredictions):
       for name, estimates in separations.items():
         all_facets = {'score': part_name(score), 'ood_set': name, **facets}
         for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
-          notes = '; '.join(filter(None, (estimate.note, note)))
-          noted = dataclasses.replace(estimate, note=notes)
+          noted = estimate.with_notes(note)
           yield estimate_row(label, '', quantity, all_facets, noted, self.confidence)
 
 

@@ -458,7 +458,7 @@ class Systematic(Study):
       for k, name in enumerate(environments):
         note = SEEN_IN_TRAINING if is_trained and _is_seen(group, k) else ''
         facets = {ENVIRONMENT: name, CLASS_GROUP: groups[group]}
-        yield GRID_ACCURACY, facets, dataclasses.replace(in_group.accuracy([k]), note=note)
+        yield GRID_ACCURACY, facets, in_group.accuracy([k]).with_notes(note)
     for index in np.unique(shares.label).tolist():
       in_class = shares.select(shares.label == index)
       for k, name in enumerate(environments):
@@ -489,12 +489,10 @@ class Systematic(Study):
     for facets, columns in averages:
       rho = self._rho(shares, columns, baseline)
       seen = shares.accuracy(columns, SEEN)
-      notes_on_rho = [rho.note]
       if seen.low <= 1 / num_classes:
-        notes_on_rho.append(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
-      environment = str(facets.get(ENVIRONMENT, ''))
-      notes_on_rho.append(notes.get(environment, ''))
-      yield RHO, facets, dataclasses.replace(rho, note='; '.join(filter(None, notes_on_rho)))
+        rho = rho.with_notes(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
+      environment = str(facets.get(ENVIRONMENT, ''))  # '' for the mean over environments
+      yield RHO, facets, rho.with_notes(notes.get(environment, ''))
       yield SEEN_ACCURACY, facets, seen
       yield UNSEEN_ACCURACY, facets, shares.accuracy(columns, UNSEEN)
       if baseline is not None:
