@@ -18,7 +18,7 @@ NUMPY_ONLY = ('robustness.estimates', 'robustness.present')
 NUMERICAL = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
 PLAIN = {
   'core': 'array_files atomic_files bounded_files errors host json_files lazy limits paths '
-  'pictures registry rows sampler settings typing',
+  'pictures registry rows sampler settings typing user_code',
   'corruptions': 'names',
   'environments': 'class_groups',
   'models': 'imagenet_names label_space',

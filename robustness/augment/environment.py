@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import part_name, setting
+from robustness.core.registry import setting
+from robustness.core.user_code import part_name
 from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import transforms
 from robustness.environments.class_groups import COLUMN, SAMPLED

@@ -15,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from robustness.classifiers import ClassifierKind, ClassifierSettings, Images
-from robustness.core import registry
+from robustness.core import user_code
 from robustness.core.errors import KEYS, InputError, error_of_user
 from robustness.models.classifier import Classifier
 from robustness.models.model import Model
@@ -45,7 +45,7 @@ class FromFile(ClassifierKind):
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
     """Returns whether the name is `FILE.py:NAME`, and NAME is no architecture."""
-    return registry.is_reference(section.name) and section.architecture is None
+    return user_code.is_reference(section.name) and section.architecture is None
 
   @property
   def channels(self) -> int:
@@ -90,12 +90,12 @@ class FromFile(ClassifierKind):
   @property
   def _digest(self) -> str:
     """The SHA-256 of the file."""
-    return registry.load(self.name, WHERE).digest
+    return user_code.load(self.name, WHERE).digest
 
 
 def forget() -> None:
   """Clears the caches of loaded files, because files that they read may have changed."""
-  registry.forget()
+  user_code.forget()
   _classifier_in_file.cache_clear()
   _identified_classifier.cache_clear()
 
@@ -110,7 +110,7 @@ def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
     reference: 'FILE.py:NAME'.
     digest: SHA-256 of the file. It is part of the cache key, so that a changed file is read again.
   """
-  loaded = registry.load(reference, WHERE)
+  loaded = user_code.load(reference, WHERE)
   made = loaded.value
   try:
     if callable(made) and not isinstance(made, Classifier | Model):
@@ -142,7 +142,7 @@ def _identified_classifier(
     shape: shape of the images that a `Model` classifies, (H, W, C).
     class_names: names of the classes of a `Model`.
   """
-  loaded = registry.load(reference, WHERE)
+  loaded = user_code.load(reference, WHERE)
   made = _classifier_in_file(reference, digest)
   title = f'{loaded.name} in {loaded.path}'
   if isinstance(made, Model):  # it becomes a classifier of images like these examples

@@ -21,8 +21,8 @@ from robustness.config.recipe import PART_KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
 from robustness.core import json_files, settings
 from robustness.core.errors import KEYS, InputError, SettingError, nearest, renaming_section
-from robustness.core.registry import run_file
 from robustness.core.settings import Section
+from robustness.core.user_code import run_file
 from robustness.evaluation.study import STUDIES, default_section
 from robustness.results import summary_name
 

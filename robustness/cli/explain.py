@@ -18,7 +18,8 @@ from robustness.config import packaged
 from robustness.config.experiment import Execution
 from robustness.config.recipe import PART_KINDS
 from robustness.core.errors import nearest
-from robustness.core.registry import Registry, part_name
+from robustness.core.registry import Registry
+from robustness.core.user_code import part_name
 from robustness.evaluation.study import STUDIES, ScoresPredictions
 from robustness.training.settings import TrainingSettings
 

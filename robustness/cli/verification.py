@@ -15,8 +15,8 @@ from robustness.combined import mean_over_seeds
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.registry import FileRefusedError
 from robustness.core.settings import without_inherited
+from robustness.core.user_code import FileRefusedError
 from robustness.estimates.table import SUBJECT, TEXT, assemble, facet_types, facets_of
 from robustness.evaluation import failures, recorded_study
 from robustness.evaluation.recorded_study import RecordedStudy

@@ -15,9 +15,9 @@ from robustness.classifiers import ClassifierSettings
 from robustness.config.experiment import Execution
 from robustness.config.recipe import PART_KINDS, SECTIONS
 from robustness.core.errors import nearest
-from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import field_types
 from robustness.core.typing import Facts
+from robustness.core.user_code import is_reference, part_name
 from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
 

@@ -6,8 +6,8 @@ from typing import Any
 from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, Source, moved_keys
 from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITED_SECTIONS, PART_KINDS, SECTIONS, TRAINING_PARTS
-from robustness.core.registry import part_name
 from robustness.core.settings import Section, settings_in_use, without_inherited
+from robustness.core.user_code import part_name
 from robustness.training.settings import TrainingSettings
 
 SUMMARY, TASKS = 'summary', 'tasks'

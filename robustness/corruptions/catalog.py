@@ -19,10 +19,11 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
 from robustness.core.errors import KEYS, InputError, naming_arguments
-from robustness.core.registry import RecordedReference, are_distinct, is_reference, load, part_name
+from robustness.core.registry import are_distinct
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
+from robustness.core.user_code import RecordedReference, is_reference, load, part_name
 from robustness.corruptions import textures
 from robustness.corruptions.corruption import SIDES, Constants, Corruption, interpolated
 from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, NUMBERS, SEVERITIES

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from robustness.core.registry import is_reference
+from robustness.core.user_code import is_reference
 
 CATALOGUE: dict[str, tuple[int, str]] = {
   'gaussian_noise': (0, 'noise'),

@@ -17,10 +17,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.core.errors import KEYS
-from robustness.core.registry import are_distinct_and_some, part_name, word
+from robustness.core.registry import are_distinct_and_some, word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
+from robustness.core.user_code import part_name
 from robustness.corruptions import catalog, jpeg, laion_c
 from robustness.corruptions.names import (
   ALL_SETS,

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import are_distinct_and_some, is_reference, part_name
+from robustness.core.registry import are_distinct_and_some
 from robustness.core.settings import choice, require
+from robustness.core.user_code import is_reference, part_name
 from robustness.corruptions import catalog
 from robustness.corruptions.catalog import apply, checked_table, find
 from robustness.corruptions.filters import pixel_grid

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import linalg, special
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import is_reference, load, part_name
 from robustness.core.settings import require
+from robustness.core.user_code import is_reference, load, part_name
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.out_of_distribution import ENERGY, MAX_LOGIT, MSP, score_of_logits
 

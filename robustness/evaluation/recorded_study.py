@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from robustness.core import registry, settings
+from robustness.core import settings, user_code
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts, PlainValue
 from robustness.evaluation import study as studies
@@ -123,11 +123,11 @@ def study_of_results(
     return settings.parse(study, values, 'config.study')
   facts = dict(description) if isinstance(description, dict) else {}
   try:
-    with registry.files_refused():
+    with user_code.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
       current_section = with_current_keys(study, without_facts(section))
       return studies.from_config(_with_recorded_references(current_section, facts))
-  except registry.FileRefusedError:  # the study or one of its parts is in a file
+  except user_code.FileRefusedError:  # the study or one of its parts is in a file
     # Results are read with these settings alone. `stated` has the others, unchecked.
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     recorded = settings.parse(RecordedStudy, recorded_settings, 'settings')
@@ -154,10 +154,10 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
 
     Other words are returned unchanged.
     """
-    if not registry.is_reference(word):
+    if not user_code.is_reference(word):
       return word
-    file = files.get(registry.part_name(word))
-    return registry.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
+    file = files.get(user_code.part_name(word))
+    return user_code.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
 
   replaced = dict(section)
   for key, value in section.items():
@@ -184,7 +184,7 @@ def with_current_keys(study: type[Study], section: Facts) -> Facts:
     section: the section of the config.
   """
   try:
-    with registry.files_refused():  # no Python file that the section names is run
+    with user_code.files_refused():  # no Python file that the section names is run
       return study.from_earlier(section)
   except (KeyError, TypeError):
     return section
@@ -218,7 +218,7 @@ def refuse_unused_file(typed: str, result_studies: Iterable[Study]) -> None:
     typed: the value of the option, FILE.py:NAME; '' if it was not given.
     result_studies: the study of each run's results.
   """
-  name = registry.part_name(typed) if typed else ''
+  name = user_code.part_name(typed) if typed else ''
   # the file `typed` is the only one that is ever run: a study with `file` is from it
   if typed and not any(study.file and study.name == name for study in result_studies):
     raise InputError(
@@ -229,5 +229,5 @@ def refuse_unused_file(typed: str, result_studies: Iterable[Study]) -> None:
 
 def _have_same_name(reference: str, other: str) -> bool:
   """Returns whether two references FILE.py:NAME have the same NAME."""
-  are_references = registry.is_reference(reference) and registry.is_reference(other)
-  return are_references and registry.part_name(reference) == registry.part_name(other)
+  are_references = user_code.is_reference(reference) and user_code.is_reference(other)
+  return are_references and user_code.part_name(reference) == user_code.part_name(other)

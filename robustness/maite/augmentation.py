@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core import random_keys, user_data
-from robustness.core.registry import part_name
 from robustness.core.rows import as_float32
+from robustness.core.user_code import part_name
 from robustness.corruptions import catalog
 from robustness.corruptions.names import STREAM, view_id
 

@@ -4,8 +4,8 @@ import importlib
 import re
 from collections.abc import Mapping
 
-from robustness.core import registry
 from robustness.core.errors import InputError, nearest
+from robustness.core.user_code import is_reference, load
 from robustness.models import small_images
 from robustness.models.architecture import Architecture, Weights
 
@@ -36,10 +36,10 @@ def find(name: str) -> Architecture | None:
       `FILE.py:NAME` for an architecture in a user's file.
 
   Raises:
-    InputError: the user's file cannot be used, see `registry.load`.
+    InputError: the user's file cannot be used, see `load`.
   """
-  if registry.is_reference(name):
-    value = registry.load(name, 'config.classifier.name').value
+  if is_reference(name):
+    value = load(name, 'config.classifier.name').value
     return value if isinstance(value, Architecture) else None
   wide = re.fullmatch(r'wide_resnet_(\d+)_(\d+)', name)
   if wide and name not in ARCHITECTURES:
@@ -71,7 +71,7 @@ def file_facts(name: str) -> dict[str, str]:
   Returns:
     {'file': name, 'file_sha256': digest} for a name `FILE.py:NAME`, otherwise {}.
   """
-  return registry.load(name, 'config.classifier.name').facts if registry.is_reference(name) else {}
+  return load(name, 'config.classifier.name').facts if is_reference(name) else {}
 
 
 def of_timm_name(name: str) -> str:

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.registry import PACKAGES, Part
+from robustness.core.registry import Part
 from robustness.core.settings import require
+from robustness.core.user_code import PACKAGES
 
 SAME = 1e-3
 """Largest difference of a filtered pixel that counts as rounding."""

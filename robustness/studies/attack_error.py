@@ -20,9 +20,10 @@ from robustness.attacks.auto_attack import AutoAttack, State
 from robustness.core import settings
 from robustness.core.errors import KEYS, renaming_section
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.registry import Part, have_distinct_names, part_name, setting
+from robustness.core.registry import Part, have_distinct_names, setting
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
+from robustness.core.user_code import part_name
 from robustness.estimates.facets import ATTACK, EPSILON, Facet
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes

@@ -19,7 +19,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.registry import part_name, setting
+from robustness.core.registry import setting
+from robustness.core.user_code import part_name
 from robustness.corruptions import catalog
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.of_means import MeanRatio

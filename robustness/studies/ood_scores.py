@@ -17,9 +17,10 @@ import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
-from robustness.core.registry import are_distinct_and_some, is_reference, part_name, setting, word
+from robustness.core.registry import are_distinct_and_some, setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys
+from robustness.core.user_code import is_reference, part_name
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
 from robustness.estimates.fitted_scores import SCORES, FitData, LastLayer, Recording, Score, find

@@ -21,9 +21,10 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import part_name, setting, word
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
+from robustness.core.user_code import part_name
 from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
