@@ -7,10 +7,12 @@ from collections.abc import Mapping
 import pandas as pd
 
 from robustness.core.typing import Facts
-from robustness.estimates import intervals, systematic
+from robustness.estimates import intervals
 from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
+from robustness.estimates.stratified_means import STRATIFIED_DIFFERENCE, STRATIFIED_MEAN
+from robustness.estimates.systematic import JOINT
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.notation import span
 from robustness.present.page import counted_devices, duration, flattened
@@ -32,9 +34,9 @@ METHODS = {
   intervals.NEWCOMBE: "Newcombe's for independent shares",
   intervals.THRESHOLD: 'over the measured images and the draw of those that decide the threshold',
   STRATIFIED: 'normal ones of stratified samples',
-  systematic.STRATIFIED: "Korn and Graubard's for images clustered in classes of equal weight",
-  systematic.PAIRED: "Bonett and Price's for paired shares, in classes of equal weight",
-  **{method: f'quantiles of {method} of the accuracies' for method in systematic.JOINT.values()},
+  STRATIFIED_MEAN: "Korn and Graubard's for images clustered in classes of equal weight",
+  STRATIFIED_DIFFERENCE: "Bonett and Price's for paired shares, in classes of equal weight",
+  **{method: f'quantiles of {method} of the accuracies' for method in JOINT.values()},
   OVER_SEEDS: "Student's over trainings",
 }
 """Descriptions of intervals, by the column `method` of the table of results."""
