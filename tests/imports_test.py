@@ -23,7 +23,7 @@ PLAIN = {
   'environments': 'class_groups',
   'models': 'imagenet_names label_space',
   'scenes': 'classes designs',
-  'video': 'clips boxes columns metadata ytbb_robust',
+  'video': 'class_index clips boxes columns metadata ytbb_robust',
 }
 """Modules, by package, that sources of data use: tables, plain arithmetic and their files."""
 FROM_ROBUSTNESS = {'robustness', *(f'robustness.{package}' for package in PLAIN)} | {
