@@ -282,7 +282,7 @@ def small_records():
     {'iterations': 5},
     ['AutoAttack of 5 steps and 5000 queries, not AutoAttack: a lower bound'],
   ),
-  (('auto_attack',), {'version': 'rand', 'queries': 5}, []),
+  (('auto_attack',), {'version': 'rand'}, []),
 )
 def test_errors_under_weaker_attacks_than_auto_attack_are_lower_bounds(
   small_records, attacks, settings, expected
