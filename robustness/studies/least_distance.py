@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.attacks import Logits
+from robustness.attacks.attack_study import AttackStudy, Shown
 from robustness.attacks.nearest import NearestAttack
 from robustness.core.registry import are_distinct, setting
 from robustness.core.typing import Facts
@@ -26,7 +27,6 @@ from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import ImageShape
 from robustness.evaluation.views import Arrays, Views, ViewTable, id_of
 from robustness.present.notation import value_text
-from robustness.studies.attack_error import AttackStudy, Shown
 
 BEST, UNCHANGED = 'nearest of all', 'none'
 """Values of the facet `attack` that `OPTIMALITY` is computed with."""
