@@ -188,7 +188,7 @@ class ClassifierBuilder:
       # raises if classes do not fit, before the network is built, which takes longer
       imagenet = label_space.get(label_space.IMAGENET)
       for task in tasks:
-        label_space.align(self._rows_of(task), imagenet.class_names, imagenet.aliases, label)
+        label_space.align(self._rows_of(task), imagenet.class_names, label)
     network = self._load(label)
     if recipe.probe:
       network = self._with_zero_probe(label, recipe, network)

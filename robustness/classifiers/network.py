@@ -129,16 +129,15 @@ class Network(ClassifierKind):
     """Returns the network as a classifier that cannot be evaluated yet.
 
     `with_weights` adds the weights. Tracing the network takes about a second and needs shapes only,
-    so `loaded.variables` may be shapes. If the classes are ImageNet's, their other names are
-    accepted too, such as WordNet ids.
+    so `loaded.variables` may be shapes.
 
     Args:
       label: name of the classifier.
       loaded: the weights, or their shapes.
       precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
-    imagenet = label_space.get(label_space.IMAGENET)
-    classifier = from_linen(
+    _warn_of_borders(label, self.architecture, loaded.input_shape)
+    return from_linen(
       self.architecture.build(len(loaded.class_names), jnp.dtype(precision)),
       loaded.variables,
       name=label,
@@ -149,9 +148,6 @@ class Network(ClassifierKind):
       stages=self.architecture.stages,
       input_filter=self.input_filter,
     )
-    _warn_of_borders(label, self.architecture, loaded.input_shape)
-    is_imagenet = classifier.class_names == imagenet.class_names
-    return dataclasses.replace(classifier, aliases=imagenet.aliases if is_imagenet else {})
 
   def with_weights(
     self, classifier: Classifier, loaded: NetworkWeights, precision: str

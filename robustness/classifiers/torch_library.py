@@ -266,7 +266,7 @@ class TorchLibrary(ClassifierKind):
         f'{self.name}: {weights.file or "its record"} has no last linear map, so it gives features '
         f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
       )
-    names, aliases = self._class_names(built, data_classes)
+    names = self._class_names(built, data_classes)
     package = _import_with_torch(_PACKAGES[self.name.partition(':')[0]], self.name)
     facts: dict[str, Any] = {
       'architecture': self.name,
@@ -277,7 +277,7 @@ class TorchLibrary(ClassifierKind):
     }
     if self.input_filter:
       facts['input_filter'] = self.input_filter.describe()
-    classifier = Classifier.from_torch(
+    return Classifier.from_torch(
       built.module,
       shape,
       names,
@@ -288,7 +288,6 @@ class TorchLibrary(ClassifierKind):
       provenance=facts,
       input_filter=self.input_filter,
     )
-    return dataclasses.replace(classifier, aliases=aliases)
 
   def _build(self, shape: tuple[int, int, int], classes_if_random: int) -> _Built:
     """Returns the network with its weights, built for images of a shape [H, W, C].
@@ -317,10 +316,8 @@ class TorchLibrary(ClassifierKind):
           f'{shape}: {type(error).__name__}: {reason}'
         ) from error
 
-  def _class_names(
-    self, built: _Built, data_classes: tuple[str, ...]
-  ) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Returns the class names of a network's outputs, and other names of these classes.
+  def _class_names(self, built: _Built, data_classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the class names of a network's outputs.
 
     The description of the weights names the outputs. If it does not, 1000 outputs are ImageNet's
     classes. Any other number of outputs are the classes of the data if the numbers are equal. If
@@ -330,22 +327,19 @@ class TorchLibrary(ClassifierKind):
       built: the network.
       data_classes: names of the classes of the data.
 
-    Returns:
-      (class names, {other name: number of the class}).
-
     Raises:
       InputError: the outputs have no names.
     """
-    imagenet, names, count = label_space.get(label_space.IMAGENET), built.names, built.outputs
-    if count == len(imagenet.class_names) and names in ((), imagenet.class_names):
-      return imagenet.class_names, dict(imagenet.aliases)
+    names, count = built.names, built.outputs
     if names:
-      return names, {}
+      return names
+    if count == len(imagenet_names.NAMES):
+      return imagenet_names.NAMES
     if count == len(data_classes):
       label_space.log_numbers(self.name, data_classes)
-      return data_classes, {}
+      return data_classes
     if self.probe:
-      return tuple(map(str, range(count))), {}
+      return tuple(map(str, range(count)))
     raise InputError(
       f'{self.name} tells {count} classes apart, which its record does not name; the data have '
       f'{len(data_classes)}.'

@@ -56,7 +56,6 @@ class Classifier:
     provenance: JSON values that identify the weights, for results and records.
     host_function: function on NumPy arrays that predicts on the host in place of `forward`, see
       `from_callable`; None for a network.
-    aliases: {other name of a class, such as its WordNet identifier: index of the class}.
     calls_host: whether `forward` calls back to the host. The evaluation then uses one device,
       because threads of several devices could wait for each other forever (see `from_torch`).
     adaptation: the adaptation at test time, see `with_adaptation`; None for none.
@@ -71,7 +70,6 @@ class Classifier:
   stages: tuple[str, ...] = (LOGITS,)
   provenance: Facts = dataclasses.field(default_factory=dict)
   host_function: CheckedFunction | None = None
-  aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
   calls_host: bool = False
   adaptation: Adaptation | None = None
 

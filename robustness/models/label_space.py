@@ -136,16 +136,19 @@ def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
   return next(matches, None)
 
 
-def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns {name: index of the class}.
+def aliases_of(class_names: Sequence[str]) -> Mapping[str, int]:
+  """Returns {other name of a class, such as its WordNet identifier: index of the class}.
 
-  If the names are the classes of a built-in label space, the result also has their aliases, such as
-  WordNet identifiers.
+  The result is {} unless the names are the classes of a built-in label space.
   """
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
-  # of the label space with these classes, if any
-  aliases = next((space.aliases for space in spaces if space.class_names == tuple(class_names)), {})
-  return {**aliases, **{name: index for index, name in enumerate(class_names)}}
+  return next((space.aliases for space in spaces if space.class_names == tuple(class_names)), {})
+
+
+def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
+  """Returns {name in Unicode's composed form, or alias of `aliases_of`: index of the class}."""
+  indices = {composed_unicode(name): index for index, name in enumerate(class_names)}
+  return {**aliases_of(class_names), **indices}
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
@@ -184,7 +187,7 @@ def is_imagenet(class_names: Iterable[str]) -> bool:
   return bool(names) and names <= get(IMAGENET).aliases.keys()
 
 
-def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
+def align(rows: Rows, class_names: Sequence[str], owner: str) -> Rows:
   """Replaces the labels of a data set by indices of a classifier's classes.
 
   Classes are matched by name. Several classes of the data may match one class of the classifier,
@@ -194,7 +197,6 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
   Args:
     rows: the labelled images.
     class_names: the class names of the classifier.
-    aliases: {other name of a class: index of the class}.
     owner: the name of the classifier, for messages.
 
   Raises:
@@ -203,9 +205,9 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
   names = tuple(rows.class_names)
   if not names or names == tuple(class_names):
     return rows
-  indices = {**aliases, **{composed_unicode(name): index for index, name in enumerate(class_names)}}
+  indices = index_by_name(class_names)
   if unknown := [name for name in names if composed_unicode(name) not in indices]:
-    examples = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
+    examples = ', '.join(map(repr, [*class_names[:3], *list(aliases_of(class_names))[:1]]))
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {examples}, .... '

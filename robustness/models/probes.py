@@ -449,7 +449,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
     return jnp.zeros((len(images), len(class_names))), {FEATURES: features}
 
   return dataclasses.replace(
-    network, forward=forward, class_names=tuple(class_names), aliases={}, layers=(FEATURES, LOGITS)
+    network, forward=forward, class_names=tuple(class_names), layers=(FEATURES, LOGITS)
   )
 
 
@@ -489,7 +489,6 @@ def with_probe(
     forward=forward,
     variables={'network': network.variables, 'probe': jax.device_put(arrays)},
     class_names=tuple(class_names),
-    aliases={},
     provenance={**network.provenance, 'probe': facts} if facts else network.provenance,
   )
 

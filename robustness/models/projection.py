@@ -57,7 +57,7 @@ def match_labels(rows: Rows, classifier: Classifier) -> Rows:
   Raises:
     InputError: a class of the data is unknown to the classifier, see `label_space.align`.
   """
-  return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
+  return label_space.align(rows, classifier.class_names, classifier.name)
 
 
 def in_label_space(
@@ -94,8 +94,7 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   setting = f"{KEYS.classifier.label_space} is 'data'"
   if not class_names:
     raise InputError(f'{setting}, but the data have no class names.')
-  indices = dict(classifier.aliases)  # {name or alias of a class: index of its logit}
-  indices |= {composed_unicode(name): i for i, name in enumerate(classifier.class_names)}
+  indices = label_space.index_by_name(classifier.class_names)
   unknown = [name for name in class_names if composed_unicode(name) not in indices]
   if unknown:
     raise InputError(
@@ -168,7 +167,6 @@ def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Clas
     forward=forward,
     host_function=merged_on_host,
     class_names=space.class_names,
-    aliases=space.aliases,
     layers=() if original else (*classifier.layers, UNPROJECTED),
     provenance={**classifier.provenance, 'label_space': space.name, 'merge': merge},
   )

@@ -13,7 +13,7 @@ from robustness.models import label_space
 from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.label_space import LabelSpace, project_scores
-from robustness.models.projection import project, project_logits, restrict
+from robustness.models.projection import match_labels, project, project_logits, restrict
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -55,7 +55,7 @@ def labels_of(aligned, batch_size=2):
 
 def align(data):
   """Returns rows with the labels of a classifier of ImageNet that is called 'network'."""
-  return label_space.align(data, IMAGENET.class_names, IMAGENET.aliases, 'network')
+  return match_labels(data, network())
 
 
 @cases(
@@ -165,10 +165,11 @@ def test_networks_and_callables_are_projected_and_keep_their_logits():
   assert layers['unprojected_logits'].shape == (3, 1000)
   assert coarse.class_names[int(logits[0].argmax())] == 'airplane'
   assert coarse.provenance == {'label_space': 'imagenet_vid', 'merge': 'sum'}
-  assert coarse.aliases == label_space.get('imagenet_vid').aliases
+  aliases = label_space.aliases_of(coarse.class_names)
+  assert aliases == label_space.get('imagenet_vid').aliases
   airliner, airplane = WNIDS[404], 'n02691156'  # a member of the class, and the wnid of ILSVRC-VID
   for wnid in (airliner, airplane):
-    assert coarse.class_names[coarse.aliases[wnid]] == 'airplane'
+    assert coarse.class_names[aliases[wnid]] == 'airplane'
   assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
   assert fine.select_outputs(('unprojected_logits',)) == ('logits',)
   scores = 5 * np.eye(1, 1000, 404, dtype=np.float32)
@@ -178,10 +179,10 @@ def test_networks_and_callables_are_projected_and_keep_their_logits():
 
 
 def test_a_restricted_classifier_has_the_classes_of_the_data():
-  restricted = restrict(network(), (NAMES[7], NAMES[404], NAMES[2]))
+  restricted = restrict(network(), (NAMES[7], WNIDS[404], NAMES[2]))
   logits = restricted.predict(np.full((2, *restricted.input_shape), 0.5, np.float32))
   np.testing.assert_allclose(logits, [[0, 0.5, 0]] * 2)
-  assert restricted.class_names == (NAMES[7], NAMES[404], NAMES[2])
+  assert restricted.class_names == (NAMES[7], WNIDS[404], NAMES[2])
   assert restricted.provenance['label_space'] == 'data'
 
 
@@ -222,7 +223,7 @@ def test_the_label_space_that_has_the_classes_of_the_data_is_named():
 
   def message(names, space):
     data = rows([0], names)
-    return refused('', label_space.align, data, space.class_names, space.aliases, 'net')
+    return refused('', label_space.align, data, space.class_names, 'net')
 
   assert message(video.class_names[:3], imagenet).endswith(
     'set config.classifier.label_space=imagenet_vid, which has all classes of the data.'

@@ -251,7 +251,7 @@ def test_a_map_of_a_class_is_the_error_on_its_images():
 def test_classes_in_a_coarser_label_space_are_those_of_the_space():
   chihuahuas = ArrayRows(tiny_rows(COUNT).images[:2], np.zeros(2, int), ('n02085620',))
   space = get('imagenet_vid')
-  dogs = align(chihuahuas, space.class_names, space.aliases, 'net')
+  dogs = align(chihuahuas, space.class_names, 'net')
   of_dogs, of_chihuahuas = (
     dataclasses.replace(STUDY, classes=(name,)) for name in ('dog', 'n02085620')
   )

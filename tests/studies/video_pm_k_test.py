@@ -255,7 +255,7 @@ def test_the_order_of_classes_does_not_change_the_table(evaluations, tmp_path):
     return logits[:, ::-1], {name: values[:, ::-1] for name, values in outputs.items()}
 
   flipped = dataclasses.replace(network, class_names=names, forward=forward)
-  rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
+  rows = label_space.align(made_rows(made_sets()), names, 'flipped')
   records = answered(tmp_path, study, flipped, rows)
   findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
   table = assemble(findings.estimates)

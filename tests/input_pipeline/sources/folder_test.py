@@ -286,7 +286,7 @@ def test_composed_and_decomposed_unicode_names_are_one_class(tmp_path):
   rows = open_folder(tmp_path)
   assert rows.class_names == (composed, 'tea')
   for typed in (decomposed, composed):
-    aligned = label_space.align(rows, ('tea', typed), {}, 'the network')
+    aligned = label_space.align(rows, ('tea', typed), 'the network')
     assert full_batch(aligned)['label'].tolist() == [1, 0]
     listed = tmp_path / 'list.txt'
     listed.write_text(f'{typed}/0.png\n', 'utf-8')
