@@ -18,7 +18,7 @@ from PIL import Image, TiffImagePlugin
 
 from input_pipeline.images import Images, MemoryStore, Size
 from robustness.core.errors import KEYS, InputError, SettingError
-from robustness.core.paths import SYSTEM, access_refused, expanded, files_in, is_passed_over
+from robustness.core.paths import access_refused, expanded, files_in, is_passed_over
 from robustness.core.pictures import SUFFIXES, opened
 from robustness.core.rows import in_class_order
 from robustness.core.typing import Facts
@@ -158,20 +158,14 @@ def skip_reason(name: str) -> str:
   return f'files {suffix}' if re.fullmatch(_WORD, suffix) else 'files of other suffixes'
 
 
-@access_refused()
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
-  """Counts images and system folders that are in a folder of class folders, but in no class.
+  """Counts the files in a folder of class folders that are in no class, and system folders.
 
   Args:
     root: folder that holds a folder for each class.
-    left_out: counter by reason, which is updated. Hidden folders are not counted.
+    left_out: counter by reason, which is updated.
   """
-  left_out['pictures outside class folders'] += len(images_in(root, deep=False))
-  left_out[SYSTEM] += sum(
-    is_passed_over(path.name) and not path.name.startswith('.')
-    for path in root.iterdir()
-    if path.is_dir()
-  )
+  left_out['pictures outside class folders'] += len(images_in(root, deep=False, left_out=left_out))
 
 
 def read_header(file: str | bytes) -> tuple[Size, bool]:

@@ -235,12 +235,13 @@ def test_files_that_are_not_read_are_counted_by_reason(tmp_path, caplog):
   save_levels(tmp_path, 'abc')
   (tmp_path / 'b/0.png').rename(tmp_path / 'b/0.jfif')
   save_levels(tmp_path, 'abc', '1.gif')
-  for name in ('a/@eaDir/0.png', 'b/.DS_Store', 'c/0.xml', 'd/none.txt', 'loose.png'):
+  for name in ('a/@eaDir/0.png', 'b/.DS_Store', 'c/0.xml', 'd/none.txt', 'e.tar', 'loose.png'):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     shutil.copy(tmp_path / 'a/0.png', tmp_path / name)
   rows = open_folder(tmp_path)
   assert rows.num_examples == 6 and full_batch(rows)['label'].tolist() == [0, 0, 1, 1, 2, 2]
   assert rows.description['left_out'] == {
+    'files .tar': 1,
     'files .txt': 1,
     'files .xml': 1,
     'folders of file servers and systems': 1,
@@ -249,7 +250,9 @@ def test_files_that_are_not_read_are_counted_by_reason(tmp_path, caplog):
   }
   assert rows.description['classes_without_images'] == ['d']
   assert "1 of 4 classes have no image: 'd'" in caplog.text
-  assert 'left out 1 files .txt, 1 files .xml, 1 folders of file servers' in caplog.text
+  assert (
+    'left out 1 files .tar, 1 files .txt, 1 files .xml, 1 folders of file servers' in caplog.text
+  )
   assert 'left_out' not in identity_of(rows), 'a new stray file does not change the data'
 
 
