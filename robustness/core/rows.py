@@ -377,9 +377,10 @@ def identity_of(rows: Rows) -> Facts:
 def in_class_order(names: Iterable[str]) -> list[str]:
   """Returns class names in label order.
 
-  If all names are numbers, they are sorted by number, and otherwise alphabetically.
+  If all names are numbers, they are sorted by number, and otherwise alphabetically, in Unicode's
+  composed form.
   """
-  ascending = sorted(names)
+  ascending = sorted(names, key=composed_unicode)
   are_numbers = all(name.isdecimal() and name.isascii() for name in ascending)
   return sorted(ascending, key=int) if are_numbers else ascending
 

@@ -146,9 +146,10 @@ def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path
   ({'010', '2', '1'}, ['1', '2', '010']),
   ({'10', '2', 'x'}, ['10', '2', 'x']),
   ({'²', '10', '9'}, ['10', '9', '²']),
+  ({'e\u0301cureuil', 'faon'}, ['faon', 'e\u0301cureuil']),  # as with a composed é
   ((), []),
 )
-def test_classes_that_are_all_numbers_are_in_the_order_of_numbers(names, ordered):
+def test_classes_are_in_the_order_of_numbers_or_composed_letters(names, ordered):
   assert rows.in_class_order(names) == ordered
 
 
