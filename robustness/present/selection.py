@@ -420,8 +420,8 @@ def extreme_selections(
     family = len(rows) + len(reference_rows)
     extremes = _largest_per_classifier(rows, sign * difference, quantity, family)
     reference = next(q for q in quantities if q.name == quantity.reference)
-    references_of_extremes = reference_rows.loc[extremes.index]
-    widened = references_of_extremes.apply(_widened, axis=1, args=(family, reference))
+    of_extremes = reference_rows.loc[extremes.index]  # equal for tied extremes
+    widened = _largest_per_classifier(of_extremes, of_extremes['value'], reference, family)
     compared = Selection(reference, reference_rows, facets, widened, task)
     yield Selection(quantity, rows, facets, extremes, task, compared)
 
@@ -495,7 +495,7 @@ def _largest_per_classifier(
   """Returns each classifier's row with the largest `size`, with a widened interval.
 
   The interval allows for the choice of the row. Pairs of classifiers count as classifiers. If rows
-  are tied, all with the same sign as the first are returned.
+  are tied, all with the same value as the first are returned.
 
   Args:
     rows: values of classifiers, or differences between pairs of classifiers.
@@ -507,7 +507,7 @@ def _largest_per_classifier(
   for _, sizes in size.groupby([rows.classifier, rows.versus], sort=False):
     is_largest = np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)
     tied = rows.loc[sizes.index[is_largest]]
-    tied = tied[np.sign(tied['value']) == np.sign(tied['value'].iloc[0])]
+    tied = tied[np.isclose(tied['value'], tied['value'].iloc[0], rtol=1e-12, atol=1e-12)]
     # Tied rows are one statement, which gets the widest of their intervals.
     widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
     joint = _widened(widest, family, quantity)

@@ -220,9 +220,10 @@ def test_a_quantity_heads_a_report_by_the_facets_it_declares_in_their_order():
 
 
 def test_the_share_farthest_above_its_reference_is_chosen_and_the_reference_has_a_row():
+  """Frost is as far above its reference as snow, with another value that is not reported."""
   reference = Quantity('taken', 'share of others', drawn=True)
   through = Quantity('through', 'share', headline=True, extreme='highest', reference='taken')
-  values = {through: (0.9, 0.8, *6 * [0.1]), reference: (0.9, 0.1, *6 * [0.1])}
+  values = {through: (0.9, 0.8, 0.9, *5 * [0.1]), reference: (0.9, 0.1, 0.2, *5 * [0.1])}
   results = made({quantity: {'net': shares} for quantity, shares in values.items()})
   (first, share, *_), (second, reference_share, *_) = headlines.table({'': results}).rows
   assert (first, second) == ('share, clearest of 8 corruptions (%)', 'share of others, there (%)')
