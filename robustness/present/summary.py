@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import SHARE
-from robustness.estimates.table import OVER_SEEDS, facets_of, select
+from robustness.estimates.table import OVER_SEEDS, SUBJECT, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
 from robustness.present.notation import Notation, words_with_condition
 from robustness.present.publish import Presentation, Presented, figures_of
@@ -240,19 +240,23 @@ def _without_intervals(means: Results) -> list[Finding]:
 def most_changed(results: Results) -> list[Finding]:
   """Returns a finding on the fraction that varies most between seeds; [] if there is none.
 
-  It has the widest interval over seeds among quantities in [0, 1] with a value in every seed.
+  It has the largest standard deviation over seeds among quantities in [0, 1] with a value in every
+  seed. Intervals are cut to this range, so that their widths do not tell.
   """
   num_seeds = results.table[SEED].nunique()
-  max_width, finding = -math.inf, None  # of the tasks so far
-  for task, means in results.over_seeds.by_task.items():
-    shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}
-    rows = means.table[means.table['quantity'].isin(list(shares)) & means.table['low'].notna()]
-    rows = rows[rows.n == num_seeds]  # n is the number of seeds with a value
-    widths = rows.high - rows.low
-    if rows.empty or widths.max() <= max_width:
+  max_spread, finding = -math.inf, None  # of the tasks so far
+  for task, results_of_task in results.by_task.items():
+    shares = {q.name: q for q in results_of_task.quantities if q.kind == SHARE}
+    table = results_of_task.table
+    keys = [table[name] for name in (*SUBJECT, *facets_of(table), 'family') if name != SEED]
+    is_mean = table[SEED].isna()
+    spreads = table['value'].mask(is_mean).groupby(keys, dropna=False).transform('std')
+    is_share = table['quantity'].isin(list(shares)) & table['low'].notna()
+    rows = table[is_mean & is_share & (table.n == num_seeds)]  # n is how many seeds have a value
+    if rows.empty or spreads[rows.index].max() <= max_spread:
       continue
-    max_width = widths.max()
-    row = rows.loc[widths.idxmax()]
+    max_spread = spreads[rows.index].max()
+    row = rows.loc[spreads[rows.index].idxmax()]
     quantity = shares[row['quantity']]
     facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
     words = words_with_condition(quantity, row, facets)

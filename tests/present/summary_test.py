@@ -154,6 +154,15 @@ def test_shares_that_seeds_lack_are_not_the_ones_that_change_most():
   assert 'lynx' not in finding.text and ' a, ' in finding.text
 
 
+def test_the_share_that_changes_most_is_found_although_intervals_are_cut():
+  by_seed = {
+    seed: headlined({ACCURACY: {'a': (a,), 'b': (b,)}})
+    for seed, (a, b) in enumerate([(0.2, 0.0), (0.5, 0.5), (0.8, 1.0)])
+  }
+  (finding,) = most_changed(mean_over_seeds(by_seed))
+  assert ' is b, top-1 accuracy: 50' in finding.text and finding.text.endswith('(0 to 100).')
+
+
 @pytest.mark.parametrize('battery', [False, True])
 def test_the_share_that_another_seed_changes_most_is_stated_as_a_mean(battery):
   by_seed: dict[int, Results] = THREE_SEEDS
