@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
+from robustness.estimates.intervals import NEWCOMBE
 from robustness.estimates.jackknife import TOO_FEW, TOO_FEW_SEEDS
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, significant
@@ -46,6 +47,8 @@ MAX_POINTS, MAX_PANELS, MIN_MAP_SIDE = 40, 24, 3
 """Limits of a figure: most names in a column of points, most plots of curves or columns of a grid,
 and fewest values on each side of a map. Longer figures do not fit on a page.
 """
+JOINT = ', simultaneous for the highest or lowest of several values'
+"""Words after intervals in captions if some of them hold for several estimates together."""
 Picture = tuple[Figure, str]
 """A figure and its caption."""
 
@@ -148,7 +151,7 @@ def draw_levels(results: Results) -> dict[str, Picture]:
     figure = forms.rows_of_points(names, plots, results.labels, 'words')
     # 'levels' has the shares without differences if there are no others
     name = 'levels_without_differences' if figures else 'levels'
-    text = f'{", ".join(names)}{sample_in_words(rows)}{_difference_words(plots[-1], rate)}'
+    text = f'{", ".join(names)}{sample_in_words(rows)}{difference_words(plots[-1], rate)}'
     figures[name] = figure, sentence(text)
   return figures
 
@@ -413,11 +416,11 @@ def _caption(
   for units, note in (('clusters', TOO_FEW), ('seeds', TOO_FEW_SEEDS)):
     if rows.note.str.contains(note, regex=False).any():
       text = f'{text}. Estimates from too few {units} have no interval'
-  return sentence(text + _difference_words(plots[-1], rate))
+  return sentence(text + difference_words(plots[-1], rate))
 
 
-def _difference_words(plot: maps.Panel, rate: float) -> str:
-  """Returns the part of a caption that explains paired differences and their marks.
+def difference_words(plot: maps.Panel, rate: float = RATE) -> str:
+  """Returns the part of a caption that explains differences, their pairing and their marks.
 
   Args:
     plot: the plot. The result is '' if it shows values.
@@ -427,18 +430,22 @@ def _difference_words(plot: maps.Panel, rate: float) -> str:
   if not notation.difference:
     return ''
   family = f' over {len(rows):,} differences' if len(rows) > 1 else ''
+  num_unpaired = int((rows['method'] == NEWCOMBE).sum())  # classifiers of different images
+  pairing = {0: 'paired', len(rows): 'unpaired'}.get(num_unpaired, 'paired on shared images')
   return (
-    f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks a significant one '
-    f'(false-discovery rate {100 * rate:g} %{family})'
+    f'. Differences are from {" or ".join(rows.versus.unique())}, {pairing}; a dot marks a '
+    f'significant one (false-discovery rate {100 * rate:g} %{family})'
   )
 
 
 def sample_in_words(rows: pd.DataFrame) -> str:
   """Returns a text on the sample size and the intervals of estimates, for captions.
 
-  An example is ', n = 10,000; 95 % intervals'. A part is left out if no row has it.
+  An example is ', n = 10,000; 95 % intervals'. A part is left out if no row has it. Intervals that
+  allow for the choice of the highest or lowest of several values are named.
   """
   images = span(rows.n.dropna())
   confidence = rows.confidence[rows.low.notna()]
   text = f', n = {images}' if images else ''
-  return f'{text}; {100 * confidence.iloc[0]:g} % intervals' if len(confidence) else text
+  joint = JOINT if (rows['family'] > 1).any() else ''
+  return f'{text}; {100 * confidence.iloc[0]:g} % intervals{joint}' if len(confidence) else text

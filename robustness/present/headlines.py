@@ -12,7 +12,7 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.present import charts, forms
-from robustness.present.notation import Notation, column_name
+from robustness.present.notation import Notation, column_name, sentence
 from robustness.present.selection import first_headlines, headlines, short_names
 from robustness.results import Results, Table, labels_of
 
@@ -134,5 +134,6 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     # such as 'overview_share_percent_lower', without what is ''
     parts_of_name = axis.name, axis.kind, axis.unit.replace('%', 'percent'), axis.better
     name = '_'.join(part.replace(' ', '_') for part in parts_of_name if part)
-    figures[name] = figure, f'Headline quantities: {axis.words}{charts.sample_in_words(rows)}.'
+    text = f'headline quantities: {axis.words}{charts.sample_in_words(rows)}'
+    figures[name] = figure, sentence(text + charts.difference_words(plots[-1]))
   return figures

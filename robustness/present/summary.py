@@ -162,7 +162,9 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   table = results.over_seeds.table
   if table.low.notna().any():
     confidence = f'{100 * table.confidence.dropna().iloc[0]:g} %'
-    interval = f' with a {confidence} interval (Student, over seeds)'
+    is_joint = any(row.family > 1 for means in means_by_unit.values() for _, row in means)
+    joint = charts.JOINT if is_joint else ''
+    interval = f' with a {confidence} interval (Student, over seeds){joint}'
   caption = (
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{interval}. Intervals '
     'over images are in the report of each seed.'

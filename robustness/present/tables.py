@@ -27,7 +27,7 @@ from robustness.results import Results, Table
 
 MOST_ROWS = 60
 """Most rows of a table in a report; results.csv alone has the estimates of longer ones."""
-CELL = ('value', 'low', 'high', 'family', 'note')
+CELL = ('value', 'low', 'high', 'note')
 """Columns of the table of results that the text of a cell is made from."""
 _GREEK_NAMES = (
   *('alpha', 'beta', 'gamma', 'delta', 'kappa', 'lambda'),

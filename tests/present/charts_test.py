@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustness.estimates.intervals import NEWCOMBE
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR, Quantity
@@ -250,6 +251,20 @@ def test_the_reference_is_a_bar_for_each_name_or_one_dashed_line_over_all(of_cla
   np.testing.assert_allclose(dashed, [] if of_classes else [[100 * clean_wrong.mean()] * 2])
   [(_, caption)] = drawn(table[table['quantity'] == 'error'], ERROR, CLEAN_ERROR).values()
   assert 'Bars' not in caption and 'lines' not in caption
+
+
+def test_captions_say_which_differences_are_unpaired_and_name_all_baselines(results):
+  plot = charts.values_and_differences(results.table, ERROR)[-1]
+  for count, pairing in (
+    (0, 'paired'),
+    (1, 'paired on shared images'),
+    (len(plot.rows), 'unpaired'),
+  ):
+    methods = [NEWCOMBE] * count + ['bonett-price'] * (len(plot.rows) - count)
+    rows = plot.rows.assign(method=methods)
+    assert f' from first, {pairing}; ' in charts.difference_words(plot._replace(rows=rows))
+  rows = plot.rows.assign(versus=['other', *plot.rows.versus[1:]])
+  assert ' from other or first, ' in charts.difference_words(plot._replace(rows=rows))
 
 
 def test_captions_name_the_only_value_and_the_omitted_names_and_values_over_all_are_drawn():

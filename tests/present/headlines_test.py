@@ -13,7 +13,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.present import headlines, selection, text
+from robustness.present import charts, headlines, selection, text
 from robustness.present.summary import battery_findings
 from robustness.results import Results
 
@@ -182,6 +182,9 @@ def test_the_overview_says_where_a_classifier_is_worst_and_draws_each_unit_and_d
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
+  assert f' intervals{charts.JOINT}.' in caption
+  _, caption = figures['overview_share_higher']
+  assert ' intervals. Differences are from plain, paired; a dot marks ' in caption
   in_percent = Quantity('mCE', 'mCE', 'ratio', 'lower', '%', headline=True)
   assert list(headlines.draw({'': made({in_percent: {'plain': (1.0,)}})})) == [
     'overview_ratio_percent_lower'
