@@ -99,7 +99,7 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   in results from another version or commit of this code.
 
   Args:
-    directory: A finished workdir, or another folder with results.
+    directory: A finished workdir, the folder of a seed in it, or another folder with results.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
   Returns:
@@ -112,12 +112,14 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   path = expanded(directory)
   folders = (path, *path.glob(workdir.seed_folder('*')))
   has_records = any((folder / workdir.RECORDS).is_dir() for folder in folders)
-  if not (path / workdir.CONFIG).is_file() or not has_records:
+  run_folder = finished_workdir.run_folder(path)
+  if not (run_folder / workdir.CONFIG).is_file() or not has_records:
     return {path: NO_RECORDS}
-  config = without_inherited(json_files.read(path / workdir.CONFIG))
+  config = without_inherited(json_files.read(run_folder / workdir.CONFIG))
   if 'predictions' in config:
     return {path: f'all values are {NOT_VERIFIABLE}: predictions were made elsewhere'}
-  if seeds := finished_workdir.seeds_of(config, path):
+  seeds = finished_workdir.seeds_of(config, path)
+  if seeds and run_folder == path:
     return _unverified_in_seeds(path, seeds, study_file)
   return _unverified_in_folder(path, study_file)
 

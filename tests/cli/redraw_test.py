@@ -9,6 +9,7 @@ import pytest
 
 from configs import video_pm_k
 from robustness.__main__ import main
+from robustness.cli import verification
 from robustness.cli.redraw import redraw
 from robustness.config.defaults import default_battery
 from robustness.workdirs import workdir as workdirs
@@ -66,6 +67,8 @@ def test_tasks_and_seeds_are_drawn_again_without_records_and_weights(
   verifiable = {workdir / name for name in ('seed0', 'seed0/tasks/plain', 'seed0/tasks/errors')}
   folders = {file.parent for file in workdir.rglob('report.html')}
   assert {file.parent for file in unverified} == folders - verifiable
+  assert verification.unverifiable(workdir / 'seed0') == {}
+  assert set(verification.unverifiable(workdir / 'seed1')) == {workdir / 'seed1'}
 
 
 @pytest.mark.slow
