@@ -31,23 +31,23 @@ STEPS = (
 
 
 @corruption(
-  'loc scale sigma threshold strength mud',
+  'loc scale sigma threshold brightness edge mud',
   {
     32: rows(
-      '.62 .1 .7 .7 .5 0, .65 .1 .8 .7 .5 0, .65 .3 1. .69 .5 0, .65 .1 .7 .69 .6 1,'
-      '.65 .1 .5 .68 .6 1'
+      '.62 .1 .7 .7 .5 .6 0, .65 .1 .8 .7 .5 .6 0, .65 .3 1. .69 .5 .6 0, .65 .1 .7 .69 .5 .6 1,'
+      '.65 .1 .5 .68 .5 .6 1'
     ),
     64: rows(
-      '.62 .1 .7 .7 .6 0, .65 .1 .8 .7 .6 0, .65 .3 1. .69 .6 0, .65 .1 .7 .68 .6 1,'
-      '.65 .1 .5 .67 .6 1'
+      '.62 .1 .7 .7 .6 .6 0, .65 .1 .8 .7 .6 .6 0, .65 .3 1. .69 .6 .6 0, .65 .1 .7 .68 .6 .6 1,'
+      '.65 .1 .5 .67 .6 .6 1'
     ),
     224: rows(
-      '.65 .3 4. .69 .6 0, .65 .3 3. .68 .6 0, .65 .3 2. .68 .5 0, .65 .3 1. .65 1.5 1,'
-      '.67 .4 1. .65 1.5 1'
+      '.65 .3 4. .69 .6 1.5 0, .65 .3 3. .68 .6 1.5 0, .65 .3 2. .68 .5 1.5 0,'
+      '.65 .3 1. .65 .5 1.5 1, .67 .4 1. .65 .5 1.5 1'
     ),
     299: rows(
-      '.65 .3 4. .69 .9 0, .65 .3 3.5 .68 .9 0, .65 .3 3. .68 .8 0, .65 .3 1.2 .65 1.8 1,'
-      '.67 .4 1.2 .65 1.8 1'
+      '.65 .3 4. .69 .9 1.8 0, .65 .3 3.5 .68 .9 1.8 0, .65 .3 3. .68 .8 1.8 0,'
+      '.65 .3 1.2 .65 .8 1.8 1, .67 .4 1.2 .65 .8 1.8 1'
     ),
   },
   draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]),
@@ -57,17 +57,17 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 
   Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and visible above
-  `threshold`. The constant `strength` is the brightness of water. For mud it is the sigma in pixels
-  that smooths the edges. On a grey image, liquid has the grey value of its colour.
+  `threshold`. `brightness` is that of water, and `edge` the sigma in pixels that smooths the edges
+  of mud. Each is published for its own liquid alone; severities of the other one repeat the nearest
+  value. On a grey image, liquid has the grey value of its colour.
   """
   noise = (strength['loc'] + strength['scale'] * noise)[..., None]
   liquid = gaussian_filter(noise, strength['sigma'], strength.maximum('sigma'))[..., 0]
-  threshold, amount = strength['threshold'], strength['strength']
-  max_sigma = strength.maximum('strength')  # mud has larger ones than water
+  threshold, max_edge = strength['threshold'], strength.maximum('edge')
   return jax.lax.cond(
     strength['mud'] > 0,
-    lambda: _mud(image, liquid > threshold, amount, max_sigma),
-    lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), amount),
+    lambda: _mud(image, liquid > threshold, strength['edge'], max_edge),
+    lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), strength['brightness']),
   )
 
 

@@ -33,7 +33,8 @@ elastic_transform: affine 5.12 3.84 3.84 1.92 1.28
 pixelate: scale .9 .8 .7 .6 .5
 jpeg_compression: quality 65 58 50 40 25
 spatter: loc .62 .65 .65 .65 .65, scale .1 .1 .3 .1 .1, sigma .7 .8 1 .7 .5
-spatter: threshold .7 .7 .69 .68 .67, strength .6 .6 .6 .6 .6, mud 0 0 0 1 1
+spatter: threshold .7 .7 .69 .68 .67, brightness .6 .6 .6 .6 .6, edge .6 .6 .6 .6 .6
+spatter: mud 0 0 0 1 1
 """
 """Five severities, as `make_tinyimagenet_c.py` of hendrycks/robustness has them."""
 _IN_ORDER = """

@@ -7,7 +7,7 @@ import pytest
 import scipy.ndimage
 
 from robustness.corruptions import spatter
-from robustness.corruptions.catalog import TABLES
+from robustness.corruptions.catalog import TABLES, ConstantsTable, corrupt
 from robustness.corruptions.names import SEVERITIES
 from tests.cases import cases
 from tests.corruptions.pictures import from_draws, natural, share_within, smooth
@@ -21,14 +21,14 @@ def plain_spatter(picture: np.ndarray, noise: np.ndarray, severity: int, side: i
   film = smooth(values['loc'] + values['scale'] * noise, values['sigma'])
   x = picture.astype(np.float64)
   if values['mud']:
-    cover = smooth(film > values['threshold'], values['strength'])[..., None]
+    cover = smooth(film > values['threshold'], values['edge'])[..., None]
     cover[cover < 0.8] = 0
     return np.clip(x * (1 - cover) + cover * np.array([63, 42, 20]) / 255, 0, 1)
   film[film < values['threshold']] = 0
   levels = (film * 255).astype(np.int64).astype(np.uint8)
   relief = plain_relief(plain_distance(plain_canny(levels.astype(np.int32))))
   drops = levels * relief.astype(np.float64)
-  share = values['strength'] * drops / drops.max()
+  share = values['brightness'] * drops / drops.max()
   return np.clip(x + share[..., None] * np.array([175, 238, 238]) / 255, 0, 1)
 
 
@@ -58,6 +58,13 @@ def test_mud_agrees_on_an_oblong_picture():
     noise = np.random.default_rng(severity).normal(size=(45, 64)).astype(np.float32)
     ours = from_draws('spatter', 64)(noise, picture, severity)
     assert share_within(ours, plain_spatter(picture, noise, severity, 64)) >= 0.99
+
+
+def test_between_water_and_mud_each_keeps_its_own_constant():
+  black = np.zeros((32, 32, 3), np.float32)
+  drops = np.asarray(corrupt(0, black, 'spatter', 3.5, side=224))
+  assert drops.max() == pytest.approx(0.5 * 238 / 255, abs=1e-5)
+  assert ConstantsTable(224, (3.75,))['spatter']['edge'][5] == 1.5
 
 
 def test_films_above_one_wrap_as_8_bit_levels_do():
