@@ -84,6 +84,7 @@ def classifier(
   class_names: Sequence[str] | None = None,
   name: str = '',
   label_space: str = '',
+  merge: str = 'max',
 ) -> Model:
   """Returns a network with the facts that a measurement needs, such as class names.
 
@@ -104,13 +105,15 @@ def classifier(
     name: label in tables and figures. '' takes the name of the class or function.
     label_space: the classes that predictions are mapped to, such as the 30 of 'imagenet_vid', or
       'data' for the classes of the data. '' keeps the network's classes.
+    merge: how probabilities of fine classes become that of a class of `label_space`: 'max', 'sum'
+      or 'mean'.
 
   Raises:
     InputError: `module` is no network, or an argument is not valid.
   """
   mean_and_std = user_data.as_numbers(mean), user_data.as_numbers(std)
   names = _as_names(class_names) or None
-  return Model(module, variables, *mean_and_std, channels, outputs, names, name, label_space)
+  return Model(module, variables, *mean_and_std, channels, outputs, names, name, label_space, merge)
 
 
 def _as_names(class_names: Iterable[Any] | None) -> tuple[str, ...]:
@@ -355,8 +358,7 @@ def as_classifier(model: Any, images: np.ndarray, class_names: Sequence[str]) ->
     classifier = _recipe_of(model).load(model.label, input_images, 'float32')
   else:
     classifier = model.classifier(images, class_names)
-  # a coarse class has the largest score of its fine classes
-  return in_label_space(classifier, model.label_space, 'max', class_names)
+  return in_label_space(classifier, model.label_space, model.merge, class_names)
 
 
 def _recipe_of(model: Model) -> ClassifierKind:

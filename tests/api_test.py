@@ -295,7 +295,8 @@ def test_files_are_deleted_with_the_results_if_there_is_no_workdir(tmp_path, mon
   assert not any(tmp_path.iterdir())
 
 
-def test_predictions_of_a_model_are_projected_onto_a_label_space():
+@pytest.mark.parametrize('merge', ['max', 'mean'])
+def test_predictions_of_a_model_are_projected_onto_a_label_space(merge):
   imagenet, video = (label_space.get(name).class_names for name in ('imagenet', 'imagenet_vid'))
   weights = np.random.default_rng(2).normal(size=(IMAGES[0].size, len(imagenet)))
   options = {'variables': weights.astype(np.float32), 'class_names': imagenet}
@@ -304,13 +305,14 @@ def test_predictions_of_a_model_are_projected_onto_a_label_space():
     return images.reshape(len(images), -1) @ variables
 
   of_imagenet = robustness.classifier(network, **options)
-  of_video = robustness.classifier(network, **options, label_space='imagenet_vid')
+  of_video = robustness.classifier(network, **options, label_space='imagenet_vid', merge=merge)
   arguments = {'data': IMAGES, 'labels': LABELS, 'class_names': video}
   message = r"robustness.classifier\(..., label_space='imagenet_vid'\)"
   refused(message, robustness.measure, 'accuracy', of_imagenet, **arguments)
-  results = robustness.measure('accuracy', of_video, **arguments)
-  predicted = project(of_imagenet.classifier(IMAGES), 'imagenet_vid').predict(IMAGES).argmax(1)
-  assert results.value('top1_accuracy').value == pytest.approx((predicted == LABELS).mean())
+  projected = project(of_imagenet.classifier(IMAGES), 'imagenet_vid', merge)
+  arguments['labels'] = projected.predict(IMAGES).argmax(1)
+  assert robustness.measure('accuracy', of_video, **arguments).value('top1_accuracy').value == 1
+  refused("merge.*'mean'.*max", robustness.classifier, network, **options, merge='mean')
 
 
 def test_a_study_and_its_parts_may_be_objects_and_batches_and_devices_change_no_number():

@@ -16,12 +16,13 @@ from flax import linen as nn
 
 from robustness.core import user_data
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
 from robustness.core.typing import PyTree
 from robustness.models import weights
 from robustness.models.callables import OUTPUTS, are_distributions
 from robustness.models.classifier import Classifier, Outputs, from_linen
 from robustness.models.inputs import Inputs
+from robustness.models.label_space import DATA, MERGES
 
 Call = Callable[[PyTree, Any], Any]
 """A function of variables and a batch of images that returns the outputs of a module."""
@@ -48,9 +49,10 @@ class Model:
     class_names: names of the module's outputs in order; None for the names in MAITE's metadata, or
       else the class names of the data.
     name: label in tables and figures; '' for MAITE's id, or else the name of the class or function.
-    label_space: coarse label space to convert predictions to, such as 'imagenet_vid'. A coarse
-      class gets the largest probability of the classes that it combines. 'data' keeps only the
-      classes of the data, and '' keeps all.
+    label_space: coarse label space to convert predictions to, such as 'imagenet_vid'. 'data' keeps
+      only the classes of the data, and '' keeps all.
+    merge: how a coarse class gets its probability from those of the classes that it combines:
+      'max', 'sum' or 'mean'.
   """
 
   module: Any
@@ -62,6 +64,7 @@ class Model:
   class_names: Sequence[str] | None = None
   name: str = ''
   label_space: str = ''
+  merge: str = 'max'
 
   def __post_init__(self) -> None:
     """Checks the fields.
@@ -71,6 +74,9 @@ class Model:
     """
     choice('outputs', self.outputs, OUTPUTS)
     choice('channels', self.channels or LAST, CHANNELS)
+    choice('merge', self.merge, MERGES)
+    is_merged = self.merge == 'max' or self.label_space not in ('', DATA)
+    require(is_merged, 'merge', self.merge, "'max' unless label_space joins several classes")
     # a text is the name of an architecture
     if not callable(self.module) and not isinstance(self.module, str):
       raise InputError(
