@@ -171,6 +171,4 @@ def _class_names_of(textures: np.ndarray, classes: np.ndarray) -> np.ndarray:
     classes: all class names of the classifier.
   """
   index_of_name = label_space.index_by_name(classes.tolist())
-  index_of = {composed_unicode(name): index for name, index in index_of_name.items()}
-  indices = [index_of[composed_unicode(name)] for name in textures.tolist()]
-  return classes[indices]
+  return classes[[index_of_name[composed_unicode(name)] for name in textures.tolist()]]
