@@ -117,7 +117,9 @@ class Shards(Source, abc.ABC):
     valid = f'a label space of {len(stored)} classes, as {title} names'
     self.require(len(stored) in (0, len(names)), 'label_space', valid)
     label_of = label_space.index_by_name(names)
-    moved = [name for label, name in enumerate(stored) if label_of.get(name, label) != label]
+    # two classes may share a name, as 'maillot' and 'maillot, tank suit' cut short do
+    unique = ((label, name) for label, name in enumerate(stored) if stored.count(name) == 1)
+    moved = [name for label, name in unique if label_of.get(name, label) != label]
     valid = f"'' where {title} names classes in another order, such as {moved[:1]}"
     self.require(not moved, 'label_space', valid)
     return names

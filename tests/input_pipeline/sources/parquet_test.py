@@ -126,11 +126,17 @@ def test_a_label_space_names_the_classes_of_a_file_without_names(second_config):
   assert rows.class_names[:2] == ('tench', 'goldfish') and len(rows.class_names) == 1000
 
 
-@cases('stored', WNIDS, NAMES, [f'{name}, or another name' for name in reversed(NAMES)])
+@cases(
+  'stored',
+  WNIDS,
+  NAMES,
+  [f'{name}, or another name' for name in reversed(NAMES)],
+  [name.replace('tank suit', 'maillot') for name in NAMES],  # as 'maillot, tank suit' cut short
+)
 def test_a_label_space_replaces_names_in_its_order_alone(stored):
   source = parquet.Parquet(label_space='imagenet')
   assert source.names_of_space(stored, 'it') == NAMES
-  moved = [stored[0], WNIDS[2], *stored[2:]]
+  moved = [stored[0], WNIDS[2], WNIDS[1], *stored[3:]]
   message = bad_setting('config.data.parquet.label_space', 'imagenet', words='n01484850')
   refused(message, source.names_of_space, moved, 'it')
 
