@@ -200,13 +200,17 @@ class Evaluator(Step):
       recorded = records.read(block, present).arrays
       block_rows = layout.rows(block)
       columns = {name: values[block_rows] for name, values in columns_of_all_rows.items()}
+      names = columns.keys() & recorded.keys()
       if is_first or (share[block] and rows.may_have_changed(records.begun, block_rows)):
-        batch = next(rows.batches(layout.block_rows, [block], stored=True))  # decodes the images
-        for name, values in _host_columns(batch).items():
-          if isinstance(values, np.ndarray):
-            columns[name] = values[: layout.num_rows_of(block)]  # without padding
-      in_both = {name: values for name, values in columns.items() if name in recorded}
-      require_same_images(recorded, in_both, records.directory)
+        # decodes the images
+        batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
+        columns = _recorded_columns(_host_columns(batch), layout.num_rows_of(block))
+        # a column may have been added or removed since
+        names = columns.keys() | {name for name in recorded if _is_column(name)}
+      absent = np.empty(0)  # equals no column
+      for name in sorted(names):
+        old, new = recorded.get(name, absent), columns.get(name, absent)
+        require_same_images({name: old}, {name: new}, records.directory)
       is_first = False
 
   def shards(
@@ -404,11 +408,7 @@ class Evaluator(Step):
           f'{name} has values outside [0, {LARGEST:g}), which cannot be summed '
           f'exactly, in {self.views.describe(views.start + int(outside.argmax()))}.'
         )
-    for name, value in batch.items():
-      is_recorded = name not in NOT_RECORDED and not is_per_view(name)
-      # columns with more axes are images, such as the object of a scene
-      if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
-        arrays[name] = value[:num_rows]
+    arrays |= _recorded_columns(batch, num_rows)
     if mistakes and worst_mistakes:
       shard = Shard(rows, views, arrays)
       arrays |= mistakes.add(shard, worst_mistakes[MISTAKE], worst_mistakes[MISTAKEN_IMAGE])
@@ -454,6 +454,20 @@ def _storable(values: np.ndarray) -> np.ndarray:
   bfloat16, which has the kind 'V' (raw bytes) in NumPy, becomes float32.
   """
   return values.astype(np.float32) if values.dtype.kind == 'V' else values
+
+
+def _is_column(name: str) -> bool:
+  """Returns whether a field of records is a column of the data, such as 'label'."""
+  return name not in NOT_RECORDED and '/' not in name and not is_per_view(name)
+
+
+def _recorded_columns(batch: Batch, num_rows: int) -> dict[str, np.ndarray]:
+  """Returns the columns of a block that records store, without padding, {name: [num_rows, ...]}.
+
+  Columns with more than two axes are images, such as the object of a scene, and are left out.
+  """
+  arrays = {name: x for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim <= 2}
+  return {name: values[:num_rows] for name, values in arrays.items() if _is_column(name)}
 
 
 def _host_columns(batch: Batch) -> Batch:

@@ -274,6 +274,16 @@ def test_labels_and_columns_of_all_blocks_are_those_of_finished_shards(
   recorded_by(runner, rows, tmp_path)
 
 
+def test_records_are_not_completed_with_another_set_of_columns(tmp_path):
+  rows, runner = tiny_rows(21), evaluator()
+  with_sites = dataclasses.replace(rows, columns={'site': np.arange(21) // 7})
+  for first, second in ((rows, with_sites), (with_sites, rows)):
+    folder = tmp_path / f'{len(first.columns)}'
+    recorded_by(runner, first, folder)
+    refused(r'answers on other images \(site differs\)', recorded_by, runner, second, folder)
+    recorded_by(runner, first, folder)
+
+
 def test_each_process_computes_a_share_of_the_blocks(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   records = Records(tmp_path, runner.layout(21, 4, 40), {})
