@@ -200,8 +200,9 @@ def check_fields(parsed: object, section: str, inherits: bool = False) -> None:
       settings.choice(key, value, words)
     if not inherits and value and not settings.has_effect(field, vars(parsed)):
       other_key, *needed_values = field.metadata['only_with']
-      verb = 'contains' if isinstance(getattr(parsed, other_key), tuple) else 'is'
+      is_tuple = needed_values and isinstance(getattr(parsed, other_key), tuple)
       needed = ' or '.join(map(repr, needed_values)) or 'set'
+      verb = 'contains' if is_tuple else 'is'
       valid = f'{default!r} unless {key_name(f"{section}.{other_key}")} {verb} {needed}'
       settings.require(value == default, key, value, valid)
 

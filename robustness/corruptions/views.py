@@ -47,7 +47,7 @@ from robustness.corruptions.released import (
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation import one_view, provenance
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import Evaluation, ImageShape, Study
+from robustness.evaluation.study import Evaluation, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
@@ -161,6 +161,15 @@ class CorruptionViews(Study):
       self.require(self.quantize in ('', 'floor'), 'quantize', valid)
       valid = "left alone with protocol='as_released'"
       require(not self.variants, 'config.study.options', ', '.join(self.variants), valid)
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Raises InputError for photographs or options that concern none of the corruptions."""
+    super().check(rows, recipes)
+    uses_pictures = 'frost' in self.names or self._shows_pictures
+    valid = "'' without frost, mosaic and stickers"
+    self.require(uses_pictures or not self.photographs, 'photographs', valid)
+    unused = sorted({*self.options.non_default()} - {*self.names})
+    require(not unused, 'config.study.options', ', '.join(unused), 'of corruptions that are shown')
 
   @property
   def rounding(self) -> str:

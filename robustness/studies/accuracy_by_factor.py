@@ -91,6 +91,7 @@ class AccuracyByFactor(Study):
   def __post_init__(self) -> None:
     """Raises InputError for an invalid setting, such as a `strength` that is not in `factors`."""
     super().__post_init__()
+    self.require(len(self.factors) > 1 or not self.pairs, 'pairs', 'False for a single factor')
     if self.strength:
       choice(self.key('strength'), self.strength, self.factors)
 

@@ -127,7 +127,7 @@ class Recalibration(StoredOrMade):
     only_with=('scalings', 'vector', 'matrix'),
   )
   scores: tuple[str, ...] = setting(prediction_sets.SCORES, 'distinct', are_distinct)
-  alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
+  alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1, only_with=('scores',))
   raps_penalty: float = setting(
     0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf, only_with=('scores', 'raps')
   )
@@ -339,9 +339,9 @@ class Recalibration(StoredOrMade):
     num_deciding = num_held_out - num_fitting
     # With n < 1/α − 1 images, no score has a rank of (n + 1)(1 − α): the threshold is ∞.
     needed = decimals.ceil(1 / self.alpha) - 1
-    if self.scores and num_deciding < needed:
+    if num_deciding < needed:
       problem = f'and {num_deciding} images held out decide thresholds, of which it needs {needed}'
-      fix = f'{more_images}, a larger alpha, or {KEYS.study.scores}=().'
+      fix = f'{more_images}, or a larger alpha.'
       raise self.refused('alpha', problem, f'With fewer every class is in every set. {fix}')
     order = np.random.default_rng(SEED).permutation(num_images)
     fitting, deciding, measured = np.split(order, (num_fitting, num_held_out))

@@ -90,6 +90,7 @@ class SampledMCE(CorruptionViews):
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for too few images, or for images that are versions of one image."""
+    super().check(rows, recipes)
     refuse_versions(rows.without_images())  # raises if rows have the column `base_id`
     needed = self.num_needed
     if rows.num_examples < needed:

@@ -127,6 +127,15 @@ class Systematic(Study):
     transforms.check_levels(self.section, self.severities, self.angles)
     valid = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
     self.require(set(self.angles) <= set(transforms.RIGHT_ANGLES), 'angles', valid)
+    names = {*self.environments} if self.source == GENERATED else set[str]()
+    used = {
+      'environments': bool(names),
+      'severities': bool(names - {transforms.ROTATION}),
+      'angles': transforms.ROTATION in names,
+    }
+    for key, is_used in used.items():
+      is_default = getattr(self, key) == getattr(Systematic, key)
+      self.require(is_used or is_default, key, 'left out, as no environment here depends on it')
     near_duplicates.check(self.near_duplicates)
     valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)

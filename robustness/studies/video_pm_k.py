@@ -227,6 +227,8 @@ UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
 AUTO = 'auto'
 """The value of `testbed` that finds the published models by the number of anchors."""
+PUBLISHED = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME}
+"""Settings with which the published models were measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,9 +283,10 @@ class VideoPmK(study.ScoresPredictions):
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    is_comparable = self.testbed in ('', AUTO) or self.k == testbed.K
-    valid = f'{testbed.K}, at which the models of {KEYS.study.testbed} were measured'
-    self.require(is_comparable, 'k', valid)
+    for key, value in PUBLISHED.items():
+      is_comparable = self.testbed in ('', AUTO) or getattr(self, key) == value
+      valid = f'{value!r}, as the models of {KEYS.study.testbed} were measured'
+      self.require(is_comparable, key, valid)
     needs_distances = bool(self.frames or self.reviewed)
     self.require(self.distances or not needs_distances, 'distances', 'True with frames or reviewed')
 
@@ -313,7 +316,7 @@ class VideoPmK(study.ScoresPredictions):
     """
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]  # reviewed sets say so in their title
-    paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': 'max'}
+    paper = {**PUBLISHED, 'merge': 'max'}
     # with merge='' the records keep how the run merged the scores of fine classes
     merge = self.merge or records.identity['classifier'].get('merge', 'max')
     settings = {**vars(self), 'merge': merge}
@@ -390,7 +393,8 @@ class VideoPmK(study.ScoresPredictions):
 
   def _with_reachable_k(self, sets: NeighborSets) -> Self:
     """Returns the study with a `k` of at most the largest distance of any neighbor."""
-    return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
+    # without `testbed`, whose published models are not shown with another k
+    return dataclasses.replace(self, k=metrics.effective_k(sets, self.k), testbed='')
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
     """Returns which video frames each classifier has right."""

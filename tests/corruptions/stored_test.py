@@ -164,6 +164,15 @@ def test_settings_of_made_images_are_refused_with_stored_ones() -> None:
     refused(message, study_of, 'corruption_error', source='stored', **{setting: value})
 
 
+def test_photographs_and_options_of_other_corruptions_are_refused() -> None:
+  rows, options = ArrayRows(IMAGES, LABELS, CLASSES), CorruptionOptions(motion_blur='fixed')
+  for name in ('calibration', 'corruption_error'):
+    check = study_of(name, photographs='imagecorruptions').check
+    refused("photographs is .*'' without frost", check, rows, {})
+    refused("options is 'motion_blur'", study_of(name, options=options).check, rows, {})
+  CorruptionError(corruptions=('frost', 'motion_blur'), options=options).check(rows, {})
+
+
 def test_sets_without_clean_images_are_refused_where_a_study_needs_them(
   tmp_path: pathlib.Path,
 ) -> None:

@@ -99,7 +99,6 @@ def test_too_few_images_held_out_are_refused(tmp_path):
   )
   small_alpha = dataclasses.replace(few_held_out, held_out=0.4, alpha=0.01)
   refused(bad_setting('config.study.alpha', 0.01), small_alpha.check, tiny_rows(400), {})
-  dataclasses.replace(small_alpha, scores=()).check(tiny_rows(400), {})
   dataclasses.replace(small_alpha, held_out=0.5).check(tiny_rows(400), {})
 
 
@@ -109,6 +108,7 @@ def test_too_few_images_held_out_are_refused(tmp_path):
   ('penalty', {'penalty': 0.1, 'scalings': ('temperature',)}),
   ('raps_penalty', {'raps_penalty': 0.1, 'scores': ('lac', 'aps')}),
   ('raps_rank', {'raps_rank': 2, 'scores': ()}),
+  ('alpha', {'alpha': 0.2, 'scores': ()}),
 )
 def test_a_penalty_that_is_infinite_or_without_effect_is_refused(key, settings):
   refused(bad_setting(f'config.study.{key}'), Recalibration, **settings)

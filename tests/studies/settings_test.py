@@ -41,6 +41,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('bins', 1),
     bad('fewest', 0),
     bad('strength', 'scale'),
+    bad('pairs', True, factors=('class',)),
   ],
   'attack_error': [
     bad('epsilon', 0.0),
@@ -151,11 +152,17 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('merge', 'mix'),
     bad('testbed', 'vid'),
     bad('k', 5, testbed='ytbb_robust'),
+    bad('include_anchor', False, testbed='imagenet_vid_robust'),
+    bad('label_rule', 'anchor', testbed='imagenet_vid_robust'),
   ],
   'systematic': [
     bad('angles', (30,), environments=('rotation',)),
     bad('environments', ('noise',), 'noise'),
     bad('baseline_by_cell', True),
+    bad('angles', (90,)),
+    bad('severities', (1,), environments=('rotation',)),
+    bad('environments', ('snow', 'rotation'), source='stored'),
+    bad('severities', (1,), source='stored'),
   ],
   'tradeoff': [bad('corruptions', ('fog', 'snow')), bad('corruptions', ())],
 }

@@ -118,6 +118,13 @@ def test_accuracies_equal_counts_by_anchor(evaluations, k):
   assert 0 < sets_right <= anchors_right < CLIPS
 
 
+def test_a_named_testbed_may_have_sets_without_frames_at_its_distance(evaluations):
+  named, plain = (
+    table_of(VideoPmK(testbed=name), evaluations[:1]) for name in ('imagenet_vid_robust', '')
+  )
+  pd.testing.assert_frame_equal(named, plain)
+
+
 def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(evaluations):
   table = table_of(VideoPmK(k=3), evaluations[:1])
   anchor = estimate(table, 'one', 'accuracy_anchor')
