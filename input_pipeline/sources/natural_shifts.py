@@ -100,6 +100,8 @@ class NaturalShifts(Source):
         number and `allow_missing` is False.
     """
     self.choose('dataset', PUBLISHED)
+    has_real_labels = self.dataset == REAL or not self.real_labels
+    self.require(has_real_labels, 'real_labels', f"'' unless {self.key('dataset')} is {REAL!r}")
     # TFDS does not have ObjectNet, nor images for a released file of labels
     needs_folder = self.dataset == OBJECTNET or (self.dataset == REAL and self.real_labels)
     if not self.path and not needs_folder:

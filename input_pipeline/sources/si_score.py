@@ -88,6 +88,7 @@ class SiScore(Source):
     A random subset (`config.data.num_images`) consists of random pairs of object and background,
     with all scenes of each pair.
     """
+    self.require(not (self.path and self.dataset), 'path', f"'' where {self.key('dataset')} is set")
     if self.dataset:
       images, factors, metadata, num_missing = self._from_tfds(settings)
     else:
@@ -129,7 +130,8 @@ class SiScore(Source):
     split = tfds_sets.Split(builder, settings.split)
     features, name = builder.info.features, builder.info.full_name
     if set(COLUMNS) <= set(features):
-      return images, split.numbers(COLUMNS), self.metadata, 0
+      self.require(not self.metadata, 'metadata', f"'' for {name}, which holds what it lists")
+      return images, split.numbers(COLUMNS), '', 0
     if 'image_id' not in features:
       reason = "it is neither TFDS 'siscore' nor of the builder 'si_score_scenes'."
       raise InputError(f"data set {name!r} has no feature 'image_id': {reason}")

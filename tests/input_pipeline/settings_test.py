@@ -52,6 +52,7 @@ class Pictures(Source):
   ({'class_group_seed': 5}, 'class_group_seed is 5; it must be 0 unless'),
   ({'class_groups': (('a',),), 'classes_per_group': 3}, 'classes_per_group is 3; it must be 0'),
   ({'squash': True}, 'config.data.squash is True; it must be False where config.data.resize is 0'),
+  ({'interpolation': 'bilinear', 'crop': 24}, "interpolation is 'bilinear'; it must be 'bicubic'"),
 )
 def test_unusable_settings_are_refused(settings, message):
   refused(re.escape(message), DataSettings.from_section, settings)

@@ -138,7 +138,10 @@ def test_tables_describe_the_scenes(built):
 def test_scenes_are_loaded_by_name_and_read_as_rows(built):
   scenes = examples(built)
   data_dir = str(built.data_path.parents[2])
-  batch = full_batch(read('si_score', dataset='si_score_scenes/places', data_dir=data_dir))
+  settings = {'dataset': 'si_score_scenes/places', 'data_dir': data_dir}
+  batch = full_batch(read('si_score', **settings))
+  message = bad_setting('config.data.si_score.metadata', 'other.csv')
+  refusals.refused(message, read, 'si_score', metadata='other.csv', **settings)
   order = np.argsort(batch['image_id'])
   for name in ('image_id', 'area', 'angle'):
     assert batch[name][order].tolist() == [e[name] for e in scenes]

@@ -167,6 +167,8 @@ def test_data_sets_of_tfds_have_the_classes_that_occur(tmp_path):
 def test_unusable_folders_and_settings_are_refused(tmp_path):
   save_grey(tmp_path / 'some' / 'tench' / 'x.png', 1)
   refused("none of ImageNet, first 'tench'", open_rows, 'imagenet_a', tmp_path / 'some')
+  message = bad_setting('config.data.natural_shifts.real_labels', 'real.json')
+  refused(message, open_rows, 'imagenet_a', tmp_path / 'some', real_labels='real.json')
   save_grey(tmp_path / 'few' / WNIDS[3] / 'x.png', 1)
   message = 'has 1 classes; imagenet_a has 200'
   refused(message, open_rows, 'imagenet_a', tmp_path / 'few', allow_missing=False)

@@ -168,6 +168,8 @@ def test_a_subset_takes_complete_pairs_and_grows_with_its_size(released):
 
 def test_a_missing_table_and_that_of_another_set_are_refused(released, tmp_path, tiny_tfds):
   refused('config.data.si_score.metadata is empty.*metadata.csv', scenes, released, metadata='')
+  path = str(released / 'archive/area')
+  refused(bad_setting('config.data.si_score.path', path), scenes, released, path=path)
   message = 'metadata.csv cannot be read as a table: .*No such file'
   refused(message, scenes, released, metadata=str(tmp_path / 'metadata.csv'))
   columns = metadata()
