@@ -257,9 +257,8 @@ class Attack(Part):
     Settings of the base class are left out. The first own setting is always listed, and another one
     only if it differs from its default.
     """
-    shared = {field.name for field in dataclasses.fields(Attack)}
-    fields = [field for field in dataclasses.fields(self) if field.name not in shared]
-    listed = fields[:1] + [f for f in fields[1:] if getattr(self, f.name) != f.default]
+    fields = dataclasses.fields(self)[len(dataclasses.fields(Attack)) :]  # after the base class's
+    listed = [*fields[:1], *(f for f in fields[1:] if getattr(self, f.name) != f.default)]
     return ', '.join(f'{getattr(self, field.name)} {field.name}' for field in listed)
 
   @property
@@ -309,8 +308,8 @@ class Attack(Part):
 
     The worst result has the largest margin: largest logit of a wrong class minus logit of the
     label. It is misclassified if any of the results is. Run 0 uses `keys`, and run r uses
-    fold_in(key, r). More restarts therefore never weaken an attack. An attack that uses no random
-    numbers runs once.
+    fold_in(key, r). More restarts therefore never weaken an attack. A margin of NaN counts as the
+    largest, so that an image of NaN is the result. An attack that uses no random numbers runs once.
 
     For the other arguments see `__call__`.
     """
@@ -318,17 +317,21 @@ class Attack(Part):
     if restarts == 1 or not self.draws:
       return first
 
+    def margins(images: Array) -> Array:
+      """Returns the margins of images, [B]; ∞ in place of NaN."""
+      values = margin(logits(images), labels)
+      return jnp.where(jnp.isnan(values), jnp.inf, values)
+
     def restart(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
       """Returns the worst images so far and their margins, after one more run."""
       worst, largest = state
-      run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
+      run_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, run)
       candidates = self._in_ball(self(run_keys, logits, images, labels, scale), images, scale)
-      margins = margin(logits(candidates), labels)
-      is_worse = balls.as_image_factors(margins > largest)
-      return jnp.where(is_worse, candidates, worst), jnp.maximum(margins, largest)
+      new_margins = margins(candidates)
+      is_worse = balls.as_image_factors(new_margins > largest)
+      return jnp.where(is_worse, candidates, worst), jnp.maximum(new_margins, largest)
 
-    after_first = first, margin(logits(first), labels)
-    worst, _ = jax.lax.fori_loop(1, restarts, restart, after_first)
+    worst, _ = jax.lax.fori_loop(1, restarts, restart, (first, margins(first)))
     return worst
 
   def _in_ball(self, results: Array, images: Array, scale: Scalar) -> Array:

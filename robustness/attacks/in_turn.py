@@ -37,8 +37,8 @@ def in_turn(
     (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
   """
   num_rows = len(arguments.labels)
-  max_tile = CPU_TILE if jax.default_backend() == 'cpu' else TILE
-  tile = min(num_rows, max_tile)  # T, the images in a tile
+  # T, the images in a tile
+  tile = min(num_rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Makes one run of the attack on all images that are still classified correctly.

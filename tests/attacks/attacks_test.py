@@ -233,6 +233,26 @@ def test_restarts_keep_the_image_of_largest_margin():
   np.testing.assert_array_equal(attack.worst(1, KEYS, logits, IMAGES, LABELS), runs[0])
 
 
+def test_a_restart_without_a_gradient_is_the_result():
+  @dataclasses.dataclass(frozen=True)
+  class Missing(Attack):
+    """Returns an image of NaN for a quarter of the keys."""
+
+    name = 'missing'
+    resembles = ()
+
+    def __call__(self, keys, logits, images, labels, scale=1.0):
+      is_missing = jax.vmap(jax.random.bits)(keys) % 4 == 0
+      return jnp.where(is_missing[:, None, None, None], jnp.nan, images)
+
+  later_keys = [jax.vmap(jax.random.fold_in, (0, None))(KEYS, run) for run in (1, 2)]
+  runs = [Missing()(keys, logits, IMAGES, LABELS) for keys in (KEYS, *later_keys)]
+  is_missing = np.isnan(runs).any((2, 3, 4))  # [runs, B]
+  assert (is_missing.any(0) & ~is_missing[0]).any() and not is_missing.any(0).all()
+  worst = Missing().worst(3, KEYS, logits, IMAGES, LABELS)
+  np.testing.assert_array_equal(np.isnan(worst).all((1, 2, 3)), is_missing.any(0))
+
+
 def test_checkpoints_of_auto_pgd_follow_from_their_definition():
   """Computed by hand: p = 0, .22, .41, .57, .70, .80, .87, .93, .99 of 100 steps."""
   ends = np.flatnonzero(auto_pgd.checkpoints(100)) + 1
