@@ -50,7 +50,7 @@ from robustness.core.paths import expanded
 from robustness.core.random_keys import without_global_draws
 from robustness.core.registry import Part, Registry
 from robustness.core.rows import ArrayRows, Rows, as_float32, numbered_classes
-from robustness.core.settings import check_name, choice, parse
+from robustness.core.settings import check_name, choice, parse, refuse_unknown
 from robustness.core.typing import PyTree
 from robustness.environments import class_groups
 from robustness.evaluation import study as studies
@@ -65,6 +65,7 @@ from robustness.models.weights import digest
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.results import SINGLE, Results
+from robustness.studies.attack_error import AttackError
 from robustness.training.settings import TrainingSettings
 from robustness.training.writers import NO_WRITER, training_writer
 from robustness.video.columns import with_numbered_sets
@@ -730,6 +731,7 @@ def attack(
   check_integers('labels', labels, (len(images),), range(num_classes))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
   with renaming_section(section, ''):  # errors name the settings as arguments, without the section
+    refuse_unknown(settings, AttackError.settings_of(attack_class), section)
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
     labels = jnp.broadcast_to(jnp.asarray(labels), len(images))
     attacked = without_global_draws(parsed.worst)(1, keys, logits, images, labels)  # 1 restart

@@ -668,6 +668,7 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
   arguments = key, linear, images, labels, 'pgd'
   refused('unknown key step: did you mean', robustness.attack, *arguments, 0.1, step=3)
   refused('^epsilon is -1.0; it must be', robustness.attack, *arguments, -1.0)
+  refused('unknown key statistics', robustness.attack, *arguments, 0.1, statistics='running')
   refused('[0, 1]', robustness.attack, key, linear, images * 255, labels, 'pgd', 0.1)
   refused('labels', robustness.attack, key, linear, images, labels + 1000, 'pgd', 0.1)
   for dtype in (int, np.float32):
