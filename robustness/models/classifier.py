@@ -354,6 +354,10 @@ class Classifier:
       has_statistics = adaptation.batch_size > 1 or adaptation.source_weight > 0
       valid = 'at least 2 where batch normalisation takes the statistics of the batch alone'
       adaptation.require(has_statistics, 'batch_size', f'{valid} (source_weight=0)')
+    else:
+      default = type(adaptation).source_weight
+      is_unset = adaptation.source_weight == default
+      adaptation.require(is_unset, 'source_weight', f'{default} without batch normalisation')
     # A network that is still to be trained has an empty provenance, which identifies no weights. It
     # stays empty; this method is called again after the training.
     facts = {**self.provenance, 'adaptation': adaptation.describe()} if self.provenance else {}

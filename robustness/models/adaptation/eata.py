@@ -112,11 +112,10 @@ class Eata(SelectiveTent):
       return (share * weight * entropies).sum(), (is_selected.sum(), share @ p)
 
     gradient, outputs, (count, batch_mean) = self.gradient(predict, state['weights'], batch, loss)
-    factor = 2 * self.fisher_weight
-    for path, g in gradient.items():
+    for path, fisher in state['fisher'].items():
       # the gradient 2 β F (θ − θ⁰) of the penalty β F (θ − θ⁰)²
-      of_penalty = factor * state['fisher'][path] * (state['weights'][path] - trained[path])
-      gradient[path] = g + of_penalty
+      change = state['weights'][path] - trained[path]
+      gradient[path] += 2 * self.fisher_weight * fisher * change
     stepped = self.updated(state, gradient)
     stepped['mean'] = jnp.where(has_mean, 0.9 * past_mean + 0.1 * batch_mean, batch_mean)
     return outputs, jax.tree.map(lambda x, y: jnp.where(count > 0, x, y), stepped, state)

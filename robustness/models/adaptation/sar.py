@@ -82,14 +82,10 @@ class Sar(SelectiveTent):
     # the average begins as ∞, and stays where no image is reliable
     moved = jnp.where(jnp.isinf(average), mean_entropy, 0.9 * average + 0.1 * mean_entropy)
     average = jnp.where(reliable.any(), moved, average)
-    stepped = self.updated(state, gradient)
-    initial_optimizer = self._optimizer.init(trained)
+    stepped = {**self.updated(state, gradient), 'average': average}
+    initial = {'weights': trained, 'optimizer': self._optimizer.init(trained), 'average': average}
     has_collapsed = average < self.recovery
-    # chooses the initial array after a collapse, and otherwise the array after the step
-    choose = functools.partial(jnp.where, has_collapsed)
-    weights = jax.tree.map(choose, trained, stepped['weights'])
-    optimizer = jax.tree.map(choose, initial_optimizer, stepped['optimizer'])
-    return outputs, {'weights': weights, 'optimizer': optimizer, 'average': average}
+    return outputs, jax.tree.map(functools.partial(jnp.where, has_collapsed), initial, stepped)
 
   def _mean_entropy(
     self, rows: jax.Array, logits: jax.Array

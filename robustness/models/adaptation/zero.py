@@ -40,8 +40,10 @@ class Zero(Adaptation):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    is_enough = self.num_voting >= 1
-    self.require(is_enough, 'voting_share', 'a share of the views that is at least one view')
+    self.require(self.num_voting >= 1, 'voting_share', 'a share that is at least one view')
+    # with λ = 1 images are independent of one another, in any order
+    has_effect = self.source_weight < 1 or self.order == 'random'
+    self.require(has_effect, 'order', "'random' unless source_weight is below 1")
 
   @property
   def num_voting(self) -> int:
@@ -129,5 +131,4 @@ def votes(logits: jax.Array, count: int) -> jax.Array:
   shares += jnp.where(is_tied & can_break.any(), extra_vote, 0)
   mean_probability = jnp.exp(log_p[order[:count]]).mean(0)
   # `tiny` keeps the logarithm finite for a mean that is rounded to 0
-  tiny = jnp.finfo(log_p.dtype).tiny
-  return jnp.log((1 - FLOOR) * shares + FLOOR * mean_probability + tiny)
+  return jnp.log((1 - FLOOR) * shares + FLOOR * mean_probability + jnp.finfo(log_p.dtype).tiny)

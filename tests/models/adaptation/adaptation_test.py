@@ -425,6 +425,7 @@ def test_moments_ignore_padded_rows():
   (Tent, {'nesterov': False}, r'tent\.nesterov is False; it must be True'),
   (Tent, {'learning_rate': 0.0}, r'tent\.learning_rate is 0\.0; it must be above 0'),
   (Tent, {'protocol': 'episodic'}, bad_setting('config.classifier.adaptation.tent.steps', 1)),
+  (Zero, {'order': 'label_shift'}, r"zero\.order is 'label_shift'"),
   (Statistics, {'source_weight': 16.0}, r'statistics\.source_weight is 16\.0; it must be in'),
 )
 def test_bad_settings_are_refused(adaptation, settings, message):
@@ -445,6 +446,12 @@ def test_statistics_of_a_single_image_need_stored_ones():
   adapted = normalised_classifier().with_adaptation
   refused(r'batch_size is 1; it must be at least 2', adapted, Statistics(batch_size=1))
   assert adapted(Statistics(batch_size=1, source_weight=0.9))
+
+
+def test_a_mixture_without_batch_norm_to_mix_in_is_refused():
+  key = 'config.classifier.adaptation.zero.source_weight'
+  refused(bad_setting(key, 0.5), tiny_classifier().with_adaptation, Zero(source_weight=0.5))
+  assert tiny_classifier().with_adaptation(Zero()).adaptation
 
 
 @cases('adaptation', Tent(), Eata(), Sar())
