@@ -52,6 +52,15 @@ class Probe(Part):
   rows_per_class: int = setting(0, 'at least 1, or 0 for all', lambda x: x >= 0)
   held_out: float = setting(0.2, 'above 0 and below 1', lambda x: 0 < x < 1)
 
+  def __post_init__(self) -> None:
+    """Raises InputError for an invalid setting, or rows to hold out where there are none."""
+    super().__post_init__()
+    default, has_choice = type(self).held_out, len(self.candidates()) > 1
+    valid = f'{default} where no setting is chosen from several values'
+    self.require(has_choice or self.held_out == default, 'held_out', valid)
+    valid = '0 or at least 2 where a setting is chosen by held-out rows of each class'
+    self.require(self.rows_per_class != 1 or not has_choice, 'rows_per_class', valid)
+
   @abc.abstractmethod
   def candidates(self) -> Sequence[float]:
     """Returns the values of the probe's hyperparameter to choose from, at least one."""
@@ -373,11 +382,6 @@ def drawn_rows(
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
   has_choice = len(probe.candidates()) > 1
-  if probe.rows_per_class == 1 and has_choice:
-    raise InputError(
-      f'{probe.key("rows_per_class")} is 1, but settings are chosen by rows of each class that are '
-      'held out: give 2 or more, or one value of what is chosen (penalties, neighbors).'
-    )
   generator = np.random.default_rng(seed)
   # a choice needs one row of a class to fit and one to hold out
   needed = max(probe.rows_per_class, 2 if has_choice else 1)

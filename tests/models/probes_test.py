@@ -163,7 +163,6 @@ def test_seeds_draw_other_rows_of_each_class():
   (TRAINING[1] % 4, NAMES, Prototype(), "1 of 5 classes have fewer, first 'e' with 0"),
   (np.arange(500) // 499, NAMES[:2], Linear(), "needs 2 training rows .*first 'b' with 1"),
   (TRAINING[1], NAMES, Prototype(rows_per_class=101), "needs 101 .*first 'a' with 100"),
-  (TRAINING[1], NAMES, Linear(rows_per_class=1), 'rows_per_class is 1, but settings are chosen'),
   (TRAINING[1][:, None], NAMES, Prototype(), 'several labels'),
 )
 def test_unsuitable_rows_are_refused(labels, names, probe, message):
@@ -272,6 +271,14 @@ def test_the_features_of_a_probe_are_stored_and_reused(tmp_path, monkeypatch):
   (
     {'probe': {'name': 'knn', 'knn': {'votes': 'uniform', 'temperature': 1.0}}},
     bad_setting('config.classifiers.a.probe.knn.temperature', 1.0),
+  ),
+  (
+    {'probe': {'name': 'linear', 'linear': {'rows_per_class': 1}}},
+    bad_setting('config.classifiers.a.probe.linear.rows_per_class', 1),
+  ),
+  (
+    {'probe': {'name': 'linear', 'linear': {'penalties': (1.0,), 'held_out': 0.5}}},
+    bad_setting('config.classifiers.a.probe.linear.held_out', 0.5),
   ),
   (
     {'probe': {'name': 'knn', 'knn': {'neighbors': (70, 65)}}},
