@@ -107,9 +107,9 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
   unit_features, unit_bank = _with_length_1(features), _with_length_1(bank)
   num_batches = 1 + len(unit_features) * len(unit_bank) // _MAX_DISTANCES_PER_BATCH
   position = len(unit_bank) - neighbours  # of the K-th largest product in ascending order
-  products = []  # the scalar product of each image with its K-th nearest training image
-  for batch in np.array_split(unit_features, num_batches):
-    products.append(np.partition(batch @ unit_bank.T, position, 1)[:, position])
+  batches = np.array_split(unit_features, num_batches)
+  # the scalar product of each image with its K-th nearest training image
+  products = [np.partition(batch @ unit_bank.T, position, 1)[:, position] for batch in batches]
   # Vectors of length 1 with the scalar product s have the distance √(2 − 2 s).
   squared_distance = np.maximum(2 - 2 * np.concatenate(products), 0)  # rounding may go below 0
   return np.asarray(-np.sqrt(squared_distance))
@@ -144,8 +144,7 @@ class Separation:
     """
     choice('positives', positives, POSITIVES)
     values = np.concatenate([of_id, of_ood])
-    has_both = len(of_id) > 0 and len(of_ood) > 0
-    is_valid = has_both and values.ndim == 1 and not np.isnan(values).any()
+    is_valid = min(len(of_id), len(of_ood)) > 0 and values.ndim == 1 and not np.isnan(values).any()
     valid = '[N] and [M] for ID and OOD images, at least one of each, none NaN'
     require(is_valid, 'shape of the scores', (of_id.shape, of_ood.shape), valid)
     self.positives = positives
@@ -245,8 +244,8 @@ def separations(
     batches = (np.hstack(batch) for batch in zip(id_weights, ood_weights, strict=True))
     samples[name] = np.concatenate([separation(weights) for weights in batches])
   estimates = {}
-  sets_of_mean: dict[str, Sequence[str]] = {name: [name] for name in sets}  # each set by itself
-  sets_of_mean.update(groups or {})
+  # each set by itself, then the groups
+  sets_of_mean: dict[str, Sequence[str]] = {**{name: [name] for name in sets}, **(groups or {})}
   for name, members in sets_of_mean.items():
     value = np.mean([values[member] for member in members], 0)
     samples_of_mean = np.mean([samples[member] for member in members], 0)
@@ -271,8 +270,7 @@ def _with_intervals(
   sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
   effective = min(float(effective_units(size)) for size in sizes)
   num_images, num_units = sum(map(len, all_units)), sum(map(len, sizes))
-  is_clustered = num_images > num_units
-  if is_clustered and effective < FEWEST:
+  if num_images > num_units and effective < FEWEST:  # units hold several images
     note, low, high = too_few(effective), np.full(3, np.nan), np.full(3, np.nan)
   else:
     note, (low, high) = '', percentile_interval(samples, effective, confidence)

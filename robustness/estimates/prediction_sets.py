@@ -70,13 +70,11 @@ def scores(
     return np.asarray(1 - p)
   order = np.argsort(-p, -1, kind='stable')
   descending = np.take_along_axis(p, order, -1)
-  # The scores of the classes by rank, and then by class.
+  # The scores of the classes by rank, and at the end by class.
   ranked = np.cumsum(descending, -1) - uniform[..., None] * descending
   if kind == RAPS:
     ranked = ranked + penalty * np.maximum(np.arange(1, p.shape[-1] + 1) - rank, 0)
-  by_class: np.ndarray = np.empty_like(ranked)
-  np.put_along_axis(by_class, order, ranked, -1)
-  return by_class
+  return np.take_along_axis(ranked, np.argsort(order, -1), -1)
 
 
 class Threshold(NamedTuple):

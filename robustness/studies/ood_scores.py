@@ -19,7 +19,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
 from robustness.core.registry import are_distinct_and_some, setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
-from robustness.core.settings import differing_keys
+from robustness.core.settings import differing_keys, require
 from robustness.core.user_code import is_reference, part_name
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
@@ -219,14 +219,17 @@ class OodScores(ScoresPredictions):
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
     needs_bank = any(find(name, self.key('scores')).is_fitted for name in self.scores)
-    is_missing_or_unused = needs_bank != bool(workdirs.bank)
-    has_only_held_out = workdirs.held_out and not workdirs.bank
-    if is_missing_or_unused or has_only_held_out:
+    if needs_bank != bool(workdirs.bank):
       fitted = ', '.join(repr(name) for name, score in SCORES.items() if score.is_fitted)
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
         f'{fitted} need the workdir of a run on training images, and nothing else does.'
       )
+    # Of the package's scores only these are fitted to held-out images; a user's score may be.
+    uses_held_out = any(name in ('react', 'klm') or is_reference(name) for name in self.scores)
+    is_unused = workdirs.held_out and not (uses_held_out and workdirs.bank)
+    valid = "'' unless there is a bank, and a score that is fitted to it, 'react' or 'klm'"
+    require(not is_unused, 'config.held_out', workdirs.held_out, valid)
 
   def _separations(
     self, label: str, workdirs: Workdirs, known_runs: Runs, unknown: Runs, banks: Runs
@@ -263,8 +266,7 @@ class OodScores(ScoresPredictions):
       return
     # First the test images alone, then test and shifted images together.
     yield from self._compare(label, workdirs, by_run[:1], by_set, {'id_set': TEST})
-    data_sets = set(map(_data_set, runs))
-    note = NOTE_ON_VERSIONS if len(data_sets) > 1 else ''
+    note = NOTE_ON_VERSIONS if len(set(map(_data_set, runs))) > 1 else ''
     yield from self._compare(label, workdirs, by_run, by_set, {'id_set': SHIFTED}, note)
 
   def _compare(

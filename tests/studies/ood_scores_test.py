@@ -115,6 +115,11 @@ def test_a_score_in_a_file_of_the_user_is_computed_and_recorded_with_the_file(fo
   'changes, message',
   ({'out_of_distribution': ()}, 'config.out_of_distribution is empty'),
   ({'study.scores': ('knn',)}, "'klm' need the workdir of a run on training images"),
+  ({'held_out': 'training'}, bad_setting('config.held_out', 'training')),
+  (
+    {'study.scores': ('knn',), 'bank': 'known_copy', 'held_out': 'training'},
+    bad_setting('config.held_out', 'training', "'react' or 'klm'"),
+  ),
   ({'bank': 'known_copy'}, "'klm' need the workdir of a run on training images"),
   ({'out_of_distribution': ('other',)}, "other classifiers under '.*sha256"),
   ({'predictions': 'none'}, 'is no workdir'),
