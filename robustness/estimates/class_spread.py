@@ -6,18 +6,21 @@ variance τ². The measured accuracy p_c has the additional sampling variance v_
 
   Q(τ²) = Σ w_c (p_c − p̄)²
 
-has a chi-squared distribution with K − 1 degrees of freedom for K classes. The estimate of τ² is
-the value at which Q = K − 1; the ends of its interval are those at which Q equals a quantile of
-that distribution.
+has a chi-squared distribution with K − 1 degrees of freedom for K classes of normal accuracies. The
+estimate of τ² is the value at which Q = K − 1; the ends of its interval are those at which Q equals
+a quantile of that distribution.
 
 Reference: Paule and Mandel (1982) for the value; Viechtbauer, Confidence intervals for the amount
-of heterogeneity in meta-analysis, Statistics in Medicine 26 (2007), for the interval.
+of heterogeneity in meta-analysis, Statistics in Medicine 26 (2007), for the interval; Shoemaker,
+Fixing the F test for equal variances, The American Statistician 57 (2003), for degrees of freedom
+where accuracies are not normal.
 """
 
 import numpy as np
 import scipy
 
 from robustness.core.errors import InputError
+from robustness.estimates.jackknife import degrees_of_freedom
 from robustness.estimates.means import Estimate
 
 Q_PROFILE = 'q-profile'
@@ -27,7 +30,7 @@ LARGEST = 0.5
 
 
 def variance_between_classes(
-  values: np.ndarray, variances: np.ndarray, confidence: float = 0.95
+  values: np.ndarray, variances: np.ndarray, confidence: float = 0.95, freedom: float | None = None
 ) -> np.ndarray:
   """Returns the variance τ² of the true values of classes, with its interval.
 
@@ -40,6 +43,7 @@ def variance_between_classes(
     values: [K], the measured values of K classes.
     variances: [K], the sampling variances, above 0.
     confidence: confidence level of the interval, in (0, 1).
+    freedom: degrees of freedom f, so that f Q / (K − 1) is chi-squared; None takes K − 1.
 
   Returns:
     An array [3]: τ², and the low and the high end of its interval.
@@ -62,7 +66,9 @@ def variance_between_classes(
 
   tail = (1 - confidence) / 2
   # Q falls with τ²: at the low end of the interval it is the upper quantile.
-  q_at_low, q_at_high = scipy.stats.chi2.ppf([1 - tail, tail], count - 1)
+  freedom = count - 1 if freedom is None else freedom
+  quantiles = scipy.stats.chi2.ppf([1 - tail, tail], freedom)
+  q_at_low, q_at_high = quantiles * (count - 1) / freedom
   # Q is at most this sum / τ², and therefore below all targets at a τ² above `largest`.
   largest = ((values - values.mean()) ** 2).sum() / q_at_high
   solutions = []
@@ -75,9 +81,11 @@ def variance_between_classes(
 def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95) -> Estimate:
   """Returns the standard deviation τ of the classes' true accuracies, with its interval.
 
-  The sampling variance of a class with n images is p (1 − p) / n. To keep it above 0 for a class
-  without mistakes, p is the accuracy after adding half a right and half a wrong answer. The
-  interval is cut at `LARGEST` but always includes τ.
+  The sampling variance of a class with n images is w / n, where w = Σ n p (1 − p) / Σ (n − 1) is
+  the variance of an image within its class. To keep it above 0, one image of variance ¼ is added.
+  All classes share w: with p (1 − p) / n of each class, classes that are accurate by chance would
+  have the largest weights, which biases τ. The degrees of freedom are fewer than K − 1 if few
+  classes have most of the spread. The interval is cut at `LARGEST` but always includes τ.
 
   Args:
     right: bool [N], whether each image is classified right.
@@ -85,10 +93,14 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
     confidence: confidence level of the interval, in (0, 1).
   """
   _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
-  correct = np.bincount(class_index, right)
-  smoothed = (correct + 0.5) / (count + 1)
-  sampling_variance = smoothed * (1 - smoothed) / count
-  variance_and_ends = variance_between_classes(correct / count, sampling_variance, confidence)
+  accuracy, classes = np.bincount(class_index, right) / count, len(count)
+  within = ((count * accuracy * (1 - accuracy)).sum() + 0.25) / (len(labels) - classes + 1)
+  variances = within / count
+  weight = 1 / (variances + variance_between_classes(accuracy, variances)[0])
+  deviation = np.sqrt(weight) * (accuracy - np.average(accuracy, weights=weight))
+  inverse = 1 / degrees_of_freedom(deviation) - (classes - 3) / (classes * (classes - 1))
+  freedom = float(np.fmin(2 / inverse, classes - 1))  # K − 1 also where accuracies are equal
+  variance_and_ends = variance_between_classes(accuracy, variances, confidence, freedom)
   value, *ends = np.sqrt(variance_and_ends).tolist()  # standard deviations
   low, high = np.minimum(ends, LARGEST).tolist()
-  return Estimate(value, low, max(high, value), len(labels), len(count), Q_PROFILE)
+  return Estimate(value, low, max(high, value), len(labels), classes, Q_PROFILE)

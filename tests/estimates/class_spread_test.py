@@ -39,6 +39,15 @@ def test_the_interval_covers_the_spread_of_the_population():
   assert covered >= 184  # 0.92 of 200
 
 
+def test_the_interval_covers_the_spread_of_many_classes_with_few_images_each():
+  labels, generator, estimates = np.arange(10000) % 1000, np.random.default_rng(0), []
+  for _ in range(60):  # accuracies have the mean 0.85 and the deviation 0.12, many of them near 1
+    accuracy = generator.beta(6.675, 1.178, 1000)
+    estimates.append(class_spread(generator.random(10000) < accuracy[labels], labels))
+  assert np.mean([e.value for e in estimates]) == pytest.approx(0.12, abs=0.002)
+  assert np.mean([e.low <= 0.12 <= e.high for e in estimates]) >= 0.9
+
+
 def test_values_without_variance_and_a_single_class_are_refused():
   refused('variances from 0', variance_between_classes, np.arange(3.0), np.zeros(3))
   refused('spread of 1 values', class_spread, np.ones(5, bool), np.zeros(5, int))
