@@ -77,16 +77,8 @@ def failure_severity(
     clean: accuracy on clean images, [...] or a number.
     severities: [S], ascending.
     share: the share of clean accuracy, in (0, 1).
-
-  Raises:
-    InputError: severities do not ascend, or there is not one for each accuracy.
   """
   accuracy, levels = np.asarray(accuracy, float), np.asarray(severities, float)
-  if levels.ndim != 1 or (np.diff(levels) <= 0).any() or accuracy.shape[-1] != len(levels):
-    raise InputError(
-      f'severities are {levels.tolist()} for {accuracy.shape[-1]} accuracies; give one for each, '
-      'ascending.'
-    )
   threshold = share * np.asarray(clean, float)
   is_below = accuracy < threshold[..., None]
   # The indices of the first severity below the threshold and of the severity before it, [...], and

@@ -143,14 +143,9 @@ def student_interval(
     n: number of values, or their effective number if they have unequal weights; both ends are NaN
       if n < 2.
     confidence: confidence of the interval, in (0, 1).
-
-  Raises:
-    InputError: a negative standard deviation, or a confidence out of range.
   """
   quantile = t_value(n, confidence)
   centre, spread, count = _broadcast(mean, std, n)
-  if np.any(spread < 0):
-    raise InputError(f'std = {np.nanmin(spread):g} is negative: give standard deviations >= 0.')
   half = quantile * spread / np.sqrt(np.where(count >= 2, count, np.nan))
   return (centre - half)[()], (centre + half)[()]
 

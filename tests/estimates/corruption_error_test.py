@@ -80,8 +80,6 @@ def test_failure_severities_by_hand():
   table = np.array([[0.9, 0.6, 0.2], [0.9, 0.9, 0.9]])
   severities = failure_severity(table, np.array([1, 1]), (1, 2.5, 3), 0.5)
   np.testing.assert_allclose(severities, [2.625, np.inf])
-  refused('ascending', failure_severity, np.ones(2), 1.0, (2, 1), 0.5)
-  refused('for 3 accuracies', failure_severity, np.ones(3), 1.0, (1, 2), 0.5)
 
 
 def drawn(shares: tuple[float, ...], count: int = 400) -> np.ndarray:

@@ -72,4 +72,3 @@ def test_percentile_and_student_intervals_are_wider_for_few_units():
   low, high = student_interval(10.0, 2.0, 10**8)
   np.testing.assert_allclose((low, high), (10 - 0.000391993, 10 + 0.000391993), atol=1e-9)
   assert np.isnan(student_interval([1.0, 1.0], 0.5, [1, 2])[0]).tolist() == [True, False]
-  refused('negative', student_interval, 1.0, -1.0, 5)
