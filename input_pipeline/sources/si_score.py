@@ -171,6 +171,7 @@ class SiScore(Source):
         'of the set, of the folder object_size, object_location or object_rotation.'
       )
     metadata = self.metadata or str(tables[0])
+    left_out['files .csv'] -= metadata == str(candidates[0])  # which is read
     ids = sorted(scenes)
     files = [scenes[image_id][0] for image_id in ids]
     labels = np.array([scenes[image_id][1] for image_id in ids], np.int32)

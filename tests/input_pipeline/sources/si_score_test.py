@@ -129,8 +129,11 @@ def test_an_unpacked_folder_has_the_rows_of_tfds(released):
   refused(message, scenes, released, **{**with_table, 'metadata': ''})
 
 
-def test_the_table_is_found_beside_the_folder(released, archive, tmp_path):
+def test_the_table_is_found_in_the_folder_or_beside_it(released, archive, tmp_path):
   assert scenes(released, **NO_TABLE, path=archive / 'area').num_examples == 17
+  shutil.copy(released / 'metadata.csv', archive / 'area')
+  stored = scenes(released, **NO_TABLE, path=archive / 'area').description
+  assert stored['metadata'] == str(archive / 'area/metadata.csv') and 'left_out' not in stored
   refused('holds the sets area: give the folder', scenes, released, **NO_TABLE, path=archive)
   (tmp_path / 'none').mkdir()
   message = 'none holds no <class>/<image id>.jpg'
