@@ -171,6 +171,10 @@ class Estimate:
     return dataclasses.replace(self, note=joined_notes(self.note, *notes))
 
 
+Measured = tuple[Quantity, Mapping[str, object], Estimate]
+"""A quantity, the facets {name: value} of an estimate, and the estimate."""
+
+
 def joined_notes(*notes: str) -> str:
   """Joins notes on an estimate with '; ', without those that are ''."""
   return '; '.join(filter(None, notes))

@@ -29,7 +29,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet, ordered_facet
 from robustness.estimates.intervals import EXACT
-from robustness.estimates.means import estimate_row, published_row, table_of_rows
+from robustness.estimates.means import published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
@@ -566,10 +566,8 @@ class VideoPmK(study.ScoresPredictions):
       pm_k = self._all_right_within_k(right).mean(1)
       fit = linear_fit(anchor_accuracies, pm_k, grid=[], confidence=self.confidence)
       at_k = {'k': self.k}
-      rows = []
-      for quantity, estimate in ((SLOPE, fit.slope), (INTERCEPT, fit.intercept)):
-        rows.append(estimate_row(EVERY_CLASSIFIER, '', quantity, at_k, estimate, self.confidence))
-      yield table_of_rows(rows)
+      measured = [(SLOPE, at_k, fit.slope), (INTERCEPT, at_k, fit.intercept)]
+      yield self.table_of(EVERY_CLASSIFIER, measured)
 
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
