@@ -213,16 +213,16 @@ class Selection:
     """
     if self.extremes is None:
       return ''
-
-    def of_same_pair(rows: pd.DataFrame) -> pd.DataFrame:
-      """Returns the rows with the same `classifier` and `versus` as `row`."""
-      return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
-
-    tied = of_same_pair(self.extremes)
-    num_conditions = len(of_same_pair(self.rows))
+    tied = _of_same_pair(self.extremes, row)
+    num_conditions = len(_of_same_pair(self.rows, row))
     if num_conditions > 1 and len(tied) == num_conditions:  # a single condition is named
       return 'everywhere'
     return conditions_of(self.quantity, tied, self.facets)
+
+
+def _of_same_pair(rows: pd.DataFrame, row: pd.Series) -> pd.DataFrame:
+  """Returns the rows with the same `classifier` and `versus` as `row`."""
+  return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
 
 
 def after_task(task: str, words: str) -> str:

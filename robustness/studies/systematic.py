@@ -282,26 +282,26 @@ class Systematic(Study):
       return stored_view()
     for transform in self._transforms:
       transform.check_shape(image_shape)
-
-    def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Shows an image in an environment, at one severity or angle; returns [H, W, C].
-
-      Args:
-        key: random key.
-        row: the clean image, `row['image']`.
-        view: index of the environment (0 is clean) and `level`, its severity or angle.
-      """
-      refuse_stored(row)
-      environment, level = view[ENVIRONMENT], view['level']
-      return transforms.transform(key, row['image'], environment, level, self.environments)
-
     # Of each view. For two levels of environment 1 and one of environment 2, the pairs (0, 0),
     # (1, 1), (1, 2), (2, 1) become the environments [0, 1, 1, 2] and the levels [0, 1, 2, 1].
     environment, level = np.array([(0, 0), *self._levels], np.int32).T
     # `view_base` by number of the environment; 0 is the clean one.
     id_bases = np.array([0, *(transform.view_base for transform in self._transforms)], np.int32)
     ids = id_bases[environment] + level
-    return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
+    parameters = {ENVIRONMENT: environment, 'level': level}
+    return Views(self._show, ids, parameters, sequential=True)
+
+  def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+    """Shows an image in an environment, at one severity or angle; returns [H, W, C].
+
+    Args:
+      key: random key.
+      row: the clean image, `row['image']`.
+      view: index of the environment (0 is clean) and `level`, its severity or angle.
+    """
+    refuse_stored(row)
+    environment, level = view[ENVIRONMENT], view['level']
+    return transforms.transform(key, row['image'], environment, level, self.environments)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views: 'clean' and, for example, 'snow 3' or 'rotation 90'."""
