@@ -507,18 +507,11 @@ def _largest_per_classifier(
     tied = tied[np.isclose(tied['value'], tied['value'].iloc[0], rtol=1e-12, atol=1e-12)]
     # Tied rows are one statement, which gets the widest of their intervals.
     widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
-    joint = _widened(widest, family, quantity)
+    joint = widen_for_family(widest, family, quantity)
+    if joint is None:  # there is no interval, or it cannot be widened
+      joint = pd.Series({**widest, 'low': math.nan, 'high': math.nan})
     largest.append(tied.assign(low=joint.low, high=joint.high, family=joint.family))
   return pd.concat(largest)
-
-
-def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
-  """Widens the interval of an estimate so that the intervals of `family` estimates hold together.
-
-  The ends are NaN if the interval cannot be widened.
-  """
-  joint = widen_for_family(row, family, quantity)
-  return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if joint is None else joint
 
 
 def headlines(tasks: Mapping[str, Results]) -> list[Selection]:
