@@ -336,4 +336,7 @@ class Scenes(SceneParts):
       object_names=[str(cutout.path) for cutout in cutouts],
       background_names=[path.name for path in backgrounds],
     )
-    return dataclasses.replace(images, left_out=left_out)
+    objects = images.columns['object']
+    return dataclasses.replace(
+      images, left_out=left_out, file=lambda index: str(cutouts[objects[index]].path)
+    )

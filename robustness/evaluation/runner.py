@@ -11,7 +11,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ from robustness.evaluation.fit import check_fit, check_images, check_labels
 from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
 from robustness.evaluation.measurements import FINITE, LARGEST, combine
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
-from robustness.evaluation.records import TOTAL, Records, Shard, is_per_view
+from robustness.evaluation.records import PICTURE, TOTAL, Records, Shard, is_per_view
 from robustness.evaluation.step import (
   DISTRIBUTION,
   FINITE_IMAGE,
@@ -204,9 +204,9 @@ class Evaluator(Step):
       if is_first or (share[block] and rows.may_have_changed(records.begun, block_rows)):
         # decodes the images
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
-        columns = _recorded_columns(_host_columns(batch), layout.num_rows_of(block))
-        # a column may have been added or removed since
-        names = columns.keys() | {name for name in recorded if _is_column(name)}
+        columns = _recorded_columns(self._host_columns(batch), layout.num_rows_of(block))
+        recorded = _recorded_columns(recorded, layout.num_rows_of(block))
+        names = columns.keys() | recorded.keys()  # one may have been added or removed since
       absent = np.empty(0)  # equals no column
       for name in sorted(names):
         old, new = recorded.get(name, absent), columns.get(name, absent)
@@ -251,7 +251,7 @@ class Evaluator(Step):
         check_labels(batch, self.classifier)
       # a lazy `map`: one batch after another is copied and prepared
       on_devices = map(self.parallel.put_batch, self._step_batches(layout, batch))
-      yield BlockOnDevices(_host_columns(batch), [*map(self.prepared, on_devices)])
+      yield BlockOnDevices(self._host_columns(batch), [*map(self.prepared, on_devices)])
 
   def shards_of_blocks(
     self,
@@ -344,6 +344,18 @@ class Evaluator(Step):
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the data with further columns that the views need (`Views.add_columns`), if any."""
     return self.views.add_columns(rows) if self.views.add_columns else rows
+
+  def _host_columns(self, batch: Batch) -> Batch:
+    """Returns the columns of a block, with a digest of each image in place of the images.
+
+    Views that compose images, for instance of objects and backgrounds, also have a digest of each
+    further column of images.
+    """
+    columns = {name: values for name, values in batch.items() if name != 'image'}
+    images = {'image': batch['image']}
+    if self.views.composes:
+      images |= {name: x for name, x in columns.items() if np.ndim(x) > 2}
+    return {**columns, **{f'{name}_digest': image_digests(x) for name, x in images.items()}}
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
     """Yields the images of a block in batches of `step_rows`, the last one padded with zeros."""
@@ -456,21 +468,15 @@ def _storable(values: np.ndarray) -> np.ndarray:
   return values.astype(np.float32) if values.dtype.kind == 'V' else values
 
 
-def _is_column(name: str) -> bool:
-  """Returns whether a field of records is a column of the data, such as 'label'."""
-  return name not in NOT_RECORDED and '/' not in name and not is_per_view(name)
-
-
-def _recorded_columns(batch: Batch, num_rows: int) -> dict[str, np.ndarray]:
-  """Returns the columns of a block that records store, without padding, {name: [num_rows, ...]}.
+def _recorded_columns(fields: Mapping[str, Any], num_rows: int) -> dict[str, np.ndarray]:
+  """Returns the columns of the data that records store, without padding, {name: [num_rows, ...]}.
 
   Columns with more than two axes are images, such as the object of a scene, and are left out.
+
+  Args:
+    fields: a block of the data, or the fields of a shard.
+    num_rows: number of images without padding.
   """
-  arrays = {name: x for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim <= 2}
-  return {name: values[:num_rows] for name, values in arrays.items() if _is_column(name)}
-
-
-def _host_columns(batch: Batch) -> Batch:
-  """Returns the columns of a block, with a digest of each image in place of the images."""
-  columns = {name: values for name, values in batch.items() if name != 'image'}
-  return {**columns, IMAGE_DIGEST: image_digests(batch['image'])}
+  arrays = {name: x for name, x in fields.items() if isinstance(x, np.ndarray) and x.ndim <= 2}
+  names = [name for name in arrays if name not in NOT_RECORDED and not is_per_view(name)]
+  return {name: arrays[name][:num_rows] for name in names if not name.startswith(PICTURE)}

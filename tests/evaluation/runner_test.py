@@ -284,6 +284,17 @@ def test_records_are_not_completed_with_another_set_of_columns(tmp_path):
     recorded_by(runner, first, folder)
 
 
+def test_records_of_composed_images_are_not_completed_with_other_objects(tmp_path):
+  masks = np.arange(21)[:, None, None] % 2 * np.ones((21, *SHAPE[:2]), np.uint8)
+  rows = dataclasses.replace(tiny_rows(21), columns={'foreground': masks})
+  changed_rows = dataclasses.replace(rows, columns={'foreground': 1 - masks})
+  runner = evaluator(views=dataclasses.replace(stored_view(), composes=True))
+  recorded_by(runner, rows, tmp_path)
+  message = r'answers on other images \(foreground_digest differs\)'
+  refused(message, recorded_by, runner, changed_rows, tmp_path)
+  recorded_by(runner, rows, tmp_path)
+
+
 def test_each_process_computes_a_share_of_the_blocks(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   records = Records(tmp_path, runner.layout(21, 4, 40), {})
