@@ -235,15 +235,13 @@ class DataSettings:
     has_both = bool(self.random_class_groups and self.class_groups)
     is_source = isinstance(self.source, Source)
     crop_fits = self.resize == 0 or self.crop <= self.resize
-    is_resized = self.resize > 0 or self.random_crop_area > 0
+    default = DataSettings.interpolation
+    fits = self.interpolation == default or self.resize > 0 or self.random_crop_area > 0
     rules = {  # {key: (whether its value is valid, the valid values)}
       'source': (is_source, "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')"),
       'random_class_groups': (not has_both, f'0 where {KEYS.data.class_groups} names the classes'),
       'squash': (self.resize > 0 or not self.squash, f'False where {KEYS.data.resize} is 0'),
-      'interpolation': (
-        is_resized or self.interpolation == DataSettings.interpolation,
-        f'{DataSettings.interpolation!r} where {KEYS.data.resize} is 0: weights bring their own',
-      ),
+      'interpolation': (fits, f'{default!r} where {KEYS.data.resize} is 0'),
       'crop': (crop_fits, f'at most {KEYS.data.resize} = {self.resize}'),
     }
     for key, (is_valid, valid) in rules.items():

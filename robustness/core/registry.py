@@ -151,7 +151,7 @@ def have_distinct_names(parts: Sequence[type[Part]]) -> bool:
   return len({part.name for part in parts}) == len({*parts})
 
 
-def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
+def word(default: str, words: Iterable[str], only_with: tuple[str | bool, ...] = ()) -> str:
   """Returns a dataclass field for a setting with a fixed set of valid words.
 
   Args:

@@ -21,7 +21,7 @@ from robustness.core.rows import MAX_CACHED_BYTES, Batch, Rows, with_column, wit
 from robustness.core.settings import require
 from robustness.corruptions.names import CLEAN_PART, NAMED, NUMBERS, SEVERITIES, StoredPart
 from robustness.corruptions.released import SOURCES
-from robustness.corruptions.views import EXACT, CorruptionViews, Provenance, change
+from robustness.corruptions.views import CorruptionViews, Provenance, change
 from robustness.evaluation.outcomes import Recorded, num_images
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes
@@ -38,7 +38,7 @@ COLUMNS = (*PART_COLUMNS, 'base_id')
 """Columns that the rows of a stored set have."""
 CLEAN_IMAGE = 'clean_image'
 """Column with the clean image of a stored row."""
-MADE_WITH = ('quantize', 'constants', 'photographs')
+MADE_WITH = ('protocol', 'quantize', 'constants', 'photographs')
 """Settings of `CorruptionViews` that only concern images corrupted here."""
 
 
@@ -70,9 +70,8 @@ class StoredOrMade(CorruptionViews):
       return
     # Settings of computed images must have their defaults.
     valid = "left out with source='stored': images are shown as they are"
-    self.require(self.protocol == EXACT, 'protocol', valid)
     for name in (*MADE_WITH, *self.not_stored):
-      self.require(not getattr(self, name), name, valid)
+      self.require(getattr(self, name) == getattr(type(self), name), name, valid)
     variants = self.options.non_default()
     require(not variants, 'config.study.options', ', '.join(variants), valid)
 

@@ -145,7 +145,6 @@ def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | Non
     min_inside: scenes with a smaller fraction of the object's rectangle on the canvas are left out.
       None takes .5, or .95 if `cells` is 1.
   """
-  require(cells >= 1, 'cells', cells, 'at least 1')
   steps = (np.arange(cells) + 0.5) / cells
   return cross(f'grid{cells}', areas=(area,), xs=steps, ys=steps, side=side, min_inside=min_inside)
 

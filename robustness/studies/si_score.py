@@ -28,7 +28,7 @@ from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.facets import ordered_facet
-from robustness.estimates.means import Estimate, known_mean
+from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
 from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
@@ -77,6 +77,11 @@ X = ordered_facet('x', 'horizontal place', 'share of the width')
 Y = ordered_facet('y', 'vertical place', 'share of the height from the top')
 
 
+def _levels(default: tuple[float, ...], *factors: str) -> tuple[float, ...]:
+  """Returns a field for levels of scenes, which 'cross' and `factors` use."""
+  return setting(default, 'distinct', are_distinct_and_some, only_with=('factor', CROSS, *factors))
+
+
 @dataclasses.dataclass(frozen=True)
 class SiScore(Study):
   """A study of accuracy by size, location and rotation of an object on a background (SI-Score).
@@ -108,12 +113,12 @@ class SiScore(Study):
   )
 
   factor: str = word('size', (*designs.FACTORS, GRID, CROSS))
-  areas: tuple[float, ...] = (0.2,)
-  angles: tuple[float, ...] = (0.0,)
-  xs: tuple[float, ...] = (0.5,)
-  ys: tuple[float, ...] = (0.5,)
-  cells: int = 56
-  measure: str = word('rectangle', MEASURES)
+  areas: tuple[float, ...] = _levels((0.2,), GRID)
+  angles: tuple[float, ...] = _levels((0.0,))
+  xs: tuple[float, ...] = _levels((0.5,))
+  ys: tuple[float, ...] = _levels((0.5,))
+  cells: int = setting(56, 'at least 1', lambda x: x >= 1, only_with=('factor', GRID))
+  measure: str = word('rectangle', MEASURES, only_with=('stored', False))
   min_inside: float = setting(
     -1.0, 'in [0, 1], or -1 for the published value', lambda x: x == -1 or 0 <= x <= 1
   )
@@ -121,25 +126,13 @@ class SiScore(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid setting, or one that `factor` does not use.
-
-    Unused settings must keep their defaults.
-    """
+    """Raises InputError for an invalid setting, or one that `factor` does not use."""
     super().__post_init__()
-    is_grid, is_cross = self.factor == GRID, self.factor == CROSS
-    unused = f'left out where {KEYS.study.factor} is {self.factor!r}'
-    for key in ('areas', 'angles', 'xs', 'ys'):
-      values, default = getattr(self, key), getattr(SiScore, key)
-      self.require(are_distinct_and_some(values), key, 'distinct')
-      # A cross uses all four settings, and a grid a single area.
-      is_area_of_grid = is_grid and key == 'areas' and len(values) == 1
-      self.require(is_cross or is_area_of_grid or values == default, key, unused)
+    is_single = self.factor != GRID or len(self.areas) == 1
+    self.require(is_single, 'areas', 'a single area for a grid')
     # angles a whole turn apart have the same scenes, which would count twice
     has_distinct_turns = are_distinct([angle % 360 for angle in self.angles])
     self.require(has_distinct_turns, 'angles', 'different, and no whole turns apart')
-    self.require(is_grid or self.cells == SiScore.cells, 'cells', unused)
-    unused = 'left out for stored scenes, whose areas are what they are'
-    self.require(not self.stored or self.measure == SiScore.measure, 'measure', unused)
     _check_reach(self.design)
 
   @property
@@ -453,8 +446,8 @@ class SiScore(Study):
     balanced = self._balanced_outcomes(right)
     if _counted_scenes(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
-      for label in right.labels:
-        yield self.table_of(label, [(GAP, {}, _gap(right, balanced, label, self.confidence))])
+      gaps = [_gap_row(right, balanced, label, self.confidence) for label in right.labels]
+      yield table_of_rows(gaps)
     by_level = tuple(key for keys in factors.values() for key in keys)  # the facets of all factors
     if by_level:
       yield self.means(SCENE_ACCURACY, right, by_level, test=True)
@@ -573,8 +566,8 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   return has_enough[group]
 
 
-def _gap(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Estimate:
-  """Returns a classifier's accuracy on all scenes minus its accuracy on a balanced mix.
+def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
+  """Returns a row of results: accuracy on all scenes minus accuracy on a balanced mix.
 
   The difference is averaged over levels (combinations of area, angle and position). Its interval is
   a bootstrap over objects.
@@ -603,9 +596,9 @@ def _gap(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> 
   (estimate,) = bootstrap(gap, units, confidence)
   # If the same scenes count in both, the gap is 0 by definition, with the interval [0, 0]. If not,
   # `unless_equal` removes an interval without width.
-  if np.array_equal(_counted_scenes(right), _counted_scenes(balanced)):
-    return estimate
-  return unless_equal(estimate)
+  if not np.array_equal(_counted_scenes(right), _counted_scenes(balanced)):
+    estimate = unless_equal(estimate)
+  return estimate_row(label, '', GAP, {}, estimate, confidence)
 
 
 def _level_names(design: designs.Design) -> list[str]:

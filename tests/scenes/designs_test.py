@@ -73,7 +73,6 @@ def test_unusable_factors_grids_and_names_are_refused():
   refused("did you mean 'location'", designs.published, 'locations')
   refused(bad_setting('x'), designs.cross, 'nan', xs=(np.nan,))
   refused(bad_setting('area', (0,)), designs.cross, 'empty', angles=())
-  refused(bad_setting('cells', 0), designs.grid, 0)
 
 
 EACH, POOLED = np.arange(4), np.zeros(4, int)  # four levels as four groups, and as one

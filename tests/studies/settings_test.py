@@ -143,7 +143,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('cells', 28, factor='location'),
     bad('areas', (0.2, 0.2)),
     bad('xs', ()),
-    ({'cells': 0, 'factor': 'grid'}, bad_setting('cells', 0)),
+    bad('cells', 0, factor='grid'),
+    bad('ys', (0.1,), factor='grid'),
   ],
   'video_pm_k': [
     bad('k', 0),
