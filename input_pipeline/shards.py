@@ -109,16 +109,20 @@ class Shards(Source, abc.ABC):
 
     Raises:
       InputError: the files and the label space have different numbers of classes, or some of the
-        same classes in another order.
+        same classes in another order; or there is no label space, and of 1000 names two are equal.
     """
+    repeated = [name for name, count in Counter(stored).items() if count > 1]
     if not self.label_space:
+      has_1000 = len(stored) == len(label_space.get(label_space.IMAGENET).class_names)
+      reason = f'several are called {"".join(repeated[:1])!r}'
+      valid = f"'imagenet' where the 1000 classes of {title} are ImageNet's; {reason}"
+      self.require(not (has_1000 and repeated), 'label_space', valid)
       return stored
     names = label_space.get(self.label_space).class_names
     valid = f'a label space of {len(stored)} classes, as {title} names'
     self.require(len(stored) in (0, len(names)), 'label_space', valid)
     label_of = label_space.index_by_name(names)
-    # two classes may share a name, as 'maillot' and 'maillot, tank suit' cut short do
-    unique = ((label, name) for label, name in enumerate(stored) if stored.count(name) == 1)
+    unique = ((label, name) for label, name in enumerate(stored) if name not in repeated)
     moved = [name for label, name in unique if label_of.get(name, label) != label]
     valid = f"'' where {title} names classes in another order, such as {moved[:1]}"
     self.require(not moved, 'label_space', valid)

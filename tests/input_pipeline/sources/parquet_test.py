@@ -139,6 +139,9 @@ def test_a_label_space_replaces_names_in_its_order_alone(stored):
   moved = [stored[0], WNIDS[2], WNIDS[1], *stored[3:]]
   message = bad_setting('config.data.parquet.label_space', 'imagenet', words='n01484850')
   refused(message, source.names_of_space, moved, 'it')
+  twice = [*NAMES[:999], 'tench']
+  message = bad_setting('config.data.parquet.label_space', '', words="several are called 'tench'")
+  refused(message, parquet.Parquet().names_of_space, twice, 'it')
 
 
 def test_class_names_belong_to_a_column_and_images_are_rgb_unless_all_are_grey(tmp_path):
