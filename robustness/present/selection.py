@@ -29,14 +29,7 @@ from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import significant, widen_for_family
 from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import by_facets, facets_of, select_by, without_repeats
-from robustness.present.notation import (
-  are_degenerate,
-  condition_of,
-  conditions_of,
-  is_axis,
-  plural,
-  value_text,
-)
+from robustness.present import notation
 from robustness.results import NO_SPREAD, Results
 
 MAX_OVERALL_VALUES = 7
@@ -117,7 +110,7 @@ class Selection:
     """
     if self.extremes is not None or self.rows.empty:
       return ''
-    return condition_of(self.quantity, self.rows.iloc[0], self.facets)
+    return notation.condition_of(self.quantity, self.rows.iloc[0], self.facets)
 
   @property
   def words(self) -> str:
@@ -151,7 +144,7 @@ class Selection:
     # 'top-1 error under ℓ∞ PGD' has norm and attack, '… under the worst ℓ2 attack of 3' the norm.
     attack = match['attack'] or 'worst attack'
     norm = match['norm'] or match['norm_of_worst']
-    radius = value_text(EPSILON, self.rows.iloc[0].epsilon)
+    radius = notation.value_text(EPSILON, self.rows.iloc[0].epsilon)
     words = (SHORT_WORDS.get(attack, attack), '' if norm == 'ℓ∞' else norm, radius)
     return ' '.join(filter(None, words))
 
@@ -187,7 +180,7 @@ class Selection:
   def number_of_conditions(self) -> str:
     """The number of conditions, of which the highest or lowest is reported: '8 corruptions'."""
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
-    return f'{count} {plural(self.quantity, self.varying)}'
+    return f'{count} {notation.plural(self.quantity, self.varying)}'
 
   @property
   def interval_scope(self) -> str:
@@ -225,7 +218,7 @@ class Selection:
     num_conditions = len(of_same_pair(self.rows))
     if num_conditions > 1 and len(tied) == num_conditions:  # a single condition is named
       return 'everywhere'
-    return conditions_of(self.quantity, tied, self.facets)
+    return notation.conditions_of(self.quantity, tied, self.facets)
 
 
 def _after_task(task: str, words: str) -> str:
@@ -315,7 +308,7 @@ def _is_short(quantity: Quantity, facets: Sequence[str], rows: pd.DataFrame) -> 
   varying = [name for name in facets if rows[name].nunique() > 1]
   if len(varying) != 1:
     return not varying
-  limit = 2 if is_axis(quantity, rows, varying[0]) else MAX_OVERALL_VALUES
+  limit = 2 if notation.is_axis(quantity, rows, varying[0]) else MAX_OVERALL_VALUES
   return int(rows[varying[0]].nunique()) <= limit
 
 
@@ -559,7 +552,7 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
   `SAYS_LITTLE` mark such estimates.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
-  says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | are_degenerate(table)
+  says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | notation.are_degenerate(table)
   keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])  # the pair of each row
   return table[~keys.isin(keys[is_over_all & says_little])]
 
