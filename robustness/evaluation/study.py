@@ -439,8 +439,8 @@ class Study(Part):
     """Yields tables of estimates that are computed from the records.
 
     Each has a row per estimate (`robustness.estimates.table`), and is made by `self.means`,
-    `self.arrays` or functions of `robustness.estimates`. The tables are joined to the table of
-    results.
+    `self.arrays`, `self.table_of` or functions of `robustness.estimates`. The tables are joined to
+    the table of results.
     """
     return ()
 

@@ -189,7 +189,7 @@ class Systematic(Study):
       classifier: facts about the classifier's training.
       data: description of the evaluated data.
     """
-    if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
+    if 'class_groups' not in classifier or not self._is_trained_on(classifier, data):
       return
     group_of = {name: title for title, names in data['class_groups'].items() for name in names}
     for title, names in classifier['class_groups'].items():
@@ -208,17 +208,30 @@ class Systematic(Study):
     They are shown before training. Both are left out if no classifier is trained on the
     environments.
     """
-    names = self._names(rows.description)
-    trained = [label for label, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
+    data = rows.description
+    trained = [label for label, recipe in recipes.items() if self._is_trained_on(recipe, data)]
     if not trained:
       logging.warning('no classifier is trained here on the environments: there will be no ρ.')
       return Preview()
-    environments, groups, is_seen = self._cells_seen(rows.description)
+    environments, groups, is_seen = self._cells_seen(data)
     words = np.where(is_seen, 'seen', 'held out').tolist()
     lines = [[group, *line] for group, line in zip(groups, words, strict=True)]
     table = Table(('class group', *environments), lines)
     title = f'cells of the classes in training, of {", ".join(trained)}'
     return Preview({title: table}, {'cells': _draw_cells(environments, groups, is_seen)})
+
+  def _is_trained_on(self, classifier: Facts, data: Facts) -> bool:
+    """Returns whether a classifier was trained in exactly the environments of the study.
+
+    Args:
+      classifier: facts about the classifier's training.
+      data: description of the data, which names stored environments.
+    """
+    if self.source == STORED:
+      stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one
+      return classifier.get('training_split') == 'train' and tuple(stored) == self._names(data)
+    environment = _environment_settings(classifier)
+    return bool(environment) and tuple(environment['transforms']) == self.environments
 
   @property
   def references(self) -> tuple[str, ...]:
@@ -401,7 +414,7 @@ class Systematic(Study):
     for evaluation in evaluations:
       label, facts = evaluation.label, evaluation.records.identity
       self._check_groups(label, facts['classifier'], facts['data'])
-      is_trained = _is_trained_on(facts['classifier'], self, self._names(facts['data']))
+      is_trained = self._is_trained_on(facts['classifier'], facts['data'])
       measured = list(self._accuracies(by_environment[label], facts, is_trained))
       if is_trained:
         notes = self._notes(evaluation, evaluations)
@@ -699,21 +712,6 @@ def _is_seen(group: int, environment: int) -> bool:
   Environment 0 (clean) is shown to all groups, environment k to group k.
   """
   return environment == 0 or group == environment
-
-
-def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
-  """Returns whether a classifier was trained in exactly the environments of the study.
-
-  Args:
-    classifier: facts about the classifier's training.
-    study: the study.
-    names: names of stored environments in order, without the clean one.
-  """
-  if study.source == STORED:
-    stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one
-    return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
-  environment = _environment_settings(classifier)
-  return bool(environment) and tuple(environment['transforms']) == study.environments
 
 
 def _environment_settings(classifier: Facts) -> Facts:
