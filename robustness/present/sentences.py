@@ -69,7 +69,7 @@ def findings(results: Results) -> list[Finding]:
     if selection.extremes is None:
       overall.setdefault(selection.quantity, []).append(selection)
   for quantity, selections_of_quantity in overall.items():
-    findings += _overall_findings(selections_of_quantity, quantity)
+    findings += map(_with_note, _overall_findings(selections_of_quantity, quantity))
   for selection in selected:
     if selection.extremes is not None:
       has_differences = (selection.rows.versus != '').any()
@@ -112,6 +112,14 @@ def _overall_findings(selections: Sequence[Selection], quantity: Quantity) -> It
       text = f'{text} Differences are simultaneous over {len(widened)} networks.'
     stated_rows = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
     yield Finding(text, stated_rows, selection.facets)
+
+
+def _with_note(finding: Finding) -> Finding:
+  """Adds the note that all estimates of a finding share, such as 'k = 10', if its text lacks it."""
+  note = finding.rows['note'].iloc[0].replace(';', ',')
+  if finding.rows['note'].nunique() > 1 or note in finding.text:
+    return finding
+  return finding._replace(text=f'{finding.text} Note: {note}.')
 
 
 def _overall_clauses(

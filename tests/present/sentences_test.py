@@ -55,6 +55,14 @@ def test_a_significant_difference_says_which_is_better_and_by_how_much(better, c
   assert text.endswith(', which seeds alone do not test.') and 'minus first +30' in text
 
 
+def test_a_note_on_all_overall_estimates_is_stated_once(results):
+  is_overall = results.table.corruption.isna() & results.table.severity.isna()
+  for notes, end in (('k = 10', ' Note: k = 10.'), (['k = 10', '', ''], '')):
+    results.table.loc[is_overall, 'note'] = notes
+    text = sentences.findings(results)[0].text
+    assert text.endswith(end) and text.count('k = 10') == bool(end)
+
+
 def test_differences_in_one_sentence_have_simultaneous_intervals():
   random = np.random.default_rng(0)
   wrong = {f'net {k}': random.random((200, 1)) < 0.3 + 0.05 * k for k in range(4)}
