@@ -279,7 +279,7 @@ def _draw_grids(
 def values_and_differences(
   rows: pd.DataFrame, quantity: Quantity, rate: float = RATE
 ) -> list[maps.Panel]:
-  """Divides estimates into a plot of values and a plot of paired differences.
+  """Divides estimates into a plot of values and a plot of differences.
 
   Args:
     rows: rows of the table of results.
@@ -295,9 +295,10 @@ def values_and_differences(
   baselines = list(differences.versus.unique())
   versus = baselines[0] if len(baselines) == 1 else ''  # no single classifier is subtracted
   of_differences = Notation(quantity, difference=True, versus=versus)
+  are_paired = not (differences['method'] == NEWCOMBE).any()
   parts = [
     maps.Panel('', values.assign(marked=False), Notation(quantity)),
-    maps.Panel('paired differences', differences, of_differences),
+    maps.Panel('paired differences' if are_paired else 'differences', differences, of_differences),
   ]
   return [part for part in parts if len(part.rows)]
 

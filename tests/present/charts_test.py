@@ -263,6 +263,8 @@ def test_captions_say_which_differences_are_unpaired_and_name_all_baselines(resu
     methods = [NEWCOMBE] * count + ['bonett-price'] * (len(plot.rows) - count)
     rows = plot.rows.assign(method=methods)
     assert f' from first, {pairing}; ' in charts.difference_words(plot._replace(rows=rows))
+  unpaired = results.table.assign(method=NEWCOMBE)
+  assert charts.values_and_differences(unpaired, ERROR)[-1].title == 'differences'
   rows = plot.rows.assign(versus=['other', *plot.rows.versus[1:]])
   assert ' from other or first, ' in charts.difference_words(plot._replace(rows=rows))
 
