@@ -24,6 +24,7 @@ from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import ViewTable
+from robustness.present.phrases import data_words
 from robustness.results import Results, Table
 
 CLEAN = 'clean'
@@ -79,7 +80,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   printed = _printed_facets(groups, first_answers.table)
   results = Results(
     first.finished.study.name,
-    classifiers=[_classifier_facts(entry) for entry in entries],
+    classifiers=list(map(_classifier_facts, entries, pairings)),
     data=first.finished.results.data,
     settings={**first.finished.results.settings, PRINTED_FACETS: printed},
     table=assemble([table_of_rows(_estimates(groups, compared))]),
@@ -344,11 +345,19 @@ def _with_estimates_of_study(
   )
 
 
-def _classifier_facts(entry: Entry) -> Facts:
+def _classifier_facts(entry: Entry, pairing: Pairing) -> Facts:
   """Returns the description of a classifier for `Results.classifiers`.
 
   It is the description in the classifier's workdir, with the label in the comparison and the path
-  of the workdir.
+  of the workdir. The data are described too if they are not those of the first classifier.
+
+  Args:
+    entry: the classifier.
+    pairing: the images that it shares with the first classifier.
   """
-  facts = next(c for c in entry.finished.results.classifiers if c['label'] == entry.recorded_label)
-  return {**facts, 'label': entry.label, 'workdir': str(entry.finished.folder)}
+  finished = entry.finished
+  facts = next(c for c in finished.results.classifiers if c['label'] == entry.recorded_label)
+  facts = {**facts, 'label': entry.label, 'workdir': str(finished.folder)}
+  return (
+    facts if pairing.has_images else {**facts, 'note': f'on {data_words(finished.results.data)}'}
+  )

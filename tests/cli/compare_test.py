@@ -28,6 +28,7 @@ from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, ViewTable
 from robustness.present import headlines
+from robustness.present.phrases import classifier_words
 from robustness.results import Results
 from robustness.studies import si_score
 from robustness.studies.accuracy import Accuracy
@@ -182,7 +183,8 @@ def test_the_order_of_the_images_does_not_matter(tmp_path):
 
 def test_other_data_are_not_paired(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
-  finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
+  data = {'source': 'folder', 'path': '/x', 'num_examples': COUNT}
+  finished_runs.write(tmp_path / 'b', {'net': SECOND}, data=data)
   results = compare(tmp_path, 'ab')
   other = accuracy_of(tmp_path / 'out', 'b', 'a')
   assert (other.method, other.note) == ('newcombe', 'other images') and np.isnan(other.p)
@@ -193,6 +195,10 @@ def test_other_data_are_not_paired(tmp_path):
   reasons = results.tables['not compared by the study itself'].rows
   assert reasons == [['not all classifiers were shown the same images']]
   assert set(results.table['quantity']) == {'accuracy'}
+  assert list(map(classifier_words, results.classifiers)) == [
+    '',
+    f'on {COUNT} images of folder x, 28 × 28 pixels',
+  ]
 
 
 def test_other_labels_of_the_same_images_are_noted(tmp_path):
