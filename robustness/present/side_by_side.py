@@ -13,8 +13,9 @@ from robustness.core.errors import InputError, nearest
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import joined_notes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
+from robustness.estimates.systematic import DEGENERATE
 from robustness.estimates.table import facets_of, select_by
-from robustness.present.notation import MINUS, Notation, span, value_text
+from robustness.present.notation import MINUS, Notation, are_degenerate, span, value_text
 from robustness.present.selection import Selection, headlines, headlines_of_quantity
 from robustness.present.tables import Cell, in_order
 from robustness.results import SINGLE, TASK, Results, Table
@@ -37,7 +38,7 @@ class Entry(NamedTuple):
     labels: {name: text}, such as {'classifier': 'net', 'quantity': 'top-1 error (%)', 'corruption':
       'fog'}.
     quantity: the quantity that is estimated.
-    value: the estimate; NaN if it is undefined.
+    value: the estimate; NaN if it is undefined or degenerate, and cannot be the best.
     text: text of the cell, with an interval if the table has intervals.
     numbers: {name: value} of labels that are numbers, such as {'severity': 3}. Rows are sorted by
       them.
@@ -387,17 +388,19 @@ def _entries(
   # Without intervals, all values have the same number of decimals.
   digits = notation.plain_digits(float(rows['value'].abs().max()))
   texts = {facet: _text_of_values(selection.quantity.facet(facet), rows[facet]) for facet in facets}
-  for _, row in rows.iterrows():
-    text = notation.number(row.value, digits)
+  for (_, row), is_degenerate in zip(rows.iterrows(), are_degenerate(rows), strict=True):
+    text, value = notation.number(row.value, digits), row.value
     if intervals:
       text = f'{notation.bare(row)} {selection.extreme_condition(row)}'.rstrip()
+    if is_degenerate:  # 1 by definition, which is not the best value
+      text, value = f'{text}, {DEGENERATE}', math.nan
     labels = {CLASSIFIER: row.classifier, QUANTITY: full_name}
     labels |= {facet: texts[facet][row[facet]] for facet in facets}
     if by_task:
       labels[TASK] = selection.task.replace('_', ' ')
     numbers = {facet: row[facet] for facet in facets if not isinstance(row[facet], str)}
     counts = [] if pd.isna(row.n) else [int(row.n)]
-    yield Entry(labels, selection.quantity, row.value, text, numbers, counts)
+    yield Entry(labels, selection.quantity, value, text, numbers, counts)
 
 
 def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:

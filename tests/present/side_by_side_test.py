@@ -5,6 +5,7 @@ import pytest
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.quantity import ERROR, Quantity
+from robustness.estimates.systematic import DEGENERATE
 from robustness.estimates.table import assemble
 from robustness.present import side_by_side
 from robustness.results import SINGLE, Results
@@ -112,3 +113,21 @@ def test_values_that_print_as_the_best_are_marked_unless_all_print_the_same():
   assert column(ERROR, (0.3, 0.2, 0.20001))[1] == {1, 2}
   assert column(ERROR, (0.2, 0.2, 0.20001))[1] == set()
   assert column(GAIN, (0.1, 0.2))[1] == {1}
+
+
+def test_a_degenerate_value_is_marked_and_not_the_best():
+  estimates = [
+    Estimate(value, 0.0, 1.0, 9, 9, 'wald', note=note)
+    for value, note in ((0.4, ''), (1.0, f'{DEGENERATE}; few images'), (0.6, ''))
+  ]
+  rows = [
+    estimate_row(f'net {k}', '', GAIN, {'environment': 'snow'}, estimate, 0.95)
+    for k, estimate in enumerate(estimates)
+  ]
+  results = Results('made', [], {}, {}, table=assemble([table_of_rows(rows)]), quantities=(GAIN,))
+  for intervals in (False, True):
+    table, best = side_by_side.arrange(
+      {SINGLE: results}, columns=('environment',), intervals=intervals
+    )
+    assert [DEGENERATE in cells[1] for cells in table.rows] == [False, True, False]
+    assert best == {(2, 1)}
