@@ -30,6 +30,7 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.ranks import rank_correlation
 from robustness.estimates.table import assemble
 from robustness.present import charts, forms, text
+from robustness.present.notation import Notation
 from robustness.present.publish import Presentation, publish
 from robustness.present.selection import overall_selections, values_that_rank
 from robustness.results import DIGEST_OF_IMAGES, JSON_NAME, Results, Table
@@ -63,10 +64,9 @@ def main(arguments: Sequence[str]) -> int:
   environment = workdir.environment(shlex.join(['robustness', 'correlations', *arguments]))
   pages = Presentation('Rank correlations', figures=lambda results: _figures(results, values))
   publish(options.out, results, pages, environment, {'paths': list(options.paths)})
-  rows = [
-    [line.first, line.second, f'{line.value:.2f} ({line.low:.2f} to {line.high:.2f})', line.n]
-    for line in _weakest_first(results).itertuples()
-  ]
+  notation = Notation(RANK_CORRELATION)
+  lines = _weakest_first(results).itertuples()
+  rows = [[line.first, line.second, notation.bare(line), line.n] for line in lines]
   print(*text.lines(Table(('quantity', 'other', 'rank correlation', 'networks'), rows)), sep='\n')
   print(f'scatter plots: {options.out}/report.html')
   return 0

@@ -64,6 +64,14 @@ def test_ranks_are_of_better_networks_over_several_folders(tmp_path, capsys, mon
   assert 'rank correlation' in capsys.readouterr().out.lower()
 
 
+def test_a_correlation_over_few_networks_is_printed_without_an_interval(tmp_path, capsys):
+  for names, has_interval in ((NAMES, True), (NAMES[:3], False)):
+    correlated(tmp_path, write(tmp_path / f'{len(names)}', names=names))
+    printed = capsys.readouterr().out.splitlines()[1]
+    assert printed.endswith(f'  {len(names)}')
+    assert ('(' in printed, 'nan' in printed) == (has_interval, False)
+
+
 def test_a_name_sets_the_quantities_of_a_path_apart(tmp_path):
   first = write(tmp_path / 'first')
   second = write(tmp_path / 'second', data={'num_examples': 50})
