@@ -11,9 +11,8 @@ import dataclasses
 import functools
 import pathlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from robustness.combined import join_tasks
@@ -170,14 +169,11 @@ def _keep_printed(results: Results) -> Results:
   stated = [q for q in quantities if q.headline or q.name == ACCURACY.reference]
   shares = [q.name for q in stated if q.kind == SHARE and q.better == 'higher']
   headlines = other_estimates[other_estimates['quantity'].isin(shares)]
-  headline_values = set(_comparable_values(headlines))
-  # All accuracies in a condition are printed if one of them is not among these values. A condition
-  # is the values of all facets, as text.
-  facets = accuracies[facets_of(accuracies)].to_numpy(object)
-  conditions = [tuple(map(str, values)) for values in facets]
-  pairs = zip(conditions, _comparable_values(accuracies), strict=True)
-  printed_conditions = {condition for condition, values in pairs if values not in headline_values}
-  is_printed = np.array([condition in printed_conditions for condition in conditions], bool)
+  # All accuracies in a condition, which is the values of all facets, are printed if one of them is
+  # not among the headlines.
+  is_new = pd.Series(~_keys(accuracies).isin(_keys(headlines)), accuracies.index)
+  condition = [accuracies[name] for name in facets_of(accuracies)]
+  is_printed = is_new.groupby(condition, dropna=False).transform('any')
   table = assemble([other_estimates, accuracies[is_printed]])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
@@ -200,13 +196,12 @@ def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
   return assemble([with_facet(accuracies[is_selected].drop(columns=names), 'view', words)])
 
 
-def _comparable_values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields (classifier, versus, value, number of images) of each row of results.
+def _keys(table: pd.DataFrame) -> pd.MultiIndex:
+  """Returns (classifier, versus, value, number of images) of each row of results.
 
   Values are rounded to 9 decimals, so that equal ones compare equal.
   """
-  rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
-  return rounded.itertuples(index=False, name=None)
+  return pd.MultiIndex.from_frame(table[['classifier', 'versus', 'value', 'n']].round({'value': 9}))
 
 
 def _presentation(study: Study) -> Presentation:
