@@ -158,18 +158,15 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     means_by_unit.setdefault(unit, []).extend((selection, row) for _, row in rows.iterrows())
   if not means_by_unit:
     return {}
-  interval = ''
-  table = results.over_seeds.table
-  if table.low.notna().any():
-    confidence = f'{100 * table.confidence.dropna().iloc[0]:g} %'
-    is_joint = any(row.family > 1 for means in means_by_unit.values() for _, row in means)
-    joint = charts.JOINT if is_joint else ''
-    interval = f' with a {confidence} interval (Student, over seeds){joint}'
+  drawn = [mean for means in means_by_unit.values() for mean in means]
+  rows = pd.DataFrame([row for _, row in drawn])
+  _, _, intervals = charts.sample_in_words(rows).partition('; ')  # '95 % intervals'; '' without any
+  with_intervals = f' with {intervals} (Student, over seeds)' if intervals else ''
   caption = (
-    f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{interval}. Intervals '
-    'over images are in the report of each seed.'
+    f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{with_intervals}. '
+    'Intervals over images are in the report of each seed.'
   )
-  names = [_line_name(mean) for means in means_by_unit.values() for mean in means]
+  names = list(map(_line_name, drawn))
   # Inches: 0.13 for each line of a name, and 0.5 for the axis of each plot.
   height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
   size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(means_by_unit) + height)

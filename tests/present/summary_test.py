@@ -117,10 +117,10 @@ def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_ar
   for results in (by_seed := copy.deepcopy(THREE_SEEDS)).values():
     results.table['confidence'] = 0.9
   _, caption = draw_seeds(mean_over_seeds(by_seed))['seeds']
-  assert ' 90 % interval (Student, over seeds). ' in caption
+  assert ' with 90 % intervals (Student, over seeds). ' in caption
   many = [headlined({ERROR: {'a': np.arange(8) / count}}) for count in (8, 9, 10)]
   _, caption = draw_seeds(mean_over_seeds(dict(enumerate(many))))['seeds']
-  assert f' over seeds){charts.JOINT}. ' in caption
+  assert f'{charts.JOINT} (Student, ' in caption
   plain = headlined({Quantity('x', 'x'): {'a': (0.5,)}})
   assert list(draw_seeds(mean_over_seeds({0: plain, 1: plain}))) == ['seeds']
 
