@@ -586,17 +586,15 @@ def short_names(selections: Sequence[Selection]) -> list[str]:
   Conditions are added to equal names of a task. If the names are still equal, the long names are
   taken.
   """
-  tasks = [selection.task for selection in selections]
-  names = [selection.short_words for selection in selections]
-  with_condition = [f'{s.short_words} {s.condition}'.rstrip() for s in selections]
-  long_names = [selection.words for selection in selections]
-  for longer_names in (with_condition, long_names):  # replace the names that are still equal
-    tasks_and_names = list(zip(tasks, names, strict=True))
-    counts = collections.Counter(tasks_and_names)
-    for index, task_and_name in enumerate(tasks_and_names):
-      if counts[task_and_name] > 1:
-        names[index] = longer_names[index]
-  return list(map(_after_task, tasks, names))
+  names = [_after_task(s.task, s.short_words) for s in selections]
+  with_condition = [
+    _after_task(s.task, f'{s.short_words} {s.condition}'.rstrip()) for s in selections
+  ]
+  for longer_names in (with_condition, [s.name for s in selections]):
+    counts = collections.Counter(names)  # names that are still equal are replaced
+    pairs = zip(names, longer_names, strict=True)
+    names = [longer_name if counts[name] > 1 else name for name, longer_name in pairs]
+  return names
 
 
 def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selection]:
