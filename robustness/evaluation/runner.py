@@ -25,7 +25,7 @@ from robustness.core.typing import PyTree
 from robustness.evaluation.fit import check_fit, check_images, check_labels
 from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
 from robustness.evaluation.measurements import FINITE, LARGEST, combine
-from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
+from robustness.evaluation.provenance import image_digests, require_same_images
 from robustness.evaluation.records import PICTURE, TOTAL, Records, Shard, is_per_view
 from robustness.evaluation.step import (
   DISTRIBUTION,
@@ -42,8 +42,6 @@ from robustness.models.classifier import without_finite_gradient
 
 NOT_RECORDED = ('image', 'mask')
 """Columns of a batch that records do not store: images, and which rows are no padding."""
-ROW_IDENTITY = ('example_id', 'label', IMAGE_DIGEST)
-"""Columns that are equal if and only if two records are of the same rows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,17 +155,8 @@ class Evaluator(Step):
     num_images = layout.num_images(share)
     num_present = num_images - layout.num_images(todo)
     self._check_same_rows(rows, records, missing, share)
-    # {block with missing shards: one of its chunks that exists, or None}
-    existing_chunks = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, todo):
-        # The first new shard of a block must be of the same images as an existing shard of the
-        # block. `pop` removes the block, so that its later shards are not compared again.
-        existing_chunk = existing_chunks.pop(block, None)
-        if existing_chunk is not None:
-          existing = records.read(block, existing_chunk)
-          columns = {name: shard[name] for name in ROW_IDENTITY}
-          require_same_images(existing.arrays, columns, records.directory)
         records.write(block, chunk, shard.arrays)
         bar.advance(layout.size(block, chunk))
 
@@ -182,8 +171,8 @@ class Evaluator(Step):
 
     Columns in memory, such as labels, are compared for every block that has a shard. Images, which
     take time to decode, are compared in the first of these blocks. In later blocks only the process
-    that computes the block compares them, and only if images may have changed since the records
-    were begun.
+    that computes the block compares them, and only if shards of the block are missing or images may
+    have changed since the records were begun.
 
     Args:
       rows: the images today.
@@ -201,7 +190,8 @@ class Evaluator(Step):
       block_rows = layout.rows(block)
       columns = {name: values[block_rows] for name, values in columns_of_all_rows.items()}
       names = columns.keys() & recorded.keys()
-      if is_first or (share[block] and rows.may_have_changed(records.begun, block_rows)):
+      is_compared = block in missing or rows.may_have_changed(records.begun, block_rows)
+      if is_first or (share[block] and is_compared):
         # decodes the images
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
         columns = _recorded_columns(self._host_columns(batch), layout.num_rows_of(block))
