@@ -10,7 +10,7 @@ from robustness.core.settings import Section
 from robustness.estimates import table as estimates
 from robustness.estimates.intervals import student_interval
 from robustness.estimates.jackknife import FEWEST_SEEDS, TOO_FEW_SEEDS
-from robustness.estimates.means import joined_notes
+from robustness.estimates.means import join_notes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.results import NO_SPREAD, SEED, TASK, Findings, Results, Table
 
@@ -196,4 +196,4 @@ def _note_of_mean(notes: Mapping[int, str], seeds: Sequence[int], is_constant: b
   why_no_interval = f'{TOO_FEW_SEEDS}, {len(notes)}' if len(notes) < FEWEST_SEEDS else ''
   if is_constant:
     why_no_interval = NO_SPREAD
-  return joined_notes(*remarks, without, why_no_interval)
+  return join_notes(*remarks, without, why_no_interval)

@@ -14,7 +14,7 @@ from robustness.core.errors import InputError, for_caller
 from robustness.core.settings import differing_keys
 from robustness.estimates import consistency
 from robustness.estimates.fixed_width import FixedWidth
-from robustness.estimates.means import Estimate, joined_notes, mean, share_difference
+from robustness.estimates.means import Estimate, join_notes, mean, share_difference
 from robustness.estimates.of_means import units_of_classifier
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY
@@ -306,7 +306,7 @@ class ComparedClassifier:
     """
     records = entry.evaluation.records
     answers = first_answers if entry is first else Answers.from_records(entry, records)
-    joined_note = joined_notes(pairing.note, note)
+    joined_note = join_notes(pairing.note, note)
     if not pairing.has_images:
       return cls(entry.label, answers, None, joined_note)
     of_first = first_answers.of_rows(first, pairing.first_rows)

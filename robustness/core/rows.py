@@ -602,26 +602,27 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
-
-  def renumber(batch: Batch) -> Batch:
-    """Returns a batch in which each label k is replaced by `positions[k]`."""
-    label = batch['label']
-    mask = batch.get('mask', np.ones(len(label), bool))
-    is_row = mask if label.ndim == 1 else mask[:, None]
-    is_unknown = is_row & (label >= len(positions))
-    if is_unknown.any():
-      row = np.argwhere(is_unknown)[0][0]
-      problem = f'example {batch["example_id"][row]} has label {label[row]}'
-      raise InputError(f'{problem}; the data name {len(positions)} classes.')
-    label = np.where(label >= 0, positions[label], label).astype(np.int32)  # -1 stays
-    if label.ndim == 2:
-      is_equal = label[:, :, None] == label[:, None]  # [B, L, L]
-      # [B, L]; below the diagonal are the pairs of a label with the labels before it
-      equals_earlier = np.tril(is_equal, -1).any(2)
-      label[equals_earlier] = -1
-    return {**batch, 'label': label}
-
+  renumber = functools.partial(_renumber_labels, positions)
   return _ChangedRows(rows, renumber, class_names, facts, renumbers=True)
+
+
+def _renumber_labels(positions: np.ndarray, batch: Batch) -> Batch:
+  """Returns a batch in which each label k is replaced by `positions[k]`, see `with_labels`."""
+  label = batch['label']
+  mask = batch.get('mask', np.ones(len(label), bool))
+  is_row = mask if label.ndim == 1 else mask[:, None]
+  is_unknown = is_row & (label >= len(positions))
+  if is_unknown.any():
+    row = np.argwhere(is_unknown)[0][0]
+    problem = f'example {batch["example_id"][row]} has label {label[row]}'
+    raise InputError(f'{problem}; the data name {len(positions)} classes.')
+  label = np.where(label >= 0, positions[label], label).astype(np.int32)  # -1 stays
+  if label.ndim == 2:
+    is_equal = label[:, :, None] == label[:, None]  # [B, L, L]
+    # [B, L]; below the diagonal are the pairs of a label with the labels before it
+    equals_earlier = np.tril(is_equal, -1).any(2)
+    label[equals_earlier] = -1
+  return {**batch, 'label': label}
 
 
 def columns_in_memory(rows: Rows) -> Batch:

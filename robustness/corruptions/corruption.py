@@ -148,7 +148,7 @@ class Corruption:
     if self.square and height != width:
       fix = for_caller(f'crop them ({KEYS.data.crop})', 'crop them')
       raise InputError(f'{images} are not square, for which {self.name} is defined: {fix}.')
-    if self.even and height % 2:
+    if self.even and (height % 2 or width % 2):
       raise InputError(f'{images} have an odd side; {self.name} is defined for even ones.')
     least = self.least_side(constants)
     if min(height, width) < least:

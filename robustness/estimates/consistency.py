@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from robustness.estimates import jackknife
 from robustness.estimates.intervals import JACKKNIFE, z_value
-from robustness.estimates.means import Estimate, joined_notes
+from robustness.estimates.means import Estimate, join_notes
 
 PRIOR = 3.0
 """Weight, in effective images, of the variance over independent images in the variance of κ."""
@@ -114,7 +114,7 @@ def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: f
   num_undefined = int((~is_defined).sum())
   views = f'{num_undefined} view{"s" * (num_undefined > 1)}'
   undefined = f'undefined in {views}: all alike' if num_undefined else ''
-  note = joined_notes(undefined, reason)
+  note = join_notes(undefined, reason)
   return Estimate(value, low, high, n, num_units, JACKKNIFE, note=note)
 
 

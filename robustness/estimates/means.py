@@ -168,10 +168,14 @@ class Estimate:
 
   def with_notes(self, *notes: str) -> Self:
     """Returns the estimate with further remarks after its own; '' is no remark."""
-    return dataclasses.replace(self, note=joined_notes(self.note, *notes))
+    return dataclasses.replace(self, note=join_notes(self.note, *notes))
 
 
-def joined_notes(*notes: str) -> str:
+Measured = tuple[Quantity, Mapping[str, object], Estimate]
+"""A quantity, the facets {name: value} of an estimate, and the estimate."""
+
+
+def join_notes(*notes: str) -> str:
   """Joins notes on an estimate with '; ', without those that are ''."""
   return '; '.join(filter(None, notes))
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, REGRESSION
-from robustness.estimates.means import Estimate, estimate_row, joined_notes, table_of_rows
+from robustness.estimates.means import Estimate, estimate_row, join_notes, table_of_rows
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
@@ -146,7 +146,7 @@ def trade_off(
   estimates = slope, slope_over_corruptions, intercept, residual
   rows = []
   for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
-    noted = dataclasses.replace(estimate, note=joined_notes(*notes, estimate.note))
+    noted = dataclasses.replace(estimate, note=join_notes(*notes, estimate.note))
     rows.append(estimate_row(label, versus, quantity, {}, noted, confidence))
   for line_share, estimate in heights_by_share.items():
     at_share = {'high_frequency_share': line_share}

@@ -29,7 +29,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.facets import Facet
 from robustness.estimates.fixed_width import FixedWidth, plan, wald_lower_bound
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import Measured, arrays, estimate_row, means, table_of_rows
 from robustness.estimates.of_means import function_of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
@@ -249,6 +249,19 @@ class Study(Part):
     It is `robustness.estimates.means.arrays`. The table's column of confidences has the study's.
     """
     return functools.partial(arrays, confidence=self.confidence)
+
+  def table_of(self, label: str, measured: Iterable[Measured], versus: str = '') -> pd.DataFrame:
+    """Returns estimates of a classifier as a table of results.
+
+    Args:
+      label: label of the classifier.
+      measured: the estimates.
+      versus: label of the classifier that is subtracted; '' if the estimates are no differences.
+    """
+    rows = []
+    for quantity, facets, estimate in measured:
+      rows.append(estimate_row(label, versus, quantity, facets, estimate, self.confidence))
+    return table_of_rows(rows)
 
   def needed_rows(self, rows: Rows) -> Rows:
     """Returns the images that the study uses, by default all.

@@ -238,8 +238,7 @@ class Neighbors(Probe):
     if not self.takes(least, rows):
       raise InputError(f'{self.key("neighbors")} has {least}, and there are {rows} training rows.')
     k = min(max(self.neighbors), rows)
-    arrays = _float32(rows=np.zeros((rows, features)), ranks=np.zeros(k), classes=np.zeros(classes))
-    return {**arrays, 'labels': np.zeros(rows, np.int32)}
+    return self.fitted(np.zeros((rows, features)), np.zeros(rows), classes, k)
 
 
 @dataclasses.dataclass(frozen=True)

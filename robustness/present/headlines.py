@@ -3,17 +3,20 @@
 A headline is a quantity that reports state first, such as mCE.
 """
 
+import collections
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.present import charts, forms
 from robustness.present.notation import Notation, column_name, sentence
-from robustness.present.selection import first_headlines, headlines, short_names
+from robustness.present.selection import Selection, after_task, headlines
 from robustness.results import Results, Table, labels_of
 
 
@@ -67,6 +70,41 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
         text.notes[key] = '; '.join(notes)
     texts.append(text)
   return texts
+
+
+def short_names(selections: Sequence[Selection]) -> list[str]:
+  """Returns a short name for each selection, after its task, such as 'fog: mCE'.
+
+  Conditions are added to equal names of a task. If the names are still equal, the long names are
+  taken.
+  """
+  names = [after_task(s.task, s.short_words) for s in selections]
+  with_condition = [
+    after_task(s.task, f'{s.short_words} {s.condition}'.rstrip()) for s in selections
+  ]
+  for longer_names in (with_condition, [s.name for s in selections]):
+    counts = collections.Counter(names)  # names that are still equal are replaced
+    pairs = zip(names, longer_names, strict=True)
+    names = [longer_name if counts[name] > 1 else name for name, longer_name in pairs]
+  return names
+
+
+def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selection]:
+  """Returns at most `limit` headlines, spread evenly over the tasks, in their original order.
+
+  Each task contributes its first headline, then each its second, and so on. Headlines of single
+  classes, and ratios of a classifier to itself, are left out.
+  """
+  candidates = [
+    headline
+    for headline in headlines
+    if not (headline.is_by_class or headline.reported_rows.note.str.startswith(ITSELF).all())
+  ]
+  tasks = pd.Series([headline.task for headline in candidates], dtype=object)
+  ranks_in_task = tasks.groupby(tasks).cumcount()  # 0 for a task's first headline, 1 for the second
+  # The indices of the first headlines of all tasks come first, then of the second ones, ….
+  selected = np.argsort(ranks_in_task, kind='stable')[:limit]
+  return [candidates[index] for index in sorted(selected)]
 
 
 def joined_notes(row: HeadlineText) -> str:

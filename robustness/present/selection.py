@@ -14,7 +14,6 @@ Other modules put selections into words: `sentences`, `tables` and `methods` of 
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 import re
@@ -25,7 +24,7 @@ import pandas as pd
 
 from robustness.estimates.facets import EPSILON
 from robustness.estimates.of_means import ITSELF
-from robustness.estimates.quantity import SHARE, Quantity
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import significant, widen_for_family
 from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import by_facets, facets_of, select_by, without_repeats
@@ -38,8 +37,6 @@ conditions. With more values only the extreme is reported.
 """
 CLASS = 'class'
 """Name of the facet for the true class of the images."""
-_ERROR_OR_ACCURACY = re.compile(r'\b(error|accuracy)\b')
-"""Matches the names of quantities that can be compared between tasks as errors."""
 _ATTACK = re.compile(
   r'.* under (?:(?P<norm>ℓ\S+) (?P<attack>\S+)|the worst (?P<norm_of_worst>ℓ\S+) attack .*)'
 )
@@ -174,7 +171,7 @@ class Selection:
   @property
   def name(self) -> str:
     """The name of the value, after the task in a battery (several studies): 'fog: top-1 error'."""
-    return _after_task(self.task, self.words)
+    return after_task(self.task, self.words)
 
   @property
   def number_of_conditions(self) -> str:
@@ -209,19 +206,19 @@ class Selection:
     """
     if self.extremes is None:
       return ''
-
-    def of_same_pair(rows: pd.DataFrame) -> pd.DataFrame:
-      """Returns the rows with the same `classifier` and `versus` as `row`."""
-      return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
-
-    tied = of_same_pair(self.extremes)
-    num_conditions = len(of_same_pair(self.rows))
+    tied = _of_same_pair(self.extremes, row)
+    num_conditions = len(_of_same_pair(self.rows, row))
     if num_conditions > 1 and len(tied) == num_conditions:  # a single condition is named
       return 'everywhere'
     return notation.conditions_of(self.quantity, tied, self.facets)
 
 
-def _after_task(task: str, words: str) -> str:
+def _of_same_pair(rows: pd.DataFrame, row: pd.Series) -> pd.DataFrame:
+  """Returns the rows with the same `classifier` and `versus` as `row`."""
+  return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
+
+
+def after_task(task: str, words: str) -> str:
   """Returns 'task: words', with spaces for underscores, or the words alone if `task` is ''."""
   return f'{task.replace("_", " ")}: {words}' if task else words
 
@@ -503,18 +500,11 @@ def _largest_per_classifier(
     tied = tied[np.isclose(tied['value'], tied['value'].iloc[0], rtol=1e-12, atol=1e-12)]
     # Tied rows are one statement, which gets the widest of their intervals.
     widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
-    joint = _widened(widest, family, quantity)
+    joint = widen_for_family(widest, family, quantity)
+    if joint is None:  # there is no interval, or it cannot be widened
+      joint = pd.Series({**widest, 'low': math.nan, 'high': math.nan})
     largest.append(tied.assign(low=joint.low, high=joint.high, family=joint.family))
   return pd.concat(largest)
-
-
-def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
-  """Widens the interval of an estimate so that the intervals of `family` estimates hold together.
-
-  The ends are NaN if the interval cannot be widened.
-  """
-  joint = widen_for_family(row, family, quantity)
-  return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if joint is None else joint
 
 
 def headlines(tasks: Mapping[str, Results]) -> list[Selection]:
@@ -578,76 +568,3 @@ def headlines_of_quantity(
   if extreme is None:
     return []
   return [extreme, extreme.reference] if extreme.reference else [extreme]
-
-
-def short_names(selections: Sequence[Selection]) -> list[str]:
-  """Returns a short name for each selection, after its task, such as 'fog: mCE'.
-
-  Conditions are added to equal names of a task. If the names are still equal, the long names are
-  taken.
-  """
-  names = [_after_task(s.task, s.short_words) for s in selections]
-  with_condition = [
-    _after_task(s.task, f'{s.short_words} {s.condition}'.rstrip()) for s in selections
-  ]
-  for longer_names in (with_condition, [s.name for s in selections]):
-    counts = collections.Counter(names)  # names that are still equal are replaced
-    pairs = zip(names, longer_names, strict=True)
-    names = [longer_name if counts[name] > 1 else name for name, longer_name in pairs]
-  return names
-
-
-def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selection]:
-  """Returns at most `limit` headlines, spread evenly over the tasks, in their original order.
-
-  Each task contributes its first headline, then each its second, and so on. Headlines of single
-  classes, and ratios of a classifier to itself, are left out.
-  """
-  candidates = [
-    headline
-    for headline in headlines
-    if not (headline.is_by_class or headline.reported_rows.note.str.startswith(ITSELF).all())
-  ]
-  tasks = pd.Series([headline.task for headline in candidates], dtype=object)
-  ranks_in_task = tasks.groupby(tasks).cumcount()  # 0 for a task's first headline, 1 for the second
-  # The indices of the first headlines of all tasks come first, then of the second ones, ….
-  selected = np.argsort(ranks_in_task, kind='stable')[:limit]
-  return [candidates[index] for index in sorted(selected)]
-
-
-def worst_tasks(selections: list[Selection], label: str) -> list[tuple[Selection, pd.Series]]:
-  """Returns a classifier's largest error in each task, in descending order.
-
-  Overall values of errors, and of accuracies as 1 − accuracy, are compared if they have an
-  interval. The intervals are widened to hold for all of them together. The result is [] if fewer
-  than two tasks have an error.
-
-  Args:
-    selections: selections of all tasks.
-    label: label of the classifier.
-
-  Returns:
-    (selection of the error, its row with the widened interval) for each task.
-  """
-  errors: list[tuple[float, Selection, pd.Series]] = []
-  for selection in selections:
-    quantity = selection.quantity
-    is_overall = selection.extremes is None and not selection.is_by_class
-    is_fraction = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
-    if not (is_overall and is_fraction and _ERROR_OR_ACCURACY.search(quantity.words)):
-      continue
-    rows = selection.rows[(selection.rows.classifier == label) & (selection.rows.versus == '')]
-    for _, row in rows[rows.low.notna()].iterrows():
-      error = row.value if quantity.better == 'lower' else 1 - row.value
-      errors.append((error, selection, row))
-  worst_by_task: dict[str, tuple[Selection, pd.Series]] = {}
-  for _, selection, row in sorted(errors, key=lambda entry: -entry[0]):
-    worst_by_task.setdefault(selection.task, (selection, row))
-  if len(worst_by_task) < 2:
-    return []
-  widened = []
-  for selection, row in worst_by_task.values():
-    widened_row = widen_for_family(row, len(errors), selection.quantity)
-    if widened_row is not None:
-      widened.append((selection, widened_row))
-  return widened

@@ -11,7 +11,7 @@ import pandas as pd
 
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import joined_notes
+from robustness.estimates.means import join_notes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.systematic import DEGENERATE
 from robustness.estimates.table import facets_of, select_by
@@ -356,7 +356,7 @@ def notes_of(selections: Sequence[tuple[str, Selection]]) -> list[str]:
   notes = []
   for name, selection in selections:
     for _, row in selection.reported_rows[selection.reported_rows.versus == ''].iterrows():
-      note = joined_notes(selection.extreme_condition(row), row.note)
+      note = join_notes(selection.extreme_condition(row), row.note)
       if note:
         notes.append(f'{name}, {row.classifier}: {note}')
   return list(dict.fromkeys(notes))

@@ -6,7 +6,8 @@ A battery is several studies, its tasks, of the same classifiers.
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,11 +16,12 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import SHARE
+from robustness.estimates.simultaneous import widen_for_family
 from robustness.estimates.table import OVER_SEEDS, SUBJECT, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
 from robustness.present.notation import Notation, words_with_condition
 from robustness.present.publish import Presentation, Presented, figures_of
-from robustness.present.selection import CLASS, Selection, worst_tasks
+from robustness.present.selection import CLASS, Selection
 from robustness.present.selection import headlines as headline_selections
 from robustness.present.sentences import Finding, findings
 from robustness.results import FOURIER_TABLE, SEED, SINGLE, Results, labels_of
@@ -28,6 +30,8 @@ HeadlineMean = tuple[Selection, pd.Series]
 """A headline, and the row of a classifier's mean over seeds."""
 MAX_WORST_TASKS = 3
 """Most tasks that are reported for a classifier, worst first."""
+_ERROR_OR_ACCURACY = re.compile(r'\b(error|accuracy)\b')
+"""Matches the names of quantities that can be compared between tasks as errors."""
 
 
 def present_run(
@@ -267,3 +271,41 @@ def most_changed(results: Results) -> list[Finding]:
     )
     finding = Finding(text, rows.loc[[row.name]], tuple(facets))  # row.name is its index
   return [finding] if finding else []
+
+
+def worst_tasks(selections: Sequence[Selection], label: str) -> list[tuple[Selection, pd.Series]]:
+  """Returns a classifier's largest error in each task, in descending order.
+
+  Overall values of errors, and of accuracies as 1 − accuracy, are compared if they have an
+  interval. The intervals are widened to hold for all of them together. The result is [] if fewer
+  than two tasks have an error.
+
+  Args:
+    selections: selections of all tasks.
+    label: label of the classifier.
+
+  Returns:
+    (selection of the error, its row with the widened interval) for each task.
+  """
+  errors: list[tuple[float, Selection, pd.Series]] = []
+  for selection in selections:
+    quantity = selection.quantity
+    is_overall = selection.extremes is None and not selection.is_by_class
+    is_fraction = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
+    if not (is_overall and is_fraction and _ERROR_OR_ACCURACY.search(quantity.words)):
+      continue
+    rows = selection.rows[(selection.rows.classifier == label) & (selection.rows.versus == '')]
+    for _, row in rows[rows.low.notna()].iterrows():
+      error = row.value if quantity.better == 'lower' else 1 - row.value
+      errors.append((error, selection, row))
+  worst_by_task: dict[str, tuple[Selection, pd.Series]] = {}
+  for _, selection, row in sorted(errors, key=lambda entry: -entry[0]):
+    worst_by_task.setdefault(selection.task, (selection, row))
+  if len(worst_by_task) < 2:
+    return []
+  widened = []
+  for selection, row in worst_by_task.values():
+    widened_row = widen_for_family(row, len(errors), selection.quantity)
+    if widened_row is not None:
+      widened.append((selection, widened_row))
+  return widened

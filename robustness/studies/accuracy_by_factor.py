@@ -25,7 +25,7 @@ from robustness.core.errors import KEYS, InputError, for_caller
 from robustness.core.registry import are_distinct_and_some, setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
-from robustness.estimates.means import Row, estimate_row, share_difference, table_of_rows
+from robustness.estimates.means import Measured, share_difference
 from robustness.estimates.of_means import units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, Quantity, declare_accuracy, declare_error
@@ -327,7 +327,7 @@ class AccuracyByFactor(Study):
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
       yield self.means(BY_FACTOR, self._grouped(right, levels, (name,)), by=(name,), test=True)
-      yield self._error_ratios(wrong, levels, name)
+      yield from self._error_ratios(wrong, levels, name)
     if self.pairs:
       for pair in itertools.combinations(self.factors, 2):
         yield self.means(BY_FACTOR, self._grouped(right, levels, pair), by=pair)
@@ -365,7 +365,6 @@ class AccuracyByFactor(Study):
     by_group = pd.DataFrame([*groups], columns=factors)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
     points: dict[str, np.ndarray] = {}  # {classifier: failure points, [pictures, groups]}
-    rows: list[Row] = []  # drops
     for label, values in right.values.items():
       # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
@@ -376,8 +375,7 @@ class AccuracyByFactor(Study):
       first_wrong = strengths[is_wrong.argmax(-1)]
       failure_points = np.where(is_wrong.any(-1), first_wrong, beyond_largest)
       points[label] = np.where(has_image, failure_points, np.nan)
-      rows += self._drops(label, accuracy, by_strength, clusters)
-    yield table_of_rows(rows)
+      yield self.table_of(label, self._drops(accuracy, by_strength, clusters))
     point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
     outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
@@ -386,12 +384,11 @@ class AccuracyByFactor(Study):
       yield self.means(point, outcomes, factors, where=is_large)
 
   def _drops(
-    self, label: str, accuracy: np.ndarray, views: pd.DataFrame, clusters: np.ndarray | None
-  ) -> Iterator[Row]:
-    """Yields rows of the results: the drop of accuracy from the least strength to each other.
+    self, accuracy: np.ndarray, views: pd.DataFrame, clusters: np.ndarray | None
+  ) -> Iterator[Measured]:
+    """Yields the drop of a classifier's accuracy from the least strength to each other.
 
     Args:
-      label: name of the classifier.
       accuracy: [pictures, groups, strengths], 1 if right, 0 if wrong, NaN without an image.
         Strengths ascend.
       views: table that names the group and strength, for each pair of a group and a strength above
@@ -407,8 +404,7 @@ class AccuracyByFactor(Study):
     drops = Outcomes.from_fields(DROP, shares, views, clusters=clusters).counting(counted)
     for group in drops.groups(list(views), counted.sum(0) >= self.fewest):
       dropped, risen = drops.sums('dropped', group), drops.sums('risen', group)
-      estimate = share_difference(dropped, risen, self.confidence)
-      yield estimate_row(label, '', DROP, group.facets, estimate, self.confidence)
+      yield DROP, group.facets, share_difference(dropped, risen, self.confidence)
 
   def _grouped(self, outcomes: Outcomes, levels: Levels, names: tuple[str, ...]) -> Outcomes:
     """Splits outcomes [N, 1] into one column per group of images, [N, G].
@@ -422,10 +418,10 @@ class AccuracyByFactor(Study):
       counted[rows, index] = True
     return outcomes.in_groups(counted, pd.DataFrame([*groups], columns=[*names]))
 
-  def _error_ratios(self, wrong: Outcomes, levels: Levels, name: str) -> pd.DataFrame:
-    """Returns a table of the error on each group of images divided by the error on all images.
+  def _error_ratios(self, wrong: Outcomes, levels: Levels, name: str) -> Iterator[pd.DataFrame]:
+    """Yields tables of the error on each group of images divided by the error on all images.
 
-    The table also has the differences between classifiers.
+    Differences between classifiers follow.
 
     Args:
       wrong: whether each classifier is wrong on each image, [N, 1].
@@ -441,17 +437,16 @@ class AccuracyByFactor(Study):
     groups = list(with_all.groups(('group',)))
     # {classifier: numbers of wrong answers and of images, by cluster of images and by group}
     units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
-    rows = []
     # (classifier, the one that is subtracted or '' for none)
     pairs = [(label, '') for label in units] + [(label, first) for label in later]
     for label, versus in pairs:
       # `relative_errors` subtracts the first of two classifiers from the second
       compared = [units[versus], units[label]] if versus else [units[label]]
       ratios = relative_errors(compared, self.confidence)
+      measured = []
       for level, estimate in zip(grouped.views[name], ratios, strict=True):
-        facets = {name: level}
-        rows.append(estimate_row(label, versus, ERROR_RATIO, facets, estimate, self.confidence))
-    return table_of_rows(rows)
+        measured.append((ERROR_RATIO, {name: level}, estimate))
+      yield self.table_of(label, measured, versus)
 
 
 def _medians_of_bins(values: np.ndarray, num_bins: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.facets import ordered_facet
-from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
+from robustness.estimates.means import Estimate, Measured
 from robustness.estimates.quantity import ACCURACY, Quantity, declare_amount, declare_error
 from robustness.evaluation.outcomes import Evaluation
 from robustness.evaluation.study import Figures, ImageShape, Scored, ScoresPredictions
@@ -157,26 +157,26 @@ class Calibration(ScoresPredictions, StoredOrMade):
       scores = {}
       for name, views in _views_by_name(table).items():
         scores[name] = Scores.mean([by_view[view] for view in views])
-      rows = list(self._values(label, scores, table))
+      findings.estimates.append(self.table_of(label, self._values(scores, table)))
       if label == first:
         first_scores = scores
-      else:  # differences from the first classifier
+      else:
+        differences = []
         for name in table.groups:
-          facets = table.facets_of(name)
           for quantity in ERRORS:
             estimate = scores[name].minus(first_scores[name], quantity.name, self.confidence)
-            rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
-      findings.estimates += [table_of_rows(rows), *self._curves(label, predictions, table)]
+            differences.append((quantity, table.facets_of(name), estimate))
+        findings.estimates.append(self.table_of(label, differences, versus=first))
+      findings.estimates += self._curves(label, predictions, table)
     return findings
 
-  def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
-    """Yields one row of results for each quantity and each view or group of views.
+  def _values(self, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Measured]:
+    """Yields the quantities of a classifier for each view and each group of views.
 
     Calibration errors of groups have bootstrap intervals. Single views have none, but also have the
     errors before debiasing.
 
     Args:
-      label: name of the classifier.
       scores: {name of a view or group: values of the quantities}.
       table: names of the views (such as fog at severity 3) and groups (such as fog).
     """
@@ -187,7 +187,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
           estimate = measured.estimate(quantity.name, self.confidence)
         else:
           estimate = Estimate.without_interval(float(measured.values[quantity.name]), measured.n)
-        yield estimate_row(label, '', quantity, table.facets_of(name), estimate, self.confidence)
+        yield quantity, table.facets_of(name), estimate
 
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable

@@ -9,7 +9,6 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.estimates.class_spread import class_spread
-from robustness.estimates.means import estimate_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY, Quantity, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Recipes, Study
@@ -41,9 +40,7 @@ class ClassBalance(Study):
     """
     recorded.require_distinct()
     yield self.means(OVERALL, recorded, test=True)
-    rows = []
     labels = recorded.evaluations[0].records.column('label')
     for label, right in recorded.outcomes(OVERALL).values.items():  # bool [N, 1], a single view
       estimate = class_spread(right[:, 0], labels, self.confidence)
-      rows.append(estimate_row(label, '', SPREAD, {}, estimate, self.confidence))
-    yield table_of_rows(rows)
+      yield self.table_of(label, [(SPREAD, {}, estimate)])

@@ -22,7 +22,7 @@ from robustness.corruptions.released import RELEASED
 from robustness.corruptions.stored import StoredOrMade
 from robustness.corruptions.views import check_between, gallery_figure, side_of_nearest_set
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, failure_points
-from robustness.estimates.means import joined_notes
+from robustness.estimates.means import join_notes
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_accuracy, errors_at
 from robustness.estimates.table import select
@@ -210,9 +210,7 @@ class CorruptionError(StoredOrMade):
       for table in estimates:
         # Values only: a difference from the first classifier names this in `versus`.
         is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
-        table.loc[is_mce, 'note'] = [
-          joined_notes(previous, note) for previous in table.note[is_mce]
-        ]
+        table.loc[is_mce, 'note'] = [join_notes(previous, note) for previous in table.note[is_mce]]
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:

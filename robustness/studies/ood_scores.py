@@ -24,7 +24,7 @@ from robustness.core.user_code import is_reference, part_name
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
 from robustness.estimates.fitted_scores import SCORES, FitData, LastLayer, Recording, Score, find
-from robustness.estimates.means import Row, estimate_row, table_of_rows
+from robustness.estimates.means import Measured
 from robustness.estimates.out_of_distribution import ENERGY, MAX_LOGIT, MSP, POSITIVES
 from robustness.estimates.quantity import ACCURACY, SHARE, Quantity, declare_amount
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
@@ -199,9 +199,10 @@ class OodScores(ScoresPredictions):
     _check_known(workdirs, scored_runs | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored_runs)
-    rows: list[Row] = []
+    estimates = []
     for evaluation in test.evaluations:
-      rows += self._separations(evaluation.label, workdirs, known_runs, unknown, banks)
+      measured = self._separations(evaluation.label, workdirs, known_runs, unknown, banks)
+      estimates.append(self.table_of(evaluation.label, measured))
     # {what a run is used for: run}, for the description of the data in the results
     runs_by_use = {TEST: test}
     runs_by_use |= {f'{path}, shifted': run for path, run in shifted.items()}
@@ -209,7 +210,7 @@ class OodScores(ScoresPredictions):
     runs_by_use |= {use: banks[path] for use, path in bank_paths.items() if path}
     data = {use: dict(run.results.data) for use, run in runs_by_use.items()}
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
-    return Scored(test.evaluations, Findings(estimates=[table_of_rows(rows)]), settings, data)
+    return Scored(test.evaluations, Findings(estimates=estimates), settings, data)
 
   def _check_workdirs_are_given(self, workdirs: Workdirs) -> None:
     """Raises InputError if runs on images of no known class or a bank are missing or unused."""
@@ -233,7 +234,7 @@ class OodScores(ScoresPredictions):
 
   def _separations(
     self, label: str, workdirs: Workdirs, known_runs: Runs, unknown: Runs, banks: Runs
-  ) -> Iterator[Row]:
+  ) -> Iterator[Measured]:
     """Yields AUROC, AUPR and FPR95 of each score of a classifier.
 
     Args:
@@ -262,26 +263,24 @@ class OodScores(ScoresPredictions):
     by_set = dict(zip(_names(workdirs.unknown), values_of_unknown, strict=True))
     by_run = _with_ids_apart(runs, [_values(run, label, scores) for run in runs])
     if len(runs) == 1:
-      yield from self._compare(label, workdirs, by_run, by_set, facets={})
+      yield from self._compare(workdirs, by_run, by_set, facets={})
       return
     # First the test images alone, then test and shifted images together.
-    yield from self._compare(label, workdirs, by_run[:1], by_set, {'id_set': TEST})
+    yield from self._compare(workdirs, by_run[:1], by_set, {'id_set': TEST})
     note = NOTE_ON_VERSIONS if len(set(map(_data_set, runs))) > 1 else ''
-    yield from self._compare(label, workdirs, by_run, by_set, {'id_set': SHIFTED}, note)
+    yield from self._compare(workdirs, by_run, by_set, {'id_set': SHIFTED}, note)
 
   def _compare(
     self,
-    label: str,
     workdirs: Workdirs,
     by_run: Sequence[Values],
     by_set: Mapping[str, Values],
     facets: Mapping[str, str],
     note: str = '',
-  ) -> Iterator[Row]:
+  ) -> Iterator[Measured]:
     """Yields AUROC, AUPR and FPR95 of each score against each out-of-distribution set.
 
     Args:
-      label: name of the classifier.
       workdirs: folders of the finished runs. Several sets in `near`, or in `far`, get a mean.
       by_run: scores of in-distribution images, for one or several runs.
       by_set: {name of an out-of-distribution set: scores of its images}, in the order of
@@ -304,8 +303,7 @@ class OodScores(ScoresPredictions):
       for name, estimates in separations.items():
         all_facets = {'score': part_name(score), 'ood_set': name, **facets}
         for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
-          noted = estimate.with_notes(note)
-          yield estimate_row(label, '', quantity, all_facets, noted, self.confidence)
+          yield quantity, all_facets, estimate.with_notes(note)
 
 
 def _recording(task: FinishedStudy, label: str) -> Recording:

@@ -192,7 +192,7 @@ class Recalibration(StoredOrMade):
       if scaling.TEMPERATURE in fitted.scalings:
         temperature = 1 / float(fitted.scalings[scaling.TEMPERATURE].weight)
         estimate = Estimate.without_interval(temperature, n=len(fitting))
-        yield table_of_rows([estimate_row(label, '', FITTED, {}, estimate, self.confidence)])
+        yield self.table_of(label, [(FITTED, {}, estimate)])
     resamples = Draws.generate(len(measured), self.resamples, SEED)
     for name in (scaling.NONE, *self.scalings):
       fields = self._select_fields(values, name, SCALING_FIELDS)

@@ -28,7 +28,7 @@ from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.facets import ordered_facet
-from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
+from robustness.estimates.means import Estimate, known_mean
 from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
@@ -446,8 +446,8 @@ class SiScore(Study):
     balanced = self._balanced_outcomes(right)
     if _counted_scenes(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
-      gaps = [_gap_row(right, balanced, label, self.confidence) for label in right.labels]
-      yield table_of_rows(gaps)
+      for label in right.labels:
+        yield self.table_of(label, [(GAP, {}, _gap(right, balanced, label, self.confidence))])
     by_level = tuple(key for keys in factors.values() for key in keys)  # the facets of all factors
     if by_level:
       yield self.means(SCENE_ACCURACY, right, by_level, test=True)
@@ -566,8 +566,8 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   return has_enough[group]
 
 
-def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
-  """Returns a row of results: accuracy on all scenes minus accuracy on a balanced mix.
+def _gap(right: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Estimate:
+  """Returns a classifier's accuracy on all scenes minus its accuracy on a balanced mix.
 
   The difference is averaged over levels (combinations of area, angle and position). Its interval is
   a bootstrap over objects.
@@ -596,9 +596,9 @@ def _gap_row(right: Outcomes, balanced: Outcomes, label: str, confidence: float)
   (estimate,) = bootstrap(gap, units, confidence)
   # If the same scenes count in both, the gap is 0 by definition, with the interval [0, 0]. If not,
   # `unless_equal` removes an interval without width.
-  if not np.array_equal(_counted_scenes(right), _counted_scenes(balanced)):
-    estimate = unless_equal(estimate)
-  return estimate_row(label, '', GAP, {}, estimate, confidence)
+  if np.array_equal(_counted_scenes(right), _counted_scenes(balanced)):
+    return estimate
+  return unless_equal(estimate)
 
 
 def _level_names(design: designs.Design) -> list[str]:

@@ -29,7 +29,7 @@ from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.estimates import systematic
-from robustness.estimates.means import Estimate, estimate_row, table_of_rows
+from robustness.estimates.means import Estimate, Measured
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
 from robustness.estimates.systematic import SAYS_LITTLE, SEEN, UNSEEN, EnvironmentShares
 from robustness.evaluation.outcomes import Evaluation, Recorded
@@ -67,8 +67,6 @@ MAX_LETTERS_OF_CLASSES = 24
 """Most letters of a list of classes in the title of a class group; longer lists are counted
 instead.
 """
-Measured = tuple[Quantity, Mapping[str, object], Estimate]
-"""A quantity, the facets {name: value} of an estimate, and the estimate."""
 Shares = Mapping[str, EnvironmentShares]
 """{classifier: whether it is right, by image and environment, or level}."""
 Averages = Sequence[tuple[Mapping[str, object], Sequence[int]]]
@@ -294,26 +292,26 @@ class Systematic(Study):
       return stored_view()
     for transform in self._transforms:
       transform.check_shape(image_shape)
-
-    def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Shows an image in an environment, at one severity or angle; returns [H, W, C].
-
-      Args:
-        key: random key.
-        row: the clean image, `row['image']`.
-        view: index of the environment (0 is clean) and `level`, its severity or angle.
-      """
-      refuse_stored(row)
-      environment, level = view[ENVIRONMENT], view['level']
-      return transforms.transform(key, row['image'], environment, level, self.environments)
-
     # Of each view. For two levels of environment 1 and one of environment 2, the pairs (0, 0),
     # (1, 1), (1, 2), (2, 1) become the environments [0, 1, 1, 2] and the levels [0, 1, 2, 1].
     environment, level = np.array([(0, 0), *self._levels], np.int32).T
     # `view_base` by number of the environment; 0 is the clean one.
     id_bases = np.array([0, *(transform.view_base for transform in self._transforms)], np.int32)
     ids = id_bases[environment] + level
-    return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
+    parameters = {ENVIRONMENT: environment, 'level': level}
+    return Views(self._show, ids, parameters, sequential=True)
+
+  def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+    """Shows an image in an environment, at one severity or angle; returns [H, W, C].
+
+    Args:
+      key: random key.
+      row: the clean image, `row['image']`.
+      view: index of the environment (0 is clean) and `level`, its severity or angle.
+    """
+    refuse_stored(row)
+    environment, level = view[ENVIRONMENT], view['level']
+    return transforms.transform(key, row['image'], environment, level, self.environments)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views: 'clean' and, for example, 'snow 3' or 'rotation 90'."""
@@ -356,14 +354,13 @@ class Systematic(Study):
     """
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
     rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]
-
-    def with_label(quantity: Quantity) -> Quantity:
-      """Puts the name of the baseline into the description of a quantity."""
-      words = quantity.words.replace('the baseline', self.baseline or 'the baseline')
-      return dataclasses.replace(quantity, words=words)
-
-    accuracies = SEEN_ACCURACY, UNSEEN_ACCURACY, with_label(BASELINE), GRID_ACCURACY
-    return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
+    accuracies = SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, GRID_ACCURACY, CLEAN_ACCURACY
+    name = self.baseline or 'the baseline'
+    named = []
+    for quantity in (*rhos, UNSEEN_GAIN, *accuracies, NEAR_DUPLICATES):
+      words = quantity.words.replace('the baseline', name)
+      named.append(dataclasses.replace(quantity, words=words))
+    return tuple(named)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the results, and a table of initial weights if classifiers started from some.
@@ -419,11 +416,7 @@ class Systematic(Study):
       if is_trained:
         notes = self._notes(evaluation, evaluations)
         measured += self._rhos(label, facts, by_environment, by_level, notes)
-      # No classifier is subtracted from another: `versus` is ''.
-      rows = []
-      for quantity, facets, estimate in measured:
-        rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
-      yield table_of_rows(rows)
+      yield self.table_of(label, measured)
 
   def _rhos(
     self, label: str, facts: Facts, by_environment: Shares, by_level: Shares, notes: Facts
@@ -642,8 +635,8 @@ class Systematic(Study):
     )
     estimates = []
     for label, share in shares.items():
-      estimates.append(estimate_row(label, '', NEAR_DUPLICATES, {}, share, self.confidence))
-    return Findings(tables={'near_duplicates': table}, estimates=[table_of_rows(estimates)])
+      estimates.append(self.table_of(label, [(NEAR_DUPLICATES, {}, share)]))
+    return Findings(tables={'near_duplicates': table}, estimates=estimates)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and a grid of what training showed.

@@ -29,7 +29,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet, ordered_facet
 from robustness.estimates.intervals import EXACT
-from robustness.estimates.means import estimate_row, published_row, table_of_rows
+from robustness.estimates.means import published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
@@ -157,18 +157,19 @@ def _share_within(name: str, measure: str, column: int) -> Quantity:
     measure: description of the distance, for reports.
     column: which distance to use: 0 for ℓ∞, 1 for root mean square.
   """
-
-  def is_within(distances: np.ndarray) -> np.ndarray:
-    """Returns whether each frame pair is within each of the `DISTANCES`, bool [P, 101].
-
-    Args:
-      distances: ℓ∞ and root mean square distances of P pairs, [P, 2].
-    """
-    # The tolerance admits rounding: 51/255 as float32 is slightly above 0.2.
-    return distances[:, column, None] <= DISTANCES + 1e-6
-
   words = f'share of pairs at most this far apart ({measure})'
-  return Quantity(name, words, drawn=True, statistic=is_within)
+  return Quantity(name, words, drawn=True, statistic=functools.partial(_are_within, column))
+
+
+def _are_within(column: int, distances: np.ndarray) -> np.ndarray:
+  """Returns whether each frame pair is within each of the `DISTANCES`, bool [P, 101].
+
+  Args:
+    column: which distance to use: 0 for ℓ∞, 1 for root mean square.
+    distances: ℓ∞ and root mean square distances of P pairs, [P, 2].
+  """
+  # The tolerance admits rounding: 51/255 as float32 is slightly above 0.2.
+  return distances[:, column, None] <= DISTANCES + 1e-6
 
 
 WITHIN = _share_within('pairs_within', 'ℓ∞', column=0)
@@ -187,17 +188,13 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
     signs: the sign (1, −1 or 0) of each of the four accuracies.
     size: largest possible absolute value.
   """
-
-  def change(accuracies: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns the signed sum of four accuracies, [...].
-
-    Args:
-      accuracies: [..., 4].
-      baseline: not used.
-    """
-    return accuracies @ np.array(signs)
-
+  change = functools.partial(_signed_sum, np.array(signs))
   return Quantity(name, words, low=-size, high=size, statistic=np.asarray, function=change)
+
+
+def _signed_sum(signs: np.ndarray, accuracies: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+  """Returns the sum of four accuracies [..., 4] with signs, [...]; `baseline` is not used."""
+  return accuracies @ signs
 
 
 # The signs are of: anchors before, pm-k before, anchors after, pm-k after the review.
@@ -565,10 +562,8 @@ class VideoPmK(study.ScoresPredictions):
       pm_k = self._all_right_within_k(right).mean(1)
       fit = linear_fit(anchor_accuracies, pm_k, grid=[], confidence=self.confidence)
       at_k = {'k': self.k}
-      rows = []
-      for quantity, estimate in ((SLOPE, fit.slope), (INTERCEPT, fit.intercept)):
-        rows.append(estimate_row(EVERY_CLASSIFIER, '', quantity, at_k, estimate, self.confidence))
-      yield table_of_rows(rows)
+      measured = [(SLOPE, at_k, fit.slope), (INTERCEPT, at_k, fit.intercept)]
+      yield self.table_of(EVERY_CLASSIFIER, measured)
 
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]

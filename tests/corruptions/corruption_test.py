@@ -6,7 +6,7 @@ import pytest
 
 from robustness.corruptions import names
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES, ConstantsTable, table_for
-from robustness.corruptions.corruption import Strength
+from robustness.corruptions.corruption import Strength, corruption
 from robustness.corruptions.names import KNOWN, NAMED, NAMES, NUMBERS, OFFICIAL, SETS, STORED_SETS
 from robustness.environments.transforms import ROTATION, get
 from robustness.studies import corruption_error, flip_rate, systematic
@@ -167,3 +167,9 @@ def test_a_contained_set_for_images_of_another_size_is_left_out():
   assert 'fourier_cifar' not in names.whole_sets(SETS['all'], 224)
   alone = names.whole_sets(SETS['fourier_imagenet'], 32)
   assert list(alone) == ['fourier_imagenet'], 'it is the only set of these corruptions'
+
+
+def test_an_odd_width_is_refused_where_sides_must_be_even():
+  even = corruption('factor', {32: (1, 1, 1, 1, 1)}, 'alone', even=True)(lambda *_: None)
+  even.check_side((30, 32), even.constants[32])
+  refused('have an odd side', even.check_side, (32, 33), even.constants[32])

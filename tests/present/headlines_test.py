@@ -13,7 +13,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.present import charts, headlines, selection, text
+from robustness.present import charts, headlines, selection, summary, text
 from robustness.present.summary import battery_findings
 from robustness.results import Results
 
@@ -156,7 +156,7 @@ def test_a_battery_lists_the_headlines_of_its_tasks_and_the_worst_tasks_of_a_cla
   gain = dataclasses.replace(ACCURACY, name='gain', low=-1)
   auroc = Quantity('auroc', 'area under the ROC curve', better='higher', headline=True)
   unlike = {quantity.name: made({quantity: {'plain': (0.0,)}}) for quantity in (gain, auroc)}
-  places = selection.worst_tasks(selection.headlines({**TASKS, **unlike}), 'plain')
+  places = summary.worst_tasks(selection.headlines({**TASKS, **unlike}), 'plain')
   assert [headline.task for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 2)
   assert places[0][1].low == pytest.approx(low) and places[0][1].family == 2
@@ -263,7 +263,7 @@ def test_a_single_class_is_no_task_in_which_a_classifier_errs_most():
       ('z', over_all, ATTACK),
     )
   }
-  worst = selection.worst_tasks(selection.headlines(tasks), 'a')
+  worst = summary.worst_tasks(selection.headlines(tasks), 'a')
   assert all('class' not in headline.facets for headline, _ in worst)
   candidates = [
     head
@@ -272,4 +272,4 @@ def test_a_single_class_is_no_task_in_which_a_classifier_errs_most():
       tasks[name].table, tasks[name].quantities[0], (), name
     )
   ]
-  assert [headline.task for headline, _ in selection.worst_tasks(candidates, 'a')] == ['y', 'z']
+  assert [headline.task for headline, _ in summary.worst_tasks(candidates, 'a')] == ['y', 'z']

@@ -184,9 +184,9 @@ def test_the_note_on_versions_keeps_the_reason_for_a_missing_interval(monkeypatc
 
   inside = {'test': task('one'), 'shifted': task('two')}
   workdirs = ood_scores.Workdirs('test', out_of_distribution=('unknown',), shifted=('shifted',))
-  rows = [*OodScores()._separations('net', workdirs, inside, {'unknown': task('three')}, {})]
+  measured = OodScores()._separations('net', workdirs, inside, {'unknown': task('three')}, {})
   few = 'no interval: too few clusters, effectively 3.0'
-  notes = {str(row['id_set']): row['note'] for row in rows}
+  notes = {str(facets['id_set']): estimate.note for _, facets, estimate in measured}
   assert notes == {
     'test images': few,
     'test and shifted images': f'{few}; {ood_scores.NOTE_ON_VERSIONS}',

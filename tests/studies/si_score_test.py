@@ -109,9 +109,9 @@ def test_a_gap_without_a_mistake_has_an_interval_of_the_same_scenes_alone():
   counted = {'one': np.ones((6, 2), bool)}
   right = Outcomes({'one': np.ones((6, 2), bool)}, levels, counted)
   fewer = dataclasses.replace(right, counted={'one': np.arange(6)[:, None] > [0, 0]})
-  of_all, of_fewer = (si_score._gap_row(right, mix, 'one', 0.95) for mix in (right, fewer))
-  assert (of_all['value'], of_all['low'], of_all['high']) == (0, 0, 0)
-  assert of_fewer['value'] == 0 and np.isnan([of_fewer['low'], of_fewer['high']]).all()
+  of_all, of_fewer = (si_score._gap(right, mix, 'one', 0.95) for mix in (right, fewer))
+  assert (of_all.value, of_all.low, of_all.high) == (0, 0, 0)
+  assert of_fewer.value == 0 and np.isnan([of_fewer.low, of_fewer.high]).all()
 
 
 def test_the_levels_are_stated_with_the_scenes():
