@@ -193,10 +193,11 @@ class Evaluator(Step):
       is_compared = block in missing or rows.may_have_changed(records.begun, block_rows)
       if is_first or (share[block] and is_compared):
         # decodes the images
-        batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
+        batch = next(rows.batches(layout.block_rows, [block], stored=True))
         columns = _recorded_columns(self._host_columns(batch), layout.num_rows_of(block))
         recorded = _recorded_columns(recorded, layout.num_rows_of(block))
-        names = columns.keys() | recorded.keys()  # one may have been added or removed since
+        # One may have been added or removed since. Those that views compute are not compared.
+        names = columns.keys() | (() if self.views.add_columns else recorded.keys())
       absent = np.empty(0)  # equals no column
       for name in sorted(names):
         old, new = recorded.get(name, absent), columns.get(name, absent)

@@ -284,6 +284,16 @@ def test_records_are_not_completed_with_another_set_of_columns(tmp_path):
     recorded_by(runner, first, folder)
 
 
+def test_columns_that_views_compute_are_not_compared_with_recorded_ones(tmp_path):
+  for value in (0.5, 0.25):  # another machine may round otherwise
+    columns = {'brightness': np.full(21, value)}
+    views = dataclasses.replace(
+      HEATMAP, add_columns=lambda rows, added=columns: dataclasses.replace(rows, columns=added)
+    )
+    records = recorded_by(evaluator(views=views), tiny_rows(21), tmp_path)
+  assert records.column('brightness').tolist() == [0.5] * 21
+
+
 def test_records_of_composed_images_are_not_completed_with_other_objects(tmp_path):
   masks = np.arange(21)[:, None, None] % 2 * np.ones((21, *SHAPE[:2]), np.uint8)
   rows = dataclasses.replace(tiny_rows(21), columns={'foreground': masks})
