@@ -593,6 +593,7 @@ def test_weights_of_a_module_are_not_those_of_another_one_of_equal_shapes(tmp_pa
   other = CurvedByDefault('tanh')
   refused('another training.*outputs_on_fixed_images', robustness.train, other, *data, **options)
   refused('train=False by default', robustness.train, Curved('relu'), *data, epochs=1, batch_size=8)
+  refused('^precision is .*dtype', robustness.train, other, *data, epochs=1, precision='bfloat16')
 
 
 @cases('changed, facts', ('images', {'set': 1}), ('labels', {}), ('site', {'set': 1}))

@@ -7,15 +7,18 @@ from typing import cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 from jax.typing import DTypeLike
 
 from robustness.classifiers import ClassifierSettings, from_file
 from robustness.classifiers.checkpoint_folder import CheckpointFolder
 from robustness.classifiers.trained_here import TrainedHere
-from robustness.core.typing import Facts
+from robustness.core.settings import require
+from robustness.core.typing import Facts, PyTree, Variables
 from robustness.models.architecture import Architecture
 from robustness.models.layers import Network
+from robustness.training.training import COMPILED_ONCE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,17 @@ class TrainedModule(TrainedHere):
     network = cast('Network', self.module)  # any Linen module is called like a `Network`
     return ModuleArchitecture(self.name, network, stages=(), source='', licence='')
 
+  def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
+    """Raises InputError for settings with which the training cannot work.
+
+    A precision is refused, since layers of a module state their own. For the arguments see
+    `ClassifierKind.check`.
+    """
+    super().check(label, image_shape, precision)
+    valid = "'' for a module, whose layers have a dtype of their own"
+    dtype = self.training.precision
+    require(not dtype, 'config.training.precision', dtype, valid)
+
   @functools.cached_property
   def initial_network(self) -> ModuleFolder | None:
     """The checkpoints in the folder `initial_weights`; None if the training begins at random."""
@@ -85,25 +99,35 @@ class TrainedModule(TrainedHere):
     """The name of the network, and numbers that change if the module's code changes.
 
     Used to refuse resuming the training of another module with variables of the same shapes. The
-    numbers, under the key 'outputs_on_fixed_images', are weighted sums of the logits for images and
-    variables that are the same in every run.
+    numbers, under the key 'outputs_on_fixed_images', are weighted sums of the logits for fixed
+    images after one step of training. The step begins with initial variables, which are drawn by
+    the module, plus random values, which are the same in every run. The numbers thus depend on the
+    initialisation, the gradient and the update of batch statistics too.
     """
     random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)
+    init = functools.partial(self.module.init, jax.random.key(0), images, train=False)
 
-    def draw(collection: str, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-      """Returns random values for an array of variables.
-
-      Parameters have the variance 1 / (number of inputs). Other variables, such as batch
-      statistics, are at least .5.
-      """
+    def draw(shape: jax.ShapeDtypeStruct) -> np.ndarray:
+      """Returns random values with the variance 1 / (number of inputs), positive for vectors."""
       values = random.normal(size=shape.shape) / np.sqrt(max(1, np.prod(shape.shape[:-1])))
-      return (values if collection == 'params' else 0.5 + abs(values)).astype(shape.dtype)
+      return (values if values.ndim > 1 else abs(values)).astype(shape.dtype)
 
-    init = functools.partial(self.module.init, train=False)
-    variables = {
-      collection: jax.tree.map(functools.partial(draw, collection), shapes)
-      for collection, shapes in jax.eval_shape(init, jax.random.key(0), images).items()
-    }
-    logits = np.asarray(jax.jit(self.module.apply)(variables, images))
-    projections = from_file.random_projections(logits).tolist()
+    def logits_after_step(drawn: Variables) -> PyTree:
+      """Returns the logits after a step along the gradient of the mean squared logit."""
+      variables = jax.tree.map(jnp.add, dict(init()), drawn)
+
+      def loss(params: PyTree) -> tuple[jax.Array, PyTree]:
+        """Returns the mean squared logit and the updated batch statistics."""
+        changed = {**variables, 'params': params}
+        logits, updated = self.module.apply(changed, images, train=True, mutable=['batch_stats'])
+        return jnp.square(logits).mean(), updated
+
+      gradient, updated = jax.grad(loss, has_aux=True)(variables['params'])
+      rate = 1 / (1 + optax.tree.norm(gradient))  # at most a step of length 1
+      params = jax.tree.map(lambda x, g: x - rate * g, variables['params'], gradient)
+      return self.module.apply({**variables, **updated, 'params': params}, images, train=False)
+
+    drawn = jax.tree.map(draw, dict(jax.eval_shape(init)))
+    step = jax.jit(logits_after_step, compiler_options=COMPILED_ONCE)
+    projections = from_file.random_projections(np.asarray(step(drawn))).tolist()
     return {**super().architecture_facts, from_file.KEY: projections}
