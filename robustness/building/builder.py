@@ -272,7 +272,9 @@ class ClassifierBuilder:
       recipe: the classifier's section of the config.
       initial: weights to begin with; None draws random weights.
     """
-    training = self.training(recipe, initial)
+    training, data = self.training(recipe, initial), recipe.data
+    # the description of the images is of the evaluated ones, which are not cropped at random
+    random_crop = (data.random_crop_area, data.interpolation, data.resized_by)
     is_finished = newest_step(self.directory / label) == training.total_steps
     return loop.train(
       training,
@@ -286,6 +288,7 @@ class ClassifierBuilder:
         'class_names': list(training.rows.class_names),
         'begun_with': weights.digest(initial.variables) if initial else '',
         'precision': self._training_precision(recipe),
+        'random_crop': random_crop if data.random_crop_area else None,
       },
       label=f'{label}: training, seed {recipe.seed}',
     )

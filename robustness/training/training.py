@@ -15,9 +15,10 @@ from robustness.attacks import Attack
 from robustness.augment.mix_rows import Mixing
 from robustness.augment.policy import KEY, OCCURRENCE, Policy
 from robustness.core import random_keys
+from robustness.core.array_files import digest_of
 from robustness.core.errors import KEYS, InputError, SettingError, key_name
 from robustness.core.pixels import with_scaled_image
-from robustness.core.rows import Batch, Rows, identity_of, numeric_columns
+from robustness.core.rows import Batch, Rows, columns_in_memory, identity_of, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.models.inputs import Inputs
@@ -214,6 +215,8 @@ class Training:
       'std': self.inputs.std,
       'input_filter': input_filter.describe() if input_filter else None,
       'image_shape': self.rows.image_shape,
+      # labels and other columns, without those that are known only after images are read
+      'columns_sha256': digest_of(numeric_columns(columns_in_memory(self.rows))),
       'data': identity_of(self.rows),
       'training': {
         **settings,

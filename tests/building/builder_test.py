@@ -90,6 +90,16 @@ def test_a_checkpoint_folder_is_the_trained_network(trained, tmp_path):
   assert not list(tmp_path.iterdir()), 'loading writes nothing'
 
 
+@cases(
+  'data, training, difference',
+  ({'random_crop_area': 0.5}, rows(), r"random_crop: None → \[0.5, 'bicubic', 'tensorflow'\]"),
+  ({}, dataclasses.replace(rows(), labels=np.arange(32) // 11), 'columns_sha256: '),
+)
+def test_a_training_is_not_resumed_with_other_crops_or_labels(trained, data, training, difference):
+  other = builder(trained.parent, {'net': {'train': True, 'data': data}}, training=training)
+  refused(f'another training.*{difference}', other.build)
+
+
 @pytest.mark.slow
 def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(trained, tmp_path):
   data = rows(class_names=('cat', 'ant'))
