@@ -50,7 +50,7 @@ from robustness.core.paths import expanded
 from robustness.core.random_keys import without_global_draws
 from robustness.core.registry import Part, Registry
 from robustness.core.rows import ArrayRows, Rows, as_float32, numbered_classes
-from robustness.core.settings import check_name, choice, parse, refuse_unknown
+from robustness.core.settings import check_name, choice, parse, refuse_unknown, require
 from robustness.core.typing import PyTree
 from robustness.environments import class_groups
 from robustness.evaluation import study as studies
@@ -635,6 +635,8 @@ def _training_recipe(
   if isinstance(network, nn.Module):
     recipe_class = TrainedModule
     network_fields = {'name': 'network', 'module': network, 'image_shape': image_shape}
+    precision = settings.get('precision')
+    require(not precision, 'precision', precision, "'' for a module: its layers have a dtype")
   elif not isinstance(network, str):
     raise InputError(
       f'network is a {type(network).__name__}; it must be a module of Linen or the name of an '

@@ -14,7 +14,6 @@ from jax.typing import DTypeLike
 from robustness.classifiers import ClassifierSettings, from_file
 from robustness.classifiers.checkpoint_folder import CheckpointFolder
 from robustness.classifiers.trained_here import TrainedHere
-from robustness.core.settings import require
 from robustness.core.typing import Facts, PyTree, Variables
 from robustness.models.architecture import Architecture
 from robustness.models.layers import Network
@@ -71,17 +70,6 @@ class TrainedModule(TrainedHere):
     """The module as an architecture without published weights."""
     network = cast('Network', self.module)  # any Linen module is called like a `Network`
     return ModuleArchitecture(self.name, network, stages=(), source='', licence='')
-
-  def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings with which the training cannot work.
-
-    A precision is refused, since layers of a module state their own. For the arguments see
-    `ClassifierKind.check`.
-    """
-    super().check(label, image_shape, precision)
-    valid = "'' for a module, whose layers have a dtype of their own"
-    dtype = self.training.precision
-    require(not dtype, 'config.training.precision', dtype, valid)
 
   @functools.cached_property
   def initial_network(self) -> ModuleFolder | None:

@@ -170,8 +170,6 @@ class TrainingSettings:
     rule('warmup_epochs', not rises_twice, "0 for the schedule 'triangular', which rises by itself")
     averages_twice = bool(self.lookahead and self.ema_decay)
     rule('lookahead', not averages_twice, f'0 where {KEYS.training.ema_decay} averages the weights')
-    exceeds_steps = 0 < self.steps < self.lookahead
-    rule('lookahead', not exceeds_steps, f'at most {KEYS.training.steps}, which is {self.steps}')
     is_valid = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
     rule('bias_rate', is_valid, "above 0, and 1 for every optimizer but 'sgd'")
     valid_keep = (

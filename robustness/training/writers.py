@@ -92,7 +92,5 @@ NO_WRITER = JsonLinesWriter(os.devnull)
 
 def _as_json(value: object) -> object:
   """Converts a value for JSON: NumPy and JAX scalars to Python, NaN and infinity to None."""
-  if isinstance(value, (str, bool, int)) or value is None:
-    return value
   number = np.asarray(value).item()
   return None if isinstance(number, float) and not math.isfinite(number) else number

@@ -58,6 +58,7 @@ def test_the_schedule_of_a_plateau_is_constant_after_the_warm_up():
     bad_setting('config.training.step_epochs', (4.0, 10.0)),
   ),
   ({'lookahead': 101}, bad_setting('config.training.lookahead', 101)),
+  ({'lookahead': 5, 'steps': 4, 'warmup_epochs': 0}, bad_setting('config.training.lookahead', 5)),
 )
 def test_durations_out_of_range_are_refused(settings, message):
   settings = TrainingSettings(**{**WARM, 'warmup_epochs': 1, **settings})

@@ -41,7 +41,6 @@ def test_values_out_of_range_are_named(setting):
   ('step_epochs', {'schedule': 'step', 'step_epochs': (2.0, 1.0)}),
   ('step_factor', {'schedule': 'step', 'step_epochs': (1.0,), 'step_factor': 1.0}),
   ('lookahead', {'lookahead': 5, 'ema_decay': 0.9}),
-  ('lookahead', {'lookahead': 5, 'steps': 4}),
   ('bias_rate', {'bias_rate': 64.0, 'optimizer': 'adamw'}),
   ('triangle', {'schedule': 'triangular', 'triangle': (0.2, 1.0, 0.1)}),
   ('triangle', {'schedule': 'triangular', 'triangle': (0.2, 0.1)}),
