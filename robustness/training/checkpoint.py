@@ -136,7 +136,10 @@ class Checkpoints:
     """
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
-      _check_same(facts, _load_json(path), f'{self._directory} holds another training')
+      stored = _load_json(path)
+      if 'columns_sha256' not in stored:  # begun by a version that did not state the digest
+        facts = {key: value for key, value in facts.items() if key != 'columns_sha256'}
+      _check_same(facts, stored, f'{self._directory} holds another training')
     elif jax.process_index() == 0:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 

@@ -108,6 +108,11 @@ def test_a_directory_of_another_training_is_refused_with_the_keys(saved, state):
   _save(saved, [state], other)  # without a checkpoint there is nothing to mix
 
 
+def test_a_training_that_states_no_digest_of_its_columns_is_resumed(saved):
+  with Checkpoints(saved, {**FACTS, 'columns_sha256': 'ab'}):
+    assert 'columns_sha256' not in json.loads((saved / 'classifier.json').read_text())
+
+
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 @pytest.mark.parametrize('name', ['state/manifest.ocdbt', 'state/_METADATA', 'position/metadata'])
 def test_a_damaged_checkpoint_is_named_with_the_fix(saved, make_task, name):
