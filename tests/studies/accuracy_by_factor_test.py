@@ -145,7 +145,7 @@ def test_estimates_count_clusters():
     row = estimate(by_site, 'first', quantity, **facets)
     assert (row.n, row.clusters) == (COUNT, COUNT // 4)
   partly_placed = dataclasses.replace(ROWS, columns={'site': np.where(POSES == 'left', POSES, '')})
-  study = dataclasses.replace(clustered, factors=('class',))
+  study = dataclasses.replace(clustered, factors=('class',), pairs=False)
   results, evaluation = measured(study, ('first',), partly_placed)
   units = clustered.by_row(evaluation.records, ROWS.image_shape).units
   assert len(set(units)) == 1 + (POSES != 'left').sum(), 'an image without a site is a cluster'
