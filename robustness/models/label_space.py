@@ -146,9 +146,10 @@ def aliases_of(class_names: Sequence[str]) -> Mapping[str, int]:
 
 
 def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns {name in Unicode's composed form, or alias of `aliases_of`: index of the class}."""
-  indices = {composed_unicode(name): index for index, name in enumerate(class_names)}
-  return {**aliases_of(class_names), **indices}
+  """Returns {name as written or composed, or alias of `aliases_of`: index of the class}."""
+  as_written = {name: index for index, name in enumerate(class_names)}
+  composed = {composed_unicode(name): index for name, index in as_written.items()}
+  return {**aliases_of(class_names), **as_written, **composed}
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
