@@ -149,7 +149,7 @@ def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
   """Returns {name as written or composed, or alias of `aliases_of`: index of the class}."""
   as_written = {name: index for index, name in enumerate(class_names)}
   composed = {composed_unicode(name): index for name, index in as_written.items()}
-  return {**aliases_of(class_names), **as_written, **composed}
+  return {**aliases_of(class_names), **composed, **as_written}
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
