@@ -157,9 +157,9 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   means_by_unit: dict[str, list[HeadlineMean]] = {}
   for selection in headline_selections(results.over_seeds.by_task):
     rows = selection.reported_rows.dropna(subset=['value'])
-    rows = rows[rows.versus == '']
-    unit = Notation(selection.quantity).unit
-    means_by_unit.setdefault(unit, []).extend((selection, row) for _, row in rows.iterrows())
+    for _, row in rows[rows.versus == ''].iterrows():
+      unit = Notation(selection.quantity).unit
+      means_by_unit.setdefault(unit, []).append((selection, row))
   if not means_by_unit:
     return {}
   drawn = [mean for means in means_by_unit.values() for mean in means]

@@ -125,6 +125,13 @@ def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_ar
   assert list(draw_seeds(mean_over_seeds({0: plain, 1: plain}))) == ['seeds']
 
 
+def test_headlines_of_differences_alone_have_no_figure_of_seeds():
+  for results in (by_seed := copy.deepcopy(BY_SEED)).values():
+    table = results.table[results.table.classifier == 'a']
+    results.table = table.assign(versus='b')
+  assert draw_seeds(mean_over_seeds(by_seed)) == {}
+
+
 def test_long_names_of_classifiers_leave_room_for_their_values():
   names = 'n' * 100, 'word ' * 20
   long = {k: headlined({ACCURACY: {names[0]: (0.1 * k,), names[1]: (0.5,)}}) for k in (1, 2)}
