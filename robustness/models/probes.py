@@ -238,7 +238,7 @@ class Neighbors(Probe):
     if not self.takes(least, rows):
       raise InputError(f'{self.key("neighbors")} has {least}, and there are {rows} training rows.')
     k = min(max(self.neighbors), rows)
-    return self.fitted(np.zeros((rows, features)), np.zeros(rows), classes, k)
+    return self.fitted(np.zeros((rows, features), np.float32), np.zeros(rows), classes, k)
 
 
 @dataclasses.dataclass(frozen=True)
