@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
+from unicodedata import normalize
 
 import numpy as np
 from absl import logging
@@ -146,10 +147,15 @@ def aliases_of(class_names: Sequence[str]) -> Mapping[str, int]:
 
 
 def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns {name as written or composed, or alias of `aliases_of`: index of the class}."""
-  as_written = {name: index for index, name in enumerate(class_names)}
-  composed = {composed_unicode(name): index for name, index in as_written.items()}
-  return {**aliases_of(class_names), **composed, **as_written}
+  """Returns {name of a class: its index}, with other spellings and the aliases of `aliases_of`.
+
+  The other spellings have accented letters as one Unicode character (NFC) or as a letter and an
+  accent (NFD). If two classes differ in this alone, each spelling is of the class that has it.
+  """
+  indices = dict(aliases_of(class_names))
+  for form in ('NFD', 'NFC'):
+    indices |= {normalize(form, name): index for index, name in enumerate(class_names)}
+  return indices | {name: index for index, name in enumerate(class_names)}
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
@@ -207,14 +213,14 @@ def align(rows: Rows, class_names: Sequence[str], owner: str) -> Rows:
   if not names or names == tuple(class_names):
     return rows
   indices = index_by_name(class_names)
-  if unknown := [name for name in names if composed_unicode(name) not in indices]:
+  if unknown := [name for name in names if name not in indices]:
     examples = ', '.join(map(repr, [*class_names[:3], *list(aliases_of(class_names))[:1]]))
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {examples}, .... '
       f'Classes are matched by name, not by position: {_how_to_match(names, class_names)}.'
     )
-  positions = np.array([indices[composed_unicode(name)] for name in names], np.int32)
+  positions = np.array([indices[name] for name in names], np.int32)
   return with_labels(rows, positions, tuple(class_names))
 
 

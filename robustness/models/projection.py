@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.rows import Rows, composed_unicode
+from robustness.core.rows import Rows
 from robustness.core.typing import PyTree
 from robustness.models import imagenet_names, label_space
 from robustness.models.callables import CheckedFunction
@@ -95,13 +95,13 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   if not class_names:
     raise InputError(f'{setting}, but the data have no class names.')
   indices = label_space.index_by_name(classifier.class_names)
-  unknown = [name for name in class_names if composed_unicode(name) not in indices]
+  unknown = [name for name in class_names if name not in indices]
   if unknown:
     raise InputError(
       f'{setting}, but {len(unknown)} of {len(class_names)} classes of the data are none of '
       f'{classifier.name}, first {unknown[0]!r}.'
     )
-  members = tuple((indices[composed_unicode(name)],) for name in class_names)
+  members = tuple((indices[name],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), members=members, source=classifier.name)

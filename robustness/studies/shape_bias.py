@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, nearest, or_column
-from robustness.core.rows import Rows, composed_unicode
+from robustness.core.rows import Rows
 from robustness.estimates.means import means, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
@@ -171,4 +171,4 @@ def _class_names_of(textures: np.ndarray, classes: np.ndarray) -> np.ndarray:
     classes: all class names of the classifier.
   """
   index_of_name = label_space.index_by_name(classes.tolist())
-  return classes[[index_of_name[composed_unicode(name)] for name in textures.tolist()]]
+  return classes[[index_of_name[name] for name in textures.tolist()]]

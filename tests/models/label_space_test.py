@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.classifiers.network import NetworkWeights
 from robustness.core.rows import ArrayRows
 from robustness.models import label_space
 from robustness.models.classifier import Classifier
@@ -70,6 +71,19 @@ def test_wnids_and_names_in_any_order_become_labels_of_the_classifier(labels, na
   assert aligned.class_names == NAMES
   assert aligned.description['classes_present'] == len(names)
   assert aligned.num_examples == len(labels) and aligned.image_shape == (2, 2, 1)
+
+
+def test_accents_match_in_either_unicode_form_and_two_forms_stay_two_classes():
+  composed, decomposed = 'caf\u00e9', 'cafe\u0301'
+  for name in (composed, decomposed):
+    indices = label_space.index_by_name(['bar', name])
+    assert indices[composed] == indices[decomposed] == 1
+    start = NetworkWeights('f0', {'params': {}}, ('bar', name), (), (), (8, 8, 3))
+    assert not start.has_other_classes(('bar', composed))
+    assert not start.has_other_classes(('bar', decomposed))
+  for names in ((composed, decomposed), (decomposed, composed)):
+    indices = label_space.index_by_name(names)
+    assert [indices[name] for name in names] == [0, 1]
 
 
 def test_classes_are_never_matched_by_position():

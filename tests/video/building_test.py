@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import unicodedata
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from PIL import Image
 
 from robustness.cli.neighbor_sets import main
 from robustness.video import clips, metadata
-from robustness.video.building import anchor_position, build
+from robustness.video.building import anchor_position, build, read_labels, vocabulary
 from tests.refusals import bad_setting, refused
 from tests.video import small_archive
 from tests.video.small_videos import encode, number_of, save_frames
@@ -135,6 +136,15 @@ def test_a_users_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, 
   assert [path.name for path in (tmp_path / 'out/misc').iterdir()] == ['class_index.json']
   sets = metadata.read(tmp_path / 'out')
   assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
+
+
+@pytest.mark.parametrize('form', ['NFC', 'NFD'])
+def test_accents_of_classes_match_in_either_unicode_form(videos, tmp_path, form):
+  (tmp_path / 'l.csv').write_text(unicodedata.normalize(form, 'video,class\nb,caf\u00e9\n'))
+  for written in ('NFC', 'NFD'):
+    (tmp_path / 'classes.txt').write_text(unicodedata.normalize(written, 'bar\ncaf\u00e9\n'))
+    _, classes = vocabulary(str(tmp_path / 'classes.txt'))
+    assert read_labels(tmp_path / 'l.csv', classes) == {'b': [1]}
 
 
 def test_bad_labels_are_named_with_the_nearest_classes(videos, tmp_path):
