@@ -5,7 +5,8 @@ space has classes that each combine several classes of ImageNet, its members, su
 
 A line of `coarse_classes.txt` has the label space, the class, its WordNet identifier (or nothing)
 and the indices of its members among ImageNet's classes. A class without members cannot be
-predicted.
+predicted. The lines of `si_score` are the objects of `robustness.scenes.classes`, each of which is
+one class of ImageNet; they are no label space.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB; Li et al.,
@@ -87,7 +88,7 @@ def get(name: str) -> LabelSpace:
 
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
-  """Reads the classes of a coarse label space, such as 'imagenet_vid'.
+  """Reads the classes of a coarse label space, such as 'imagenet_vid', or of 'si_score'.
 
   Returns:
     (name, WordNet identifier, indices of ImageNet classes that it combines) of every class. An

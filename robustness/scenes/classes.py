@@ -10,35 +10,12 @@ the class names of the TFDS data set `siscore`.
 from collections.abc import Mapping
 
 from robustness.core.errors import InputError, nearest
-from robustness.models import imagenet_names
+from robustness.models import imagenet_names, label_space
 
-_TABLE = """
-ambulance 407; artichoke 944; backpack 414; bagel 931; banana 954; beaker 438; binoculars 447;
-broccoli 937; burrito 965; candle 470; canoe 472; cello 486; cucumber 943; dumbbell 543;
-envelope 549; flowerpot 738; flute 558; goose 99; guacamole 924; hamster 333; hedgehog 334;
-hippopotamus 344; ipod 605; jeans 608; kite 21; koala 105; lemon 951; lighthouse 437;
-limousine 627; lipstick 629; magpie 18; miniskirt 655; missile 657; mushroom 947; orange 950;
-ostrich 9; otter 360; pig 341; pillow 721; pizza 963; pomegranate 957; pretzel 932; printer 742;
-racket 752; ruler 769; saxophone 776; screwdriver 784; skunk 361; snowmobile 802; sock 806;
-sombrero 808; starfish 327; strawberry 949; taxi 468; teapot 849; toaster 859; torch 862;
-vase 883; wok 909; zebra 340; zucchini 939;
-armadillo 363; balance beam 416; band-aid 419; bell pepper 945; billiard table 736;
-brown bear 294; cheetah 293; cocktail shaker 503; common fig 952; computer mouse 673;
-cowboy hat 515; diaper 529; digital clock 530; eraser 767; filing cabinet 553; frying pan 567;
-golf ball 574; hair dryer 589; hair spray 585; hammer 587; harmonica 593; hot dog 934; ladle 618;
-laptop 620; light switch 844; lynx 287; maracas 641; measuring cup 647; microwave oven 651;
-mixing bowl 659; mobile phone 487; paper towel 700; pencil case 709; pitcher (container) 725;
-plastic bag 728; polar bear 296; punching bag 747; red panda 387; remote control 761;
-rugby ball 768; sea lion 150; seat belt 785; soap dispenser 804; spatula 813; studio couch 831;
-teddy bear 850; tennis ball 852; toilet paper 999; traffic light 920; volleyball (ball) 890;
-washing machine 897
-"""
-
-
-# The table has lines of 'name index; name index'; the last word of an entry is the index.
-_ENTRIES = (' '.join(entry.split()).rpartition(' ') for entry in _TABLE.split(';'))
-IMAGENET_INDEX: Mapping[str, int] = {name: int(index) for name, _, index in _ENTRIES}
-"""{class of the released generator: its index in ImageNet's order}.
+IMAGENET_INDEX: Mapping[str, int] = {
+  name: int(index) for name, _, index in label_space.coarse_entries('si_score')
+}
+"""{class of the released generator: its index in ImageNet's order}, from `coarse_classes.txt`.
 
 There are 112 classes; the released sets have the first 61.
 """
