@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from robustness.corruptions import filters
-from robustness.corruptions.corruption import Constants, Strength, corruption
+from robustness.corruptions.corruption import Constants, Strength, common, corruption
 from robustness.corruptions.names import BLUR
 from robustness.corruptions.pixels import to_levels
 
@@ -17,16 +17,7 @@ Moves = Callable[[jax.Array | int, jax.Array], jax.Array]
 """A function that draws the pixel moves of a pass of glass blur, see `_draw_moves`."""
 
 
-@corruption(
-  'sigma',
-  {
-    32: (0.4, 0.6, 0.7, 0.8, 1.0),
-    64: (0.5, 0.75, 1.0, 1.25, 1.5),
-    224: (1.0, 2.0, 3.0, 4.0, 6.0),
-    299: (1.5, 2.5, 3.5, 4.5, 6.5),
-  },
-  family=BLUR,
-)
+@common(BLUR)
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a Gaussian of standard deviation `sigma` pixels.
 
@@ -36,16 +27,7 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   return jnp.clip(filters.gaussian_filter(image, sigma, largest), 0, 1)
 
 
-@corruption(
-  'radius sigma',
-  {
-    32: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
-    64: ((0.5, 0.6), (1.0, 0.1), (1.5, 0.1), (2.5, 0.01), (3.0, 0.1)),
-    224: ((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
-    299: ((4.0, 0.1), (5.0, 0.5), (7.0, 0.5), (10.0, 0.5), (12.0, 0.5)),
-  },
-  family=BLUR,
-)
+@common(BLUR)
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma` pixels.
 
@@ -109,18 +91,7 @@ def _draw_angle(
   return drawn if angle == 'random' else jnp.float32(-45)
 
 
-@corruption(
-  'radius sigma',
-  {
-    32: ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
-    64: ((10, 1.0), (10, 1.5), (10, 2.0), (10, 2.5), (12, 3.0)),
-    224: ((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
-    299: ((12, 4.0), (17, 6.0), (17, 9.0), (17, 13.0), (22, 16.0)),
-  },
-  draw=_draw_angle,
-  options={'angle': ('random', 'fixed')},
-  family=BLUR,
-)
+@common(BLUR, draw=_draw_angle, options={'angle': ('random', 'fixed')})
 def motion_blur(
   degrees: jax.Array, image: jax.Array, strength: Strength, angle: str = 'random'
 ) -> jax.Array:
@@ -201,19 +172,12 @@ def _draw_moves(
   return moves
 
 
-@corruption(
-  'sigma delta iterations',
-  {
-    32: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
-    64: ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
-    224: ((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
-    299: ((0.8, 1, 3), (1.0, 3, 1), (1.1, 2, 4), (1.2, 4, 2), (1.6, 5, 2)),
-  },
+@common(
+  BLUR,
   draw=_draw_moves,
   options={'exchange': ('copy', 'swap')},
   least_side=lambda constants: 2 * max(constants['delta']) + 1,
   reason='or no pixel is far enough from the edge to be moved',
-  family=BLUR,
 )
 def glass_blur(
   moves: Moves, image: jax.Array, strength: Strength, exchange: str = 'copy'

@@ -11,6 +11,8 @@ Reference:
 """
 
 import dataclasses
+import pathlib
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +31,8 @@ Draws = Mapping[str, jax.Array]
 """Random numbers of an image by name."""
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 """{image side: the side with the constants of corruptions that have none for this side}."""
+PUBLISHED = tomllib.loads(pathlib.Path(__file__).with_name('constants.toml').read_text())
+"""{common corruption: {'parameters': their names, side of the images: constants}}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +191,24 @@ def corruption(
       values = zip(*entries, strict=True) if len(names) > 1 else [tuple(entries)]
       constants[side] = dict(zip(names, values, strict=True))
   return lambda function: Corruption(function, family=family, constants=constants, **declared)
+
+
+def common(family: str, **declared: Any) -> Callable[[Callable[..., jax.Array]], Corruption]:
+  """Returns a decorator for a common corruption, which has its constants in `constants.toml`.
+
+  Args:
+    family: one of `names.FAMILIES`.
+    **declared: other fields of `Corruption`.
+  """
+
+  def declare(function: Callable[..., jax.Array]) -> Corruption:
+    """Returns the corruption, with the constants of the table that has its name."""
+    table = dict(PUBLISHED[function.__name__])
+    parameters = table.pop('parameters')
+    by_side = {int(side): entries for side, entries in table.items()}
+    return corruption(parameters, by_side, family, **declared)(function)
+
+  return declare
 
 
 def rows(text: str) -> list[tuple[float, ...]]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import jpeg
-from robustness.corruptions.corruption import Strength, corruption
+from robustness.corruptions.corruption import Strength, common
 from robustness.corruptions.filters import HIGHEST
 from robustness.corruptions.names import BLUR, HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
@@ -16,11 +16,7 @@ FRACTION = 22  # fractional bits of Pillow's weights
 BAND = 32  # groups of lines that one matrix product averages
 
 
-@corruption(
-  'shift',
-  {32: (0.05, 0.1, 0.15, 0.2, 0.3), 64: (0.1, 0.2, 0.3, 0.4, 0.5), 224: (0.1, 0.2, 0.3, 0.4, 0.5)},
-  family=UNLIKE_OTHERS,
-)
+@common(UNLIKE_OTHERS)
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds the constant `shift` to V of the hue, saturation, value model: clip(V + shift, 0, 1).
 
@@ -29,15 +25,7 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
   return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 
-@corruption(
-  'factor',
-  {
-    32: (0.75, 0.5, 0.4, 0.3, 0.15),
-    64: (0.4, 0.3, 0.2, 0.1, 0.05),
-    224: (0.4, 0.3, 0.2, 0.1, 0.05),
-  },
-  family=HAZE,
-)
+@common(HAZE)
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Scales every channel x about its mean m over the image: clip(m + factor (x - m), 0, 1).
 
@@ -47,15 +35,7 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
 
 
-@corruption(
-  'factor shift',
-  {
-    32: ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
-    64: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (30.0, 0.2)),
-    224: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
-  },
-  family=UNLIKE_OTHERS,
-)
+@common(UNLIKE_OTHERS)
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Changes the saturation S of the hue, saturation, value model: clip(factor S + shift, 0, 1).
 
@@ -65,16 +45,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   return jnp.clip(scale_saturation(image, strength['factor'], strength['shift']), 0, 1)
 
 
-@corruption(
-  'quality',
-  {
-    32: (80, 65, 58, 50, 40),
-    64: (65, 58, 50, 40, 25),
-    224: (25, 18, 15, 10, 7),
-    299: (23, 16, 13, 8, 5),
-  },
-  family=UNLIKE_OTHERS,
-)
+@common(UNLIKE_OTHERS)
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Compresses the image to JPEG with the constant `quality` and decodes it again.
 
@@ -84,17 +55,10 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   return jpeg.round_trip(image, strength['quality'])
 
 
-@corruption(
-  'scale',
-  {
-    32: (0.95, 0.9, 0.85, 0.75, 0.65),
-    64: (0.9, 0.8, 0.7, 0.6, 0.5),
-    224: (0.6, 0.5, 0.4, 0.3, 0.25),
-    299: (0.5, 0.4, 0.3, 0.25, 0.2),
-  },
+@common(
+  BLUR,
   least_side=lambda constants: int(np.ceil(1 / min(constants['scale']))),
   reason='or less than one large pixel remains',
-  family=BLUR,
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Shrinks the image by box averaging, then enlarges it to its size by repeating pixels.

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from robustness.core import random_images
-from robustness.corruptions.corruption import Strength, corruption
+from robustness.corruptions.corruption import Strength, common
 from robustness.corruptions.filters import any_of_batch
 from robustness.corruptions.names import NOISE
 
@@ -20,16 +20,7 @@ LEVELS = 255
 TAIL = 2.0**-34  # probability omitted from a table on each side, below the 2⁻³² of a draw
 
 
-@corruption(
-  'sigma',
-  {
-    32: (0.04, 0.06, 0.08, 0.09, 0.10),
-    64: (0.04, 0.08, 0.12, 0.15, 0.18),
-    224: (0.08, 0.12, 0.18, 0.26, 0.38),
-    299: (0.09, 0.13, 0.19, 0.27, 0.40),
-  },
-  family=NOISE,
-)
+@common(NOISE)
 def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds noise of standard deviation σ = `sigma`: clip(x + σε, 0, 1) for the image x.
 
@@ -39,16 +30,7 @@ def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.
   return jnp.clip(image + strength['sigma'] * noise, 0, 1)
 
 
-@corruption(
-  'sigma',
-  {
-    32: (0.06, 0.1, 0.12, 0.16, 0.2),
-    64: (0.15, 0.2, 0.25, 0.3, 0.35),
-    224: (0.15, 0.2, 0.35, 0.45, 0.6),
-    299: (0.16, 0.21, 0.36, 0.46, 0.61),
-  },
-  family=NOISE,
-)
+@common(NOISE)
 def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds noise in proportion to the image x: clip(x + σxε, 0, 1) with σ = `sigma`.
 
@@ -58,16 +40,7 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   return jnp.clip(image + strength['sigma'] * image * noise, 0, 1)
 
 
-@corruption(
-  'rate',
-  {
-    32: (0.01, 0.02, 0.03, 0.05, 0.07),
-    64: (0.01, 0.02, 0.05, 0.08, 0.14),
-    224: (0.03, 0.06, 0.09, 0.17, 0.27),
-    299: (0.04, 0.07, 0.10, 0.18, 0.28),
-  },
-  family=NOISE,
-)
+@common(NOISE)
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Replaces each value of a pixel and channel by 0 or by 1 with probability `rate` / 2 each.
 
@@ -81,17 +54,7 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
 
 
-@corruption(
-  'photons',
-  {
-    32: (500.0, 250.0, 100.0, 75.0, 50.0),
-    64: (250.0, 100.0, 50.0, 30.0, 15.0),
-    224: (60.0, 25.0, 12.0, 5.0, 3.0),
-    299: (50.0, 20.0, 10.0, 5.0, 3.0),
-  },
-  options={'draws': ('alias', 'inverse')},
-  family=NOISE,
-)
+@common(NOISE, options={'draws': ('alias', 'inverse')})
 def shot_noise(
   key: jax.Array, image: jax.Array, strength: Strength, draws: str = 'alias'
 ) -> jax.Array:

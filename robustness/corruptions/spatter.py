@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import Strength, corruption, rows
+from robustness.corruptions.corruption import Strength, common
 from robustness.corruptions.filters import gaussian_filter
 from robustness.corruptions.names import UNLIKE_OTHERS
 from robustness.corruptions.pixels import like_channels
@@ -30,29 +30,7 @@ STEPS = (
 )
 
 
-@corruption(
-  'loc scale sigma threshold brightness edge mud',
-  {
-    32: rows(
-      '.62 .1 .7 .7 .5 .6 0, .65 .1 .8 .7 .5 .6 0, .65 .3 1. .69 .5 .6 0, .65 .1 .7 .69 .5 .6 1,'
-      '.65 .1 .5 .68 .5 .6 1'
-    ),
-    64: rows(
-      '.62 .1 .7 .7 .6 .6 0, .65 .1 .8 .7 .6 .6 0, .65 .3 1. .69 .6 .6 0, .65 .1 .7 .68 .6 .6 1,'
-      '.65 .1 .5 .67 .6 .6 1'
-    ),
-    224: rows(
-      '.65 .3 4. .69 .6 1.5 0, .65 .3 3. .68 .6 1.5 0, .65 .3 2. .68 .5 1.5 0,'
-      '.65 .3 1. .65 .5 1.5 1, .67 .4 1. .65 .5 1.5 1'
-    ),
-    299: rows(
-      '.65 .3 4. .69 .9 1.8 0, .65 .3 3.5 .68 .9 1.8 0, .65 .3 3. .68 .8 1.8 0,'
-      '.65 .3 1.2 .65 .8 1.8 1, .67 .4 1.2 .65 .8 1.8 1'
-    ),
-  },
-  draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]),
-  family=UNLIKE_OTHERS,
-)
+@common(UNLIKE_OTHERS, draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]))
 def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 

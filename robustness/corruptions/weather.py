@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import textures
-from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
+from robustness.corruptions.corruption import Constants, Draws, Strength, common
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
 from robustness.corruptions.names import HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import grey, like_channels, to_levels
@@ -30,27 +30,7 @@ def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> 
   }
 
 
-_TINY_SNOW = rows(
-  '.1 .2 1. .6 8 3. .8, .1 .2 1. .5 10 4. .8, .15 .3 1.75 .55 10 4. .7, .25 .3 2.25 .6 12 6. .65,'
-  '.3 .3 1.25 .65 14 12. .6'
-)
-_SMALL_MIX = (0.95, 0.9, 0.9, 0.85, 0.8)
-"""The constant `mix` for images of 32 pixels. The other constants are the same as for 64 pixels."""
-
-
-@corruption(
-  'loc scale zoom threshold radius sigma mix',
-  {
-    32: [(*row[:-1], mix) for row, mix in zip(_TINY_SNOW, _SMALL_MIX, strict=True)],
-    64: _TINY_SNOW,
-    224: rows(
-      '.1 .3 3. .5 10 4. .8, .2 .3 2. .5 12 4. .7, .55 .3 4. .9 12 8. .7, .55 .3 4.5 .85 12 8. .65,'
-      '.55 .3 2.5 .85 12 12. .55'
-    ),
-  },
-  draw=_draw_snow,
-  family=UNLIKE_OTHERS,
-)
+@common(UNLIKE_OTHERS, draw=_draw_snow)
 def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Whitens the image and adds falling flakes s and the same flakes rotated by 180°.
 
@@ -74,16 +54,7 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   return jnp.clip(whitened + flakes + flakes[::-1, ::-1], 0, 1)
 
 
-@corruption(
-  'image_weight frost_weight resize',
-  {
-    32: ((1.0, 0.2, 0.2), (1.0, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
-    64: ((1.0, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
-    224: ((1.0, 0.4, 1.0), (0.8, 0.6, 1.0), (0.7, 0.7, 1.0), (0.65, 0.7, 1.0), (0.6, 0.75, 1.0)),
-  },
-  options={'photographs': ()},
-  family=UNLIKE_OTHERS,
-)
+@common(UNLIKE_OTHERS, options={'photographs': ()})
 def frost(
   key: jax.Array,
   image: jax.Array,
@@ -199,18 +170,7 @@ def _draw_fog(
   return jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
 
 
-@corruption(
-  'amount decay map_side',
-  {
-    32: ((0.2, 3.0, 32), (0.5, 3.0, 32), (0.75, 2.5, 32), (1.0, 2.0, 32), (1.5, 1.75, 32)),
-    64: ((0.4, 3.0, 64), (0.7, 3.0, 64), (1.0, 2.5, 64), (1.5, 2.0, 64), (2.0, 1.75, 64)),
-    224: ((1.5, 2.0, 256), (2.0, 2.0, 256), (2.5, 1.7, 256), (2.5, 1.5, 256), (3.0, 1.4, 256)),
-    299: ((1.5, 2.0, 512), (2.0, 2.0, 512), (2.5, 1.8, 512), (2.5, 1.6, 512), (3.0, 1.5, 512)),
-  },
-  draw=_draw_fog,
-  options={'cloud': ('released', 'tfds')},
-  family=HAZE,
-)
+@common(HAZE, draw=_draw_fog, options={'cloud': ('released', 'tfds')})
 def fog(
   draws: jax.Array, image: jax.Array, strength: Strength, cloud: str = 'released'
 ) -> jax.Array:
