@@ -12,8 +12,6 @@ compilation; on a busy machine `--clock processor` counts processor time. The pa
 attack by attack, each on the images that are still right, and 'seconds' has its time by attack.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 import tempfile

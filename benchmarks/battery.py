@@ -14,8 +14,6 @@ is timed from the first call on. The goal is 0.9 for both.
 `one by one` is a run of each task alone, in this process: a command each would add its imports.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pathlib

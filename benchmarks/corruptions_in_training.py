@@ -9,8 +9,6 @@ ResNet-20 at 32 pixels; a call is a few steps with forward and backward pass and
 corruptions is the page's, or another one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ draws, the same on every machine. Equal classes then mean little, because either
 are near a boundary.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import pathlib

@@ -14,8 +14,6 @@ VGGs, open_clip's image towers with a linear head (extra `parity`), and CIFAR Re
 PyTorch for the tests; `small_cnn` has no peer and is left out.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any

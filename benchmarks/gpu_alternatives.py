@@ -14,8 +14,6 @@ Each pair is what the project does and what it could do:
 float32 is without TF32, tf32 with it. On a CPU, small: --batch 2 --rounds 1 --precisions float32.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Sequence

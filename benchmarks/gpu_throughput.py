@@ -24,8 +24,6 @@ XProf. On a CPU, small: --studies heat_map --networks small_cnn --images 16 --vi
 --rows 4 --matrices 32 --rounds 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

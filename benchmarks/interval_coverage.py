@@ -11,10 +11,8 @@ classifiers, of means over few seeds, and of ratios and κ of images that come i
 docs/intervals.md holds the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -88,9 +86,9 @@ class Sample(NamedTuple):
   change: np.ndarray
   scenes: np.ndarray
 
-  def subset(self, indices: np.ndarray) -> Sample:
+  def subset(self, indices: np.ndarray) -> Self:
     """Returns the images at these indices."""
-    return Sample(*(array[indices] for array in self))
+    return type(self)(*(array[indices] for array in self))
 
   @property
   def wrong(self) -> Answers:

@@ -1,7 +1,5 @@
 """Precisions of an accelerator, its rate of matrix products in each, and a network's operations."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 

@@ -9,8 +9,6 @@ work on the machine lengthens little. Ratios are second run ÷ first. `--config.
 the experiment.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

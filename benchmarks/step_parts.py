@@ -1,7 +1,5 @@
 """The time that each part of an evaluation step takes alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

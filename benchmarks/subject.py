@@ -1,7 +1,5 @@
 """The things that benchmarks measure: a network, its images, a study's evaluation, a training."""
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import sys

@@ -4,8 +4,6 @@ The clock is the wall's, or the processor's: seconds of all threads of this proc
 work on the machine lengthens little. The command lines of the benchmarks begin with `options`.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -5,8 +5,6 @@ References: He et al., Deep Residual Learning for Image Recognition, section 4.2
 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ than a DataLoader with worker processes. It minimises the cross-entropy by SGD w
 momentum and weight decay on kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -12,8 +12,6 @@ step. Its threads wait busily for each other: by the processor's clock compare o
 step's share of an accelerator's matrix rate is a table of `benchmarks.gpu_throughput`.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import tempfile

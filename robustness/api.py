@@ -3,8 +3,6 @@
 The command line calls the same code, so that both compute the same numbers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -3,8 +3,6 @@
 It is the only module of the package that loads rows with TensorFlow, through `input_pipeline`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -41,6 +39,57 @@ from robustness.present.publish import Drawn, Presentation, Presented, publish, 
 from robustness.results import FOURIER_TABLE, SINGLE, Results, Table
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, training_writer
 from robustness.workdirs import workdir
+
+
+class OpenedRows(dict[DataSettings, Rows]):
+  """The images of an experiment, {settings of data: images}, which are opened at first use.
+
+  Grey images are repeated over three channels if a network takes colour images. The images for
+  training are separate, see `training`.
+  """
+
+  def __init__(self, experiment: Experiment):
+    """Stores the experiment; no images are opened yet."""
+    super().__init__()
+    self._experiment = experiment
+    self._preparation = experiment.preparation()
+    self._training: dict[DataSettings, Rows] = {}
+
+  def training(self, data: DataSettings) -> Rows:
+    """Returns the images on which a classifier is trained, opened at first use.
+
+    Grey images are repeated over all channels that the evaluated images have. If `data` defines
+    class groups, the column `class_group` has the number of each image's group.
+    """
+    if data not in self._training:
+      evaluated = self[self._experiment.data]
+      self._training[data] = self._loaded(data).with_channels(evaluated.image_shape[2])
+    return self._training[data]
+
+  def __missing__(self, data: DataSettings) -> Rows:
+    """Opens the images of the settings `data` when `self[data]` is first used.
+
+    Grey images are repeated over the largest number of channels that a classifier takes. If several
+    evaluations read the images, they are cached in memory.
+    """
+    experiment, rows = self._experiment, self._loaded(data)
+    channels = [classifier.channels for classifier in experiment.classifiers.values()]
+    rows = rows.with_channels(max([rows.image_shape[2], *channels]))
+    has_several_readers = len(experiment.measurements) * len(experiment.classifiers) > 1
+    self[data] = rows.cached() if has_several_readers else rows
+    return self[data]
+
+  def _loaded(self, data: DataSettings) -> Rows:
+    """Loads the images of the settings `data`, with a column for class groups if these are defined.
+
+    Raises:
+      InputError: a setting is not valid. The message names it by its section, such as
+        'config.data'.
+    """
+    with renaming_section('config.data', self._experiment.section_of(data)):
+      rows = input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
+    groups = class_groups.from_settings(data, rows.class_names)
+    return class_groups.with_groups(rows, groups)
 
 
 @in_32_bits()
@@ -339,57 +388,6 @@ def _log_table(title: str, table: Table) -> None:
   """Logs the title and the rows of a table, one line each."""
   for line in (title, *text.lines(table)):
     logging.info('%s', line)
-
-
-class OpenedRows(dict[DataSettings, Rows]):
-  """The images of an experiment, {settings of data: images}, which are opened at first use.
-
-  Grey images are repeated over three channels if a network takes colour images. The images for
-  training are separate, see `training`.
-  """
-
-  def __init__(self, experiment: Experiment):
-    """Stores the experiment; no images are opened yet."""
-    super().__init__()
-    self._experiment = experiment
-    self._preparation = experiment.preparation()
-    self._training: dict[DataSettings, Rows] = {}
-
-  def training(self, data: DataSettings) -> Rows:
-    """Returns the images on which a classifier is trained, opened at first use.
-
-    Grey images are repeated over all channels that the evaluated images have. If `data` defines
-    class groups, the column `class_group` has the number of each image's group.
-    """
-    if data not in self._training:
-      evaluated = self[self._experiment.data]
-      self._training[data] = self._loaded(data).with_channels(evaluated.image_shape[2])
-    return self._training[data]
-
-  def __missing__(self, data: DataSettings) -> Rows:
-    """Opens the images of the settings `data` when `self[data]` is first used.
-
-    Grey images are repeated over the largest number of channels that a classifier takes. If several
-    evaluations read the images, they are cached in memory.
-    """
-    experiment, rows = self._experiment, self._loaded(data)
-    channels = [classifier.channels for classifier in experiment.classifiers.values()]
-    rows = rows.with_channels(max([rows.image_shape[2], *channels]))
-    has_several_readers = len(experiment.measurements) * len(experiment.classifiers) > 1
-    self[data] = rows.cached() if has_several_readers else rows
-    return self[data]
-
-  def _loaded(self, data: DataSettings) -> Rows:
-    """Loads the images of the settings `data`, with a column for class groups if these are defined.
-
-    Raises:
-      InputError: a setting is not valid. The message names it by its section, such as
-        'config.data'.
-    """
-    with renaming_section('config.data', self._experiment.section_of(data)):
-      rows = input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
-    groups = class_groups.from_settings(data, rows.class_names)
-    return class_groups.with_groups(rows, groups)
 
 
 def builder_for(

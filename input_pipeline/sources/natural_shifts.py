@@ -22,8 +22,6 @@ Reference:
   Barbu et al. (2019), and the layout of their releases.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

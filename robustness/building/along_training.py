@@ -1,7 +1,5 @@
 """Studies that are measured along a training (`config.training.measure`)."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence

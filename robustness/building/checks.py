@@ -1,7 +1,5 @@
 """Checks of studies, rows and classifiers before a run trains or measures anything."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from input_pipeline.settings import DataSettings

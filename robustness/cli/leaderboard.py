@@ -10,8 +10,6 @@ robustness leaderboard DIR --out=SITE
   wrong with any, and ends with 1 if something is. --out writes the page.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Devices, exit statuses and advice about resources for the process of a run."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Checks whether the records of finished runs reproduce the values in their results."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

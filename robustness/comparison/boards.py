@@ -1,7 +1,5 @@
 """Boards: tables that rank the classifiers of finished runs with equal settings and images."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import json

@@ -3,8 +3,6 @@
 Images are paired between runs, so that differences of accuracy in the same view are paired.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

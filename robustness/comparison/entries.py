@@ -1,7 +1,5 @@
 """Reads the classifiers of finished workdirs, by the tasks that all workdirs have."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

@@ -1,10 +1,8 @@
 """Pairs the images of two runs and the answers of their classifiers, image by image."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -135,7 +133,7 @@ class Answers:
   design: FixedWidth | None = None
 
   @classmethod
-  def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
+  def from_records(cls, entry: Entry, records: RecordsReader) -> Self:
     """Computes which answers are right from saved predictions.
 
     Args:
@@ -149,7 +147,7 @@ class Answers:
     ids = by_image.column('example_id')
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
-  def of_rows(self, entry: Entry, rows: np.ndarray) -> Answers:
+  def of_rows(self, entry: Entry, rows: np.ndarray) -> Self:
     """Returns the answers on a part of the images.
 
     Args:
@@ -157,7 +155,7 @@ class Answers:
       rows: indices of the images in its saved predictions, int [n].
     """
     records = select_records(entry, rows)
-    return self if records is entry.evaluation.records else Answers.from_records(entry, records)
+    return self if records is entry.evaluation.records else self.from_records(entry, records)
 
   @property
   def named_groups(self) -> dict[str, list[str]]:
@@ -204,7 +202,7 @@ class Answers:
     outcomes = self.outcomes({'right': self.right})
     return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
-  def minus(self, first: Answers, group: str) -> Estimate:
+  def minus(self, first: Self, group: str) -> Estimate:
     """Returns the difference of accuracies from another classifier on the same images.
 
     Args:
@@ -216,7 +214,7 @@ class Answers:
     gained, lost = pairs.sums('gained', views), pairs.sums('lost', views)
     return share_difference(gained, lost, self.confidence, test=True)
 
-  def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:
+  def consistency(self, other: Self, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency κ with another classifier, for each set of perturbations.
 
     κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or over
@@ -291,7 +289,7 @@ class ComparedClassifier:
   @classmethod
   def from_pairing(
     cls, first: Entry, first_answers: Answers, entry: Entry, pairing: Pairing, note: str
-  ) -> ComparedClassifier:
+  ) -> Self:
     """Pairs the answers of a classifier with the answers of the first classifier.
 
     Args:

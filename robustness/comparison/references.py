@@ -1,7 +1,5 @@
 """Effective robustness relative to the accuracies in several reference tasks."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

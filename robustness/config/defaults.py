@@ -1,7 +1,5 @@
 """Configs with every key at its default, for the files of `configs/` to change."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping

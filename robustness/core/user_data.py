@@ -4,8 +4,6 @@ The protocols of MAITE (Modular AI Trustworthy Engineering) are structural: an o
 need not inherit from its classes, and nothing here imports it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import operator

@@ -3,8 +3,6 @@
 Of an unfinished workdir it says what is missing and how to finish it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -8,8 +8,6 @@
 * seed<n>/: in a run with several seeds, the records, checkpoints, results and tasks of each seed
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime
