@@ -420,6 +420,7 @@ def compare(
   # {'LABEL=PATH' or 'PATH', as given: (name, path)}
   name_and_path = dict(zip(workdirs, named_workdirs(workdirs).items(), strict=True))
   result_labels: list[str] = []  # labels of classifiers in `Results`, not in workdirs
+  # {name of the argument: {task: its study with records}}; a run of one study has one task
   studies_by_workdir: dict[str, Mapping[str, FinishedStudy]] = {}
   for index, entry in enumerate(results):
     if not isinstance(entry, Results):
@@ -431,12 +432,14 @@ def compare(
     result_labels += entry.classifier_labels
     # results have no folder that names them in messages, so the position among the arguments does
     studies_by_workdir[f'results[{index}]'] = entry.studies()
+  # {task: its classifiers, each an entry with label and records}; labels from 'LABEL=PATH' apply
   entries_by_task = entries_of(studies_by_workdir, typed_labels(workdirs))
   for label in result_labels:
     if result_labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
   if baseline is not None:
     all_entries = itertools.chain(*entries_by_task.values())
+    # raises SettingError unless the baseline is one of the labels
     choice('baseline', baseline, dict.fromkeys(entry.label for entry in all_entries))
     for entries in entries_by_task.values():
       # the baseline moves to the front, as False sorts before True; the others keep their order
@@ -580,10 +583,13 @@ def train(
 
 
 def _training_rows(images: Any, labels: Any, class_names: Sequence[str], seed: int) -> Rows:
-  """Returns the training images with their labels as `Rows`.
+  """Returns the training images with their labels as `Rows`, the data set class of this package.
 
-  If `class_names` is empty, the classes of arrays are named '0', '1' and so on. For the arguments
-  see `train`.
+  Args:
+    images: array [N, H, W, C], or a data set that `as_rows` takes, such as one of PyTorch.
+    labels: int [N], or None if the data set has them.
+    class_names: names of the classes. If empty, the classes of arrays are named '0', '1' and so on.
+    seed: seed of the random numbers that depend on an image.
   """
   rows = as_rows(images, labels, None, class_names, seed)
   if not isinstance(rows, ArrayRows):

@@ -230,11 +230,17 @@ def _measure_tasks(
 
 
 def _join_battery(experiment: Experiment, results_by_task: dict[str, Results]) -> Results:
-  """Returns the results of all tasks of a battery together, with the findings of its summary.
+  """Joins the results of the tasks of a battery into one object, and adds its summary.
+
+  A battery is several studies of the same classifiers in one run; each is called a task.
 
   Args:
-    experiment: the battery.
+    experiment: the settings of the battery. `experiment.summary` is the name of a summary across
+      tasks, such as the table of Fourier studies, or ''.
     results_by_task: {task: results} of the tasks that were measured.
+
+  Returns:
+    Results with the tables of all tasks, and the estimates of the summary if there is one.
   """
   has_fourier_table = experiment.summary == FOURIER_TABLE
   findings = fourier_table.summarise(results_by_task) if has_fourier_table else None

@@ -126,10 +126,19 @@ class Environments(Source):
     return self._from_files(settings)
 
   def _from_files(self, settings: DataSettings) -> Images:
-    """Returns the images of a split from a folder or a JSON file."""
-    left_out = Counter[str]()
+    """Returns the images of a split from a folder or a JSON file of paths.
+
+    Images are of classes in environments, such as birds on water. A cell is a class in an
+    environment. Images are in order of environment, then class, then path.
+
+    Args:
+      settings: the settings of the data. `settings.split` selects training or test images and, for
+        training, possibly some of the cells only.
+    """
+    left_out = Counter[str]()  # numbers of files that are no images; `read` fills it
     splits = self.read(left_out)
-    # both splits have the classes and environments of either, so that their numbers are the same
+    # Classes and environments are numbered over both splits, so that their numbers are the same.
+    # `cells` is {environment: {class: paths}}.
     class_names: set[str] = set()
     for cells in splits.values():
       class_names.update(*cells.values())  # the keys of {class: paths}
@@ -143,6 +152,7 @@ class Environments(Source):
     for environment in environments:
       paths_of_class = cells.get(environment, {})
       files.append([paths_of_class.get(name, []) for name in classes])
+    # [environments, classes]
     num_files = np.array([[len(paths) for paths in files_of_class] for files_of_class in files])
     missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
     environment_numbers = np.arange(len(environments))[:, None]

@@ -167,13 +167,18 @@ class ClassifierBuilder:
       yield
 
   def _checked_classifier(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier after checks that every study of the run can measure it.
+    """Builds a classifier, and checks that every study of the run can measure it.
 
-    A classifier that is still to be trained has shapes in place of weights.
+    It is called before any training, so a classifier that is still to be trained has shapes in
+    place of weights. A probe is a classifier that is fitted to the features of a network; it has
+    zeros as weights here.
 
     Args:
       label: name of the classifier.
       recipe: the classifier's section of the config.
+
+    Returns:
+      The classifier as studies will call it, with its input filters, if any.
 
     Raises:
       InputError: the recipe is not valid, or images, classes or layers of a study do not fit.
@@ -185,7 +190,8 @@ class ClassifierBuilder:
     tasks = self.experiment.measurements.values()
     has_published_classes = not (recipe.label_space or recipe.probe)
     if isinstance(recipe, PublishedWeights) and has_published_classes:
-      # raises if classes do not fit, before the network is built, which takes longer
+      # `align` matches ImageNet's classes with those of the images. It is called for its errors
+      # only, before the network is built, which takes longer.
       imagenet = label_space.get(label_space.IMAGENET)
       for task in tasks:
         label_space.align(self._rows_of(task), imagenet.class_names, label)
@@ -196,6 +202,7 @@ class ClassifierBuilder:
     for task in tasks:
       if task.study.needs_classifier:
         rows = match_labels(self._rows_of(task), classifier)
+        # raises unless the classifier takes the study's perturbed images and has its classes
         check_fit(classifier, rows, task.study.views(rows.image_shape))
         classifier.select_layers(task.study.layers)  # raises if a layer is unknown
     if recipe.probe:  # the network must take the training rows, which the probe is fitted to

@@ -128,16 +128,20 @@ def procedural_textures() -> tuple[np.ndarray, ...]:
 
 
 def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: int) -> np.ndarray:
-  """Returns a cloud with needles, uint8 [336, 480, 3].
+  """Draws a synthetic picture of frost: a random cloud with ice needles, uint8 [336, 480, 3].
 
-  `colour` is its mean in RGB levels and `contrast` its standard deviation in levels.
+  Args:
+    random: the generator of random numbers.
+    colour: mean of the red, green and blue levels, in 0..255.
+    contrast: standard deviation of the levels, equal in all channels.
   """
-  # amplitude f^−1.4 at frequency f; the bound, one wave over the height, avoids a division by 0
-  falloff = 1 / np.maximum(np.hypot(*_frequencies()), 1 / SIDES[0]) ** 1.4
-  cloud = _filtered(random.standard_normal(SIDES), falloff)
-  light = cloud + _needles(random)
-  light = (light - light.mean()) / light.std()
-  levels = np.array(colour, float)[None, None, :] + contrast * light[:, :, None]
+  # The cloud is noise with amplitude f^−1.4 at frequency f, in 1 / pixel. Frequencies below one
+  # wave over the height count as this frequency, which avoids a division by 0.
+  frequency = np.maximum(np.hypot(*_frequencies()), 1 / SIDES[0])
+  cloud = _filtered(random.standard_normal(SIDES), 1 / frequency**1.4)
+  brightness = cloud + _needles(random)  # [336, 480]
+  brightness = (brightness - brightness.mean()) / brightness.std()
+  levels = np.array(colour, float) + contrast * brightness[:, :, None]
   return np.clip(np.round(levels), 0, 255).astype(np.uint8)
 
 

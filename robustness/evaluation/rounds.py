@@ -120,7 +120,12 @@ class SequentialRecords:
 
   @property
   def num_full_rounds(self) -> int:
-    """The number of rounds with all views. These are the first rounds."""
+    """The number of finished rounds that predicted all views.
+
+    A sequential evaluation predicts the next images in each round, and only in the views (ways of
+    perturbing the images) with an error that is not precise enough yet. Views only drop out, so the
+    rounds with all views come first.
+    """
     return sum(len(views) == self.num_views for views in self.views)
 
 

@@ -223,16 +223,24 @@ class Neighbors(Probe):
     return jnp.log(jnp.maximum(shares, _SMALL))
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns zeros in the shapes of the stored training images, for the largest k possible.
+    """Returns arrays of zeros in the shapes that `fitted` returns, before any image was seen.
+
+    This classifier votes among the k training images that are nearest in feature space. Its k is
+    the largest in the setting `neighbors` that `rows` allows.
+
+    Args:
+      rows: number of training images.
+      features: number of features of an image.
+      classes: number of classes.
 
     Returns:
       'rows': features of the training images, [rows, features];
       'labels': int32 labels, [rows];
-      'ranks': an array of length k;
-      'classes': an array of length `classes`.
+      'ranks': an array of length k, which only stores k;
+      'classes': an array of length `classes`, which only stores the number of classes.
 
     Raises:
-      InputError: all of `neighbors` exceed `rows`, the number of training images.
+      InputError: all of `neighbors` exceed `rows`.
     """
     least = min(self.neighbors)
     if not self.takes(least, rows):

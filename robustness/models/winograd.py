@@ -60,11 +60,16 @@ def transformed(kernel: jax.Array) -> jax.Array:
 def convolved(
   inputs: jax.Array, kernel: jax.Array, precision: lax.PrecisionLike, channel_axis: int = 1
 ) -> jax.Array:
-  """Computes a 3×3 convolution by Winograd's minimal filtering.
+  """Computes a 3×3 convolution by Winograd's minimal filtering, F(4×4, 3×3).
+
+  An image is cut into overlapping tiles of 6 × 6 inputs, each for 4 × 4 outputs. The outputs of a
+  tile d for a filter g are Aᵀ m A with m = (G g Gᵀ) ⊙ (Bᵀ d B), where A [6, 4], B [6, 6] and
+  G [6, 3] are the module's constants. m is summed over input channels, so each of its 36 entries
+  is a matrix product over channels.
 
   Args:
     inputs: images [..., H, W, I].
-    kernel: the result of `transformed`, [36, I, O].
+    kernel: the 36 entries of G g Gᵀ for each pair of channels, [36, I, O], from `transformed`.
     precision: precision of the matrix products.
     channel_axis: axis of `kernel` with the channels of `inputs`: 1 for a convolution, 2 for its
       gradient with respect to inputs. With 2, `inputs` are gradients [..., H, W, O].
@@ -74,17 +79,18 @@ def convolved(
   """
   # Bᵀ d B of each tile d of 6 × 6 inputs, [36, ..., tiles down, tiles right, channels]
   tiles = _tiles(inputs, B.T, border=1)
-  # a matrix product over the channels for each of the 36 entries
+  # m: for each of the 36 entries, a matrix product over the channels
   summed_axes = (tiles.ndim - 1,), (channel_axis,)
   shared_axes = (0,), (0,)
   products = lax.dot_general(tiles, kernel, (summed_axes, shared_axes), precision=precision)
-  # Aᵀ m A of each tile's products m: [6, 6, ..., tiles down, tiles right, O] becomes
-  # [..., tiles down, 4, tiles right, 4, O]
-  rows = _combined(A.T, products.reshape(SIDE, SIDE, *products.shape[1:]), -3)
-  y = _combined(A.T, rows, -2)
-  down, inner, right, _, channels = y.shape[-5:]
-  image = y.reshape(*y.shape[:-5], down * inner, right * inner, channels)
-  return image[..., : inputs.shape[-3], : inputs.shape[-2], :]
+  # Aᵀ m sums over the first axis of m, [6, 6, ..., tiles down, tiles right, O], and A over the
+  # second. The two new axes of length 4 are put where the pixels of an image need them:
+  # [..., tiles down, 4, tiles right, 4, O].
+  m = products.reshape(SIDE, SIDE, *products.shape[1:])
+  outputs = _combined(A.T, _combined(A.T, m, -3), -2)
+  down, inner, right, _, channels = outputs.shape[-5:]
+  image = outputs.reshape(*outputs.shape[:-5], down * inner, right * inner, channels)
+  return image[..., : inputs.shape[-3], : inputs.shape[-2], :]  # without the padding of tiles
 
 
 def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.PrecisionLike) -> jax.Array:

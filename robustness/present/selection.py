@@ -181,9 +181,12 @@ class Selection:
 
   @property
   def interval_scope(self) -> str:
-    """The estimates that the interval of a highest or lowest value holds for together, in words.
+    """What the interval of the selected value covers: 'simultaneous over 8 corruptions'.
 
-    An example is 'simultaneous over 8 corruptions and 2 networks'. It is '' for an overall value.
+    `self` selects either an overall value or the highest or lowest of the values under several
+    conditions. The interval of an extreme is widened, so that it holds for all conditions and
+    networks at once; the phrase names their numbers, with ' and 2 networks' for several networks.
+    The interval of an overall value is not widened, and the phrase is ''.
     """
     if self.extremes is None:
       return ''
@@ -255,13 +258,16 @@ def selections(results: Results) -> list[Selection]:
 def _key_of_values(selection: Selection) -> tuple[object, ...]:
   """Returns a key for dictionaries that is equal for selections with the same numbers.
 
-  The numbers are compared to 9 digits, for the same classifiers and conditions. An accuracy has the
-  same key as the error 1 − accuracy.
+  A selection has rows of the table of results that a report states together, all of one quantity.
+  Keys are used to leave out a selection that repeats the numbers of another one. Numbers are
+  compared to 9 digits, for the same classifiers and conditions. An accuracy has the same key as the
+  error 1 − accuracy.
   """
   rows, quantity = selection.rows, selection.quantity
   values = rows['value']
   if quantity.range == (0, 1) and quantity.better == 'higher':
-    values = np.where(rows.versus == '', 1, 0) - values  # differences change their sign
+    # an accuracy becomes an error; a difference between two classifiers changes its sign
+    values = np.where(rows.versus == '', 1, 0) - values
   texts = rows[['classifier', 'versus', *selection.facets]].astype(str)
   texts = texts.assign(value=values.map('{:.9g}'.format))
   is_overall = selection.extremes is None

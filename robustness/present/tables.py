@@ -128,15 +128,22 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
 
 
 def _estimate_text(quantity: Quantity, row: Any) -> str:
-  """Formats an estimate with its interval, or the reason why it is undefined (NaN).
+  """Formats an estimate with its interval for a cell of a table, such as '31.2 (30.1 to 32.4)'.
 
-  The word 'degenerate' follows a degenerate estimate.
+  The text of an undefined estimate (NaN) is the reason, such as 'no image', and an estimate without
+  variation, which has no valid interval, ends with ', degenerate'.
+
+  Args:
+    quantity: the quantity, which decides on units and digits.
+    row: a row of the table of results, with `value`, the ends of its interval, `note` and `versus`:
+      the label of the classifier that was subtracted, or '' if the estimate is no difference.
   """
-  reason = row.note.partition(';')[0]  # or another note
-  if math.isnan(row.value) and reason:
-    return reason
+  # notes are separated by ';', and the reason of NaN and 'degenerate' are first
+  first_note = row.note.partition(';')[0]
+  if math.isnan(row.value) and first_note:
+    return first_note
   text = Notation(quantity, difference=bool(row.versus)).bare(row)
-  return f'{text}, {reason}' if reason == DEGENERATE else text
+  return f'{text}, {first_note}' if first_note == DEGENERATE else text
 
 
 def in_order(keys: Iterable[_Key], ordered_values: Sequence[Sequence[Any]]) -> list[_Key]:

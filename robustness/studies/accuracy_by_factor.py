@@ -89,7 +89,11 @@ class AccuracyByFactor(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid setting, such as a `strength` that is not in `factors`."""
+    """Raises InputError for settings of this study of accuracy by factor that do not fit together.
+
+    Factors are properties of images, such as the class. `pairs` adds accuracy by two factors at
+    once, and needs two. `strength` is one of the factors, or ''.
+    """
     super().__post_init__()
     self.require(len(self.factors) > 1 or not self.pairs, 'pairs', 'False for a single factor')
     if self.strength:
@@ -221,18 +225,24 @@ class AccuracyByFactor(Study):
     Differences between classifiers are paired. If the setting `strength` names a column, such as
     the strength of a shift, the results also have the drop of accuracy from its lowest value, and
     the failure point, which is the lowest value at which an image is misclassified.
+
+    Args:
+      evaluations: for each classifier, its predictions for N images and the columns of the data.
+      image_shape: height, width and channels of the images.
     """
     records, recorded = evaluations[0].records, Recorded(evaluations)
     classes = records.identity.get('classes', ())
     columns = {*self.factors, self.clusters, self.strength}
     if self.strength:
       columns.add(BASE)
-    # Without factors that are computed, and '' from a setting that names no column.
+    # Raises if the columns differ between classifiers. Factors that are computed are no columns,
+    # and '' is from a setting that names none.
     recorded.require_equal_columns(sorted(columns - {CLASS, *MEASURED, ''}))
     levels = {}  # {factor: level of each image, [N]}
     for name in self.factors:
       column = 'label' if name == CLASS else name
       levels[name] = self._levels(name, records.column(column), classes)
+    # Whether each classifier is right, and whether it is wrong, on each image, [N, 1].
     right, wrong = recorded.outcomes(OVERALL), recorded.outcomes(ERROR_RATIO)
     if self.clusters:
       clusters = self.by_row(records, image_shape).units
@@ -249,17 +259,18 @@ class AccuracyByFactor(Study):
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, and the cluster of each image for resampling.
+    """Returns a table of the study's only view, with the cluster of each image as `units`.
 
-    Images with the same value in the column `clusters` are one cluster.
+    Confidence intervals resample clusters. Images with the same value in the column that the
+    setting `clusters` names are one cluster, and an image without a value is one by itself.
     """
     table = super().by_row(records, image_shape)
     if not self.clusters:
       return table
     values = records.column(self.clusters)
-    _, numbers = np.unique(values, return_inverse=True)
+    _, numbers = np.unique(values, return_inverse=True)  # the number of each image's value, [N]
     is_missing = pd.isna(values) | (values == '')
-    # Each image without a value is one unit, with a number that no value has.
+    # Each image without a value gets a number that no other image has.
     numbers[is_missing] = len(numbers) + np.flatnonzero(is_missing)
     return dataclasses.replace(table, units=numbers)
 

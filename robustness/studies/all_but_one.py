@@ -100,16 +100,21 @@ class AllButOne(StoredOrMade):
     For each corruption and severity, the predictions come from the network that left it out in
     training. There are errors by corruption and severity, by corruption, and on clean images.
     Published errors by corruption are added.
+
+    Args:
+      recorded: predictions of each network for N images in V views: clean, and under each
+        corruption at each severity.
     """
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
     networks = self.networks(facts)  # {(corruption, severity): label of the network}
     views = recorded.views
     outcomes = recorded.outcomes(ERROR)
-    errors = outcomes.values
+    errors = outcomes.values  # {network: whether it is wrong, bool [N, V]}
     pairs = list(zip(views.corruption, views.severity, strict=True))  # one for each view
     # A column for each (corruption, severity): the errors of the network that left it out.
     wrong = np.stack([errors[label][:, pairs.index(pair)] for pair, label in networks.items()], 1)
     facets = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
+    # In the results all networks together appear as one classifier, called `COMPOSED`.
     composed = dataclasses.replace(outcomes, values={COMPOSED: wrong}, views=facets)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
     # The mean of a corruption needs a network for each of its severities.

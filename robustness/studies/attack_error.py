@@ -123,13 +123,16 @@ class AttackError(AttackStudy):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid radius, number of restarts or other setting."""
+    """Raises InputError for invalid settings of this study of adversarial attacks.
+
+    Radii must be valid for the norm, and distinct as results print them. More than one restart
+    needs an attack that it changes: one that draws at random and is no ensemble. An ensemble, such
+    as AutoAttack, has `stages`, which are attacks with their own numbers of restarts.
+    """
     super().__post_init__()
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
-    runs = self.runs
-    # An attack can be restarted if it draws at random, and is no ensemble, which has `stages` with
-    # restarts of their own.
+    runs = self.runs  # {label: attack}
     has_attacks_to_restart = any(run.draws and not run.stages for run in runs.values())
     only_valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
     self.require(self.restarts == 1 or has_attacks_to_restart, 'restarts', only_valid)
@@ -428,6 +431,10 @@ class AttackError(AttackStudy):
     Errors are by radius. Tables of the size and spectrum of adversarial changes follow; see
     `_change_estimates`. With `half_width`, some attacks may have run on fewer images. The error
     under the worst attack is then over the images that all attacks have run on.
+
+    Args:
+      recorded: for each classifier, the predictions for N images in V views: the clean image, and
+        the image after each attack at each radius.
     """
     views = recorded.views
     yield self.means(CLEAN_ERROR, recorded, where=views.attack.isna().to_numpy(), test=True)
@@ -504,6 +511,11 @@ class AttackError(AttackStudy):
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors under attack, and Fourier spectra of the adversarial changes δ.
+
+    Args:
+      evaluations: for each classifier, its records of N images in V views: the clean image, and
+        the image after each attack at each radius.
+      image_shape: height H, width W and channels of the images.
 
     Returns:
       Tables of estimates, and two arrays for each classifier. `<label>/spectrum` [E, A, H, W] is

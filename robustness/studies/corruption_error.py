@@ -72,7 +72,11 @@ class CorruptionError(StoredOrMade):
   failure_share: float = setting(0.0, 'in [0, 1); 0 looks for no failure', lambda x: 0 <= x < 1)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for invalid settings of this study of error under corruptions.
+
+    `between` lists severities between the whole ones, such as 2.5. `baseline` may name published
+    errors; then the study must measure the conditions that they were published for.
+    """
     super().__post_init__()
     check_between('config.study.between', self.between)
     if self.published:
@@ -87,13 +91,15 @@ class CorruptionError(StoredOrMade):
     return BASELINES.get(self.baseline)
 
   def _check_published(self, published: PublishedErrors) -> None:
-    """Raises InputError if the published errors cover more than the study measures.
+    """Raises InputError if errors are published for other conditions than the study measures.
 
-    All corruptions and severities of the published errors must be in the settings.
+    The setting `baseline` names a classifier with published errors, such as AlexNet, which the
+    measured errors are divided by. The study must measure all corruptions that `published` has an
+    error for, and exactly the severities 1 to 5, over which the published errors are averaged.
     """
     needed = ''
     if not set(published.corrupted) <= set(self.names):
-      # The first set is the one that has all published corruptions, such as 'official'.
+      # The name of the set with exactly the published corruptions, such as 'official'.
       set_name, *_ = whole_sets(tuple(published.corrupted))
       needed = f'corruptions {(set_name,)}, and the images have {self.corruptions}'
     elif set(self.severities) != set(SEVERITIES):
@@ -104,10 +110,11 @@ class CorruptionError(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings on which recorded predictions depend; equal settings share predictions.
+    """The settings on which recorded predictions depend, as {name: value}.
 
-    With generated images and default values of `between` and `half_width`, predictions are shared
-    with other studies of corruptions.
+    Studies with equal settings share predictions. `between` and `half_width` are left out at their
+    defaults, so that predictions are shared with other studies of corruptions. They do not apply
+    to stored images.
     """
     if self.is_stored:
       return super().recording
@@ -161,6 +168,10 @@ class CorruptionError(StoredOrMade):
       subtracts the clean error from both first.
     * A classifier fails at the severity at which its accuracy falls below `failure_share` times the
       clean accuracy.
+
+    Args:
+      recorded: predictions of each classifier for all images in V views: clean, and under each
+        corruption at each severity. `recorded.views` is a table with these two for each view.
     """
     views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
@@ -193,12 +204,17 @@ class CorruptionError(StoredOrMade):
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the results, and notes on mCE where it is not comparable with published values.
+    """Returns the findings of this study of error under corruptions.
 
-    The mean error over a set of corruptions, such as ImageNet-C's, is left out if the set is
-    published for images of another size.
+    They are the tables of `estimates` with two changes. The mean error over a published set of
+    corruptions, such as ImageNet-C's, is left out if the set is for images of another size. Rows
+    with mCE (mean corruption error) have a note if it is not comparable with published values.
+
+    Args:
+      evaluations: the records of each classifier.
+      image_shape: height, width and channels of the images.
     """
-    sets = whole_sets(self.names, min(image_shape[:2]))
+    sets = whole_sets(self.names, min(image_shape[:2]))  # the sets that fit this size
     estimates = [
       table[table['corruption_set'].isin(sets)] if 'corruption_set' in table else table
       for table in super().reduce(evaluations, image_shape).estimates
@@ -208,7 +224,7 @@ class CorruptionError(StoredOrMade):
       note = self._baseline_advice(image_shape)
     if note:
       for table in estimates:
-        # Values only: a difference from the first classifier names this in `versus`.
+        # Only rows with values: a difference from the first classifier names that in `versus`.
         is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
         table.loc[is_mce, 'note'] = [join_notes(previous, note) for previous in table.note[is_mce]]
     return Findings(estimates=estimates)
@@ -226,11 +242,14 @@ class CorruptionError(StoredOrMade):
   def _incomparable(self, image_shape: ImageShape) -> str:
     """Returns why mCE is not comparable with published values; '' if it is comparable.
 
-    It is also '' if mCE divides by the first classifier, since no comparison is expected then.
+    mCE (mean corruption error) is the error under corruptions divided by published errors of
+    another classifier, such as AlexNet. It is comparable if the images were corrupted as the
+    authors' released code does. If mCE divides by the first classifier, no comparison is expected,
+    and the result is ''.
     """
     if not self.published:
       return ''
-    released = RELEASED[self.published.side]
+    released = RELEASED[self.published.side]  # the authors' settings for images of this size
     # {phrase for a difference: whether it is present}
     differences = released.size_differs(image_shape)
     if not self.is_stored:

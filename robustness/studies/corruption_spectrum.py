@@ -164,23 +164,34 @@ class CorruptionSpectrum(StoredOrMade):
     return self.gallery(rows, key)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the measured shares, amplitudes and mean spectra of corruptions.
+    """Reduces what was measured for each image to the findings of the study.
 
-    The mean spectra |F| have zero frequency in the centre. `spectrum` [corruptions, severities, H,
-    W] is of the changes by corruptions, and `clean_spectrum` [H, W] of the clean images.
-    `corruption` and `severity` name the first two axes. A table describes the high-pass filter that
-    defines high frequencies.
+    The study shows each image x in V = 1 + corruptions · severities views: clean, and as C(x) under
+    each corruption at each severity. It measures the Fourier amplitudes |F| of x and of the changes
+    C(x) − x.
+
+    Args:
+      evaluations: one evaluation, with the records of all images.
+      image_shape: (H, W, channels) of the images.
+
+    Returns:
+      Findings with
+        `estimates`, tables of results: shares of high frequency, and amplitudes;
+        `arrays`: `clean_spectrum` [H, W], the mean |F| of clean images with zero frequency in the
+          centre, and `spectrum` [corruptions, severities, H, W], the mean |F| of changes.
+          `corruption` and `severity` name its first two axes;
+        `tables`: a description of the high-pass filter that defines high frequencies.
     """
     height, width = image_shape[:2]
-    # For stored images, `study` is this study with the corruptions and severities that are stored,
-    # and `by_image` are the records with a row per image and a view per corruption and severity.
+    # If corrupted images are stored, each is a row of `evaluations`. `joined` brings the rows of
+    # one clean image together as views, and `study` has the corruptions and severities found.
     study, recorded = self.joined(evaluations, image_shape)
     records, by_image = evaluations[0].records, recorded.evaluations[0].records
-    # Summed spectra of each view.
+    # |F| summed over all images, in each view, for one half of the frequencies.
     total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
-    # Recorded amplitudes are orthonormal.
+    # Recorded amplitudes are those of the orthonormal transform; 'sum' leaves out its factor.
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
-    # Mean |F| in each view, [1 + corruptions · severities, H, W], the clean view first.
+    # Mean |F| at all frequencies, [V, H, W], the clean view first.
     mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
     is_high = high_pass(height, width, self.bandwidth)  # bool [H, W]
     lowest = lowest_kept(height, width, self.bandwidth)  # high frequencies begin here: f_y and f_x
@@ -188,6 +199,7 @@ class CorruptionSpectrum(StoredOrMade):
       estimates=list(study._estimates(by_image, image_shape, scale)),
       arrays={
         'clean_spectrum': mean[CLEAN],
+        # [V − 1, H, W] becomes [corruptions, severities, H, W]
         'spectrum': study.grid(mean[CLEAN + 1 :]),
         'corruption': np.array(study.names),
         'severity': np.array(study.severities),
@@ -198,39 +210,43 @@ class CorruptionSpectrum(StoredOrMade):
   def _estimates(
     self, records: RecordsReader, image_shape: ImageShape, scale: float
   ) -> Iterator[pd.DataFrame]:
-    """Yields tables of high-frequency share, root mean square change, and amplitude by |f|.
+    """Yields tables of results: share of high frequency, size of the change, amplitude by |f|.
 
-    They describe the changes by corruptions, and clean images. An image that a corruption leaves
+    The rows of a table are estimates with intervals: means over images of a value in one view. A
+    view is an image under one corruption at one severity, where the values describe the change
+    C(x) − x; or the clean image x, where they describe x itself. An image that a corruption leaves
     unchanged has no share and is not counted. For means over severities, each image's values are
     averaged first.
 
     Args:
-      records: what was measured for each image and each view (corruption and severity).
+      records: what was measured for N images in V views.
       image_shape: height, width and channels of the images.
       scale: factor for the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
     """
-    views = self.facets(image_shape)
-    is_clean = views.corruption.isna().to_numpy()
-    energy = records.table('measure/energy').astype(float)
-    high_energy = records.table('measure/high_energy')
+    views = self.facets(image_shape)  # V rows with `corruption` and `severity`, None if clean
+    is_clean = views.corruption.isna().to_numpy()  # bool [V]
+    energy = records.table('measure/energy').astype(float)  # Σ |F|² over frequencies, [N, V]
+    high_energy = records.table('measure/high_energy')  # the sum over high frequencies, [N, V]
     # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
     num_values = math.prod(image_shape[:2]) if self.channels == 'grey' else math.prod(image_shape)
-    clusters = versions(records)  # versions of one image are a cluster
-    # The quantity, its name for clean images, and the arguments of the statistic of both.
+    clusters = versions(records)  # stored versions of one image are resampled together
+    # The quantity, the same of clean images, and the arguments of the statistic of both.
     for quantity, clean_quantity, arguments in (
       (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
       (RMS, CLEAN_RMS, (energy, num_values)),
     ):
-      # results have `IMAGES` in place of a classifier
+      # Results have `IMAGES` in place of a classifier. `by_view` has a value per image and view.
       by_view = Outcomes.from_fields(quantity, {IMAGES: arguments}, views, clusters=clusters)
       yield self.means(clean_quantity, by_view, where=is_clean)
       # The mean of an image over severities, without those at which it has no share.
       by_corruption = by_view.combined(('corruption',), known_mean)
       yield self.means(quantity, by_corruption, ('corruption',))
       yield self.means(quantity, by_view, ('corruption', 'severity'))
-    amplitudes = {IMAGES: records.table('measure/rings').astype(float) * scale}  # [N, V, rings]
-    # |f| of each ring in cycles per image. A ring of a view becomes a view.
+    # The mean |F| in each ring of frequencies of about equal |f|, [N, V, rings].
+    amplitudes = {IMAGES: records.table('measure/rings').astype(float) * scale}
+    # |f| of each ring, in cycles per image.
     radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
+    # Each pair of view and ring counts as a view below, V · rings in all.
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
     by_ring = Outcomes.from_fields(RADIAL, amplitudes, ring_views, clusters=clusters)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))
@@ -238,25 +254,31 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(RADIAL, by_ring, facets)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, mean spectra, and a gallery of one corrupted image.
+    """Draws the figures of this study of the spectra of corruptions.
 
-    The spectra are at the severity of the setting `severity`, or at the middle one if it was not
-    measured.
+    They are the default figures of the quantities, the mean spectra of all corruptions at one
+    severity, and a gallery of one corrupted image.
+
+    Args:
+      results: the results of the study: a table of estimates, and arrays such as spectra.
+
+    Returns:
+      {name: (figure, caption)}.
     """
-    figures = charts.draw(results)
+    figures = charts.draw(results)  # the default figures
     for name, (figure, caption) in figures.items():
       for legend in figure.legends:  # no classifier is measured, only the images
         legend.remove()
-      if name.startswith(SHARE_OF_HIGH.name):
+      if name.startswith(SHARE_OF_HIGH.name):  # the caption says which frequencies are high
         figures[name] = figure, f'{caption} {sentence(_high_in_words(results))}'
-    figure, caption = figures[BY_RADIUS]
-    # `...` selects any value of a facet.
+    figure, caption = figures[BY_RADIUS]  # amplitudes |F| over the distance |f| from frequency 0
+    # `...` selects the estimates that have any value in the column.
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)
     _add_clean_amplitudes(figure, clean, results.table[results.table.quantity == RADIAL.name])
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
-    cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
-    # Without repetition, in the order of the table.
-    names, levels = list(dict.fromkeys(cells.corruption)), list(dict.fromkeys(cells.severity))
+    shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
+    # Corruptions and severities without repetition, in the order of the table.
+    names, levels = list(dict.fromkeys(shares.corruption)), list(dict.fromkeys(shares.severity))
     figures['spectra'] = self._spectra(results, names, levels, num_images=clean.n.iloc[0])
     caption = 'One image under every corruption and severity.'
     figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)
@@ -266,6 +288,8 @@ class CorruptionSpectrum(StoredOrMade):
     self, results: Results, names: Sequence[str], levels: Sequence[int], num_images: int
   ) -> tuple[Figure, str]:
     """Returns a figure of the mean spectra of corruptions at one severity, and its caption.
+
+    The severity is the setting `severity`, or the middle one if that one was not measured.
 
     Args:
       results: the results of the study.

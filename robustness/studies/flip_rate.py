@@ -159,21 +159,29 @@ class FlipRate(Study):
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields how often the prediction changes from a frame to the next, and the flip rate.
+    """Yields tables of results: how often predictions change between frames, and the flip rate mFR.
 
-    The share of changes is over all frames, by corruption, and by corruption and frame. The flip
-    rate is the mFR of the paper: the share of changes divided by the first classifier's, averaged
-    over corruptions.
+    The study shows each image as C sequences of F frames, one for each corruption, with severity
+    that grows from frame to frame. A pair is a frame and the next one; its outcome is whether the
+    predictions on the two differ. mFR is the share of changes divided by the first classifier's,
+    averaged over corruptions.
+
+    Args:
+      recorded: the predictions of each classifier for N images in C · F views (frames).
+
+    Yields:
+      The share of changes over all pairs, by corruption, and by corruption and pair; then mFR.
     """
-    predictions = {}  # {classifier: predictions of the later and of the earlier frame of each pair}
+    predictions = {}  # {classifier: predictions on the later and on the earlier frame of each pair}
     for evaluation in recorded.evaluations:
       predicted = evaluation.records.table('prediction').reshape(-1, len(self.names), self.frames)
-      predictions[evaluation.label] = predicted[..., 1:], predicted[..., :-1]
-    # Pair number f of a corruption is the frames f and f + 1.
+      predictions[evaluation.label] = predicted[..., 1:], predicted[..., :-1]  # [N, C, F − 1] each
+    # Pair number f of a corruption has the frames f and f + 1, counted from 1.
     pairs = list(itertools.product(self.names, range(1, self.frames)))
-    views = pd.DataFrame(pairs, columns=['corruption', 'frame'])
-    outcomes = Outcomes.from_fields(FLIP_RATE, predictions, views, clusters=recorded.clusters)
+    pair_table = pd.DataFrame(pairs, columns=['corruption', 'frame'])
+    outcomes = Outcomes.from_fields(FLIP_RATE, predictions, pair_table, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
+    # without the differences between classifiers
     yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)
     yield self.means(FLIP_RATIO, outcomes)

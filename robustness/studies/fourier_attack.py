@@ -196,29 +196,40 @@ class FourierAttack(BeginsWithMap):
     return (dataclasses.replace(ERROR, words=words), CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns error by number of queries, on clean images, and under each wave alone.
+    """Computes the success of an attack that adds single Fourier waves to images.
 
-    Query n adds the n-th worst frequency of the classifier to an image. After n queries an image
-    counts as wrong if any query so far makes it wrong. The worst frequencies have the largest
-    errors in the heatmap. Without a heatmap, half of the images select them, and the other half is
-    measured.
+    The attack queries the classifier with an image plus one wave at a time, first at the frequency
+    at which the classifier has the largest error, then at the next worst. After n queries an image
+    counts as wrong if any of them makes it wrong. A heatmap of an earlier run (`self._map`) gives
+    the errors that select the worst frequencies. Without one, half of the images select them, and
+    the other half is measured.
+
+    Args:
+      evaluations: for each classifier, its records of N images in V views: first the clean image,
+        then the image plus one wave for each candidate, a frequency that may be used.
+      image_shape: height, width and channels of the images.
+
+    Returns:
+      Findings with estimates of the error on clean images, after each number of queries, and under
+      each wave alone.
     """
+    # The frequencies that may be selected; `candidates` are ascending indices into `frequencies`.
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
-    first_wave = basis.CLEAN + 1  # index of the first perturbed view, of the first candidate
+    first_wave = basis.CLEAN + 1  # index of the view of the first candidate
     wrong_after, wave_errors = {}, []
-    is_measured = self._measured(evaluations[0].records)
+    is_measured = self._measured(evaluations[0].records)  # bool [N]
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():  # bool [N, V]
       # The error at each frequency, which selects the worst ones.
-      if self._map is None:  # every frequency is a candidate, so that it has a view
+      if self._map is None:  # then every frequency is a candidate and has a view
         selecting_error = wrong[~is_measured, first_wave:].mean(0)
       else:
         selecting_error = self._map.error(label, frequencies)
       worst = _worst(selecting_error, self.queries)  # indices of frequencies, the worst first
       fy, fx = frequencies.fy[worst], frequencies.fx[worst]
       waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
-      # Each view shows a candidate. These ascend, so that a search finds the worst ones' views.
+      # `candidates` ascend and contain `worst`, so that a binary search finds its positions.
       views_of_worst = first_wave + np.searchsorted(candidates, worst)
       wrong_under_each = wrong[:, views_of_worst]  # [N, queries]
       under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)

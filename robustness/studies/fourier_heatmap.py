@@ -92,11 +92,16 @@ class FourierHeatmap(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError if the setting `classes` is not valid.
+
+    `classes` names the classes that get a heatmap of error over Fourier frequencies each; ('all',)
+    names all classes. It must be () if `half_width` is set: a heatmap of a class needs all images
+    of the class at every frequency, and `half_width` stops at a frequency as soon as its interval
+    is narrow enough.
+    """
     super().__post_init__()
     is_valid = ALL not in self.classes or len(self.classes) == 1
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
-    # A map of a class needs all its images at every frequency; `half_width` leaves some out.
     valid = f'() with {KEYS.study.half_width}, which shows images in rounds'
     self.require(not (self.classes and self.half_width), 'classes', valid)
 
@@ -245,12 +250,19 @@ class FourierHeatmap(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors and changes of layers by frequency, and errors by band and radius |f|.
 
-    A frequency f and its mirror −f have one row of results. `robustness.fourier.maps.centred_map`
-    makes the heatmap. In means over frequencies every cell of the heatmap counts once, so most
-    frequencies count twice. With `half_width`, the number of images differs between frequencies.
-    Means and differences are then over the images that were shown at all frequencies.
+    A heatmap has a cell for each frequency of a Fourier wave that is added to the images. A wave of
+    frequency f is also one of −f, so that the two cells have one view and one row of results. In
+    means over frequencies every cell counts once, so most views count twice. With `half_width`,
+    the number of images differs between views. Means and differences are then over the images that
+    were shown in all views.
+
+    Args:
+      evaluations: for each classifier, its records of N images in V views: the clean image, then
+        the image plus a wave for each distinct frequency.
+      image_shape: height, width and channels of the images.
     """
     frequencies = self.frequencies(image_shape)
+    # {band, or 'all': (number of cells in the window that is measured, and in the whole heatmap)}
     num_cells = self._num_cells(image_shape)
     # The number of heatmap cells of each view: 1 for the clean view, and for a frequency 2 if its
     # mirror image is another cell, else 1.

@@ -150,19 +150,30 @@ class FrequencyShortcuts(Study):
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracy by class through its set of frequencies, and the set of each class.
+    """Returns the set of frequencies that a class is recognised by best, and accuracy through it.
 
-    Images through a set have only its frequencies. The estimates are accuracy through the set,
-    accuracy on whole images, and the share of images of other classes that are taken for the class.
-    The array `sets/<label>`, bool [C, H, W // 2 + 1], has the set of each class for a classifier.
+    The study filters images to random sets of frequencies. Half of the images of a class select its
+    set, the others measure it. The estimates are accuracy on images filtered to the set of their
+    class, accuracy on whole images, and the share of images of other classes that are taken for the
+    class when filtered to its set.
+
+    Args:
+      evaluations: for each classifier, its predictions for N images, whole (view 0) and filtered
+        to each random set.
+      image_shape: height H, width W and channels of the images.
+
+    Returns:
+      The estimates, and an array `sets/<label>` for each classifier, bool [C, H, W // 2 + 1]: the
+      set of each of C classes, in the order of frequencies of `rfft2`.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     classes = _classes(evaluations[0])
     if len(classes) < 2:  # the classifier may join several classes of the data in one
       raise _one_class()
     labels = evaluations[0].records.column('label')
+    # {classifier: {index of a class: index of its set}}
     best_sets = {e.label: self._best_sets(e, labels) for e in evaluations}
-    masks = self.masks(*image_shape[:2])
+    masks = self.masks(*image_shape[:2])  # the frequencies of each set, bool
     arrays = {}
     for label, best_by_class in best_sets.items():
       set_of_class = [best_by_class[number] for number in classes.values()]

@@ -188,6 +188,10 @@ class LeastDistance(AttackStudy):
     With several attacks, the optimality of each is added. It is the area that an attack removes
     under the curve of accuracy against radius, divided by the area that all attacks remove
     together.
+
+    Args:
+      recorded: for each classifier and attack, the distance of each of N images to the nearest
+        misclassified image that the attack found.
     """
     distances = recorded.outcomes(MEDIAN)  # [N, attacks] of each classifier
     nearest = distances.combined((), lambda values: values.min(1))  # [N, 1], over all attacks

@@ -137,10 +137,10 @@ class OodScores(ScoresPredictions):
   largest: int = setting(100, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid setting.
+    """Raises InputError for invalid settings of this study of out-of-distribution scores.
 
-    A setting that only concerns scores that are not selected must keep its default, such as
-    `neighbours` without 'knn'.
+    `scores` names the scores to compute. A setting that only concerns scores that are not selected
+    must keep its default: `neighbours`, for instance, is only used by 'knn'.
     """
     super().__post_init__()
     references = filter(is_reference, self.scores)  # FILE.py:NAME for a score in a user's file

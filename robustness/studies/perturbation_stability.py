@@ -102,10 +102,10 @@ class PerturbationStability(Study):
   baseline: str = word(FIRST, (FIRST, ALEXNET))
 
   def __post_init__(self) -> None:
-    """Raises InputError for an unknown perturbation, or one without the values of the baseline.
+    """Raises InputError for unknown perturbations, or if the baseline has no values for them.
 
-    The first classifier as the baseline has measured values. AlexNet's values are published ones
-    for exactly the perturbations of ImageNet-P.
+    Flip rates are divided by those of a baseline: the first classifier, which is measured under all
+    perturbations, or AlexNet, with values published for exactly the perturbations of ImageNet-P.
     """
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
@@ -179,8 +179,14 @@ class PerturbationStability(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields flip probability and top-5 distance, and their ratios to the baseline.
 
-    The first two are over all perturbations, by perturbation, and by perturbation and frame. The
-    ratios are mFR and mT5D. A classifier with fewer than five classes has no top-5 distance.
+    The data are sequences of frames: an image under a perturbation that grows from frame to frame.
+    Flip probability is the share of pairs of frames with different predictions. Top-5 distance
+    compares the five best classes of a pair. Both are over all perturbations, by perturbation, and
+    by perturbation and frame. The ratios to the baseline are called mFR and mT5D. A classifier with
+    fewer than five classes has no top-5 distance.
+
+    Args:
+      recorded: predictions of each classifier for all frames; each frame is a row.
     """
     recorded.require_equal_columns(COLUMNS)  # so that all classifiers have the same rows
     first = recorded.evaluations[0]

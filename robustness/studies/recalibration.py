@@ -136,7 +136,10 @@ class Recalibration(StoredOrMade):
   resamples: int = setting(200, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for an unknown scaling or score, or if neither is selected.
+
+    Scalings recalibrate logits, and scores define prediction sets.
+    """
     super().__post_init__()
     self.choose('scalings', scaling.KINDS)
     self.choose('scores', prediction_sets.SCORES)
@@ -170,15 +173,22 @@ class Recalibration(StoredOrMade):
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields all results, measured on the images that are not held out.
+    """Yields tables of results on rescaled confidence and on prediction sets.
 
-    Scalings and thresholds of prediction sets are first fitted on the held-out images. Results are
-    over all corruptions, by severity, by corruption, and by both.
+    A scaling maps logits to better calibrated ones. A prediction set has all classes with a score
+    up to a threshold, and holds the true class with a promised probability. Both are fitted to
+    held-out images and measured on the others. Results are over all corruptions, by severity, by
+    corruption, and by both.
+
+    Args:
+      recorded: the logits of each classifier for all images in V views: clean, and under each
+        corruption at each severity.
     """
-    recorded.require_distinct()
-    # `GROUPS` averages views by these facets: the clean view gets severity 0 and view 'clean'.
+    recorded.require_distinct()  # raises if two rows are versions of one image
+    # `GROUPS` averages views by these columns: the clean view gets severity 0 and view 'clean'.
     view = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
     views = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int), view=view)
+    # The indices of images that scalings are fitted to, that decide on thresholds, and the others.
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
     fits = {}  # {classifier: its scalings and thresholds}
     values = {}  # {classifier: [n, V, F]}, F values as in `_fields` of the n measured images
@@ -188,7 +198,7 @@ class Recalibration(StoredOrMade):
       fits[label] = self._fit(evaluation, fitting, deciding)
       values[label] = records.values(fits[label].measured)[measured]
       labels[label] = _single_labels(records.column('label'))[measured]
-    for label, fitted in fits.items():
+    for label, fitted in fits.items():  # a table with the fitted temperature of each classifier
       if scaling.TEMPERATURE in fitted.scalings:
         temperature = 1 / float(fitted.scalings[scaling.TEMPERATURE].weight)
         estimate = Estimate.without_interval(temperature, n=len(fitting))

@@ -59,7 +59,11 @@ class SampledMCE(CorruptionViews):
   mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
 
   def __post_init__(self) -> None:
-    """Raises InputError unless the study has the corruptions and severities of mCE."""
+    """Raises InputError unless the study has the corruptions and severities of mCE.
+
+    mCE (mean corruption error) divides errors by published ones, which exist for all corruptions of
+    the set 'official', averaged over five severities.
+    """
     super().__post_init__()
     valid = "('official',), for which errors are published"
     self.require({*self.names} == {*self.published.corrupted}, 'corruptions', valid)
@@ -107,10 +111,11 @@ class SampledMCE(CorruptionViews):
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a single view in which each image has its own random corruption.
+    """Returns how images are shown: each under one random corruption, in a single view.
 
-    The corruption is one of the 75 corruptions and severities of mCE. The column `drawn_view` of
-    the data has its index, from 1.
+    Other studies show every image under all 75 corruptions and severities of mCE, each a view
+    with parameters. Here the column `drawn_view` of an image has the index of one of these, from 1,
+    and `show` takes its parameters.
     """
     published = self.published
     if min(image_shape[:2]) != published.side:
@@ -148,9 +153,13 @@ class SampledMCE(CorruptionViews):
 
     The table `passes` has the forward passes of this run, the passes if each image had all
     corruptions, the precision `mce_half_width`, and the number of images that it needs.
+
+    Args:
+      evaluations: for each classifier, its predictions for images under one random corruption each.
+      image_shape: not used.
     """
-    count = evaluations[0].records.layout.num_rows
-    num_corrupted_views = len(self.weights) - 1
+    count = evaluations[0].records.layout.num_rows  # number of images
+    num_corrupted_views = len(self.weights) - 1  # without the clean view
     line = [count, count * num_corrupted_views, self.mce_half_width, self.num_needed]
     columns = ('passes', 'passes of all views', 'half width asked for', 'images needed for it')
     estimates = list(self.estimates(Recorded(evaluations)))
@@ -159,10 +168,14 @@ class SampledMCE(CorruptionViews):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mCE and mean errors: over all corruptions, by corruption and by severity.
 
-    Errors are first averaged over the images of each corruption and severity, then summed with
-    weights. The table also has paired differences between classifiers.
+    Errors are first averaged over the images of each corruption and severity (view), then summed
+    with weights, w_v for view v. The table also has paired differences between classifiers.
+
+    Args:
+      recorded: predictions of each classifier for N images. Each was shown in one random view.
     """
-    recorded.require_distinct()
+    recorded.require_distinct()  # raises if two rows are versions of one image
+    # {classifier: whether it is wrong, bool [N]}
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
     # {classifier: the view of each image, [N]}
     drawn_views = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}

@@ -94,8 +94,14 @@ class ShapeBias(Study):
   def _estimates_of_run(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
     """Yields the share of decided answers and the shape bias of this run's classifiers.
 
-    An answer is decided if it is the class of the shape or of the texture. Only images with
-    conflicting classes count. There are values over all images and by class of shape.
+    An image has the shape of one class and the texture of another, such as a cat with the skin of
+    an elephant. An answer is decided if it is the class of the shape or of the texture; the shape
+    bias is the share of decided answers that name the shape. Images with the same class for both do
+    not count. There are values over all images and by class of shape.
+
+    Args:
+      evaluations: for each classifier, its predictions for N images. The label is the class of the
+        shape, and a column has the name of the texture's class.
     """
     Recorded(evaluations).require_equal_columns((TEXTURE,))
     # {classifier: whether it names the shape, and whether it names the texture, bool [N, 2]}

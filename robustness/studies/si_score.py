@@ -126,8 +126,12 @@ class SiScore(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid setting, or one that `factor` does not use."""
-    super().__post_init__()
+    """Raises InputError for invalid areas, angles or positions of the object in scenes.
+
+    Scenes vary in one `factor`, such as its size. A grid varies the position and has one area. Some
+    position must bring a part of the object into the image.
+    """
+    super().__post_init__()  # refuses settings that `factor` does not use
     is_single = self.factor != GRID or len(self.areas) == 1
     self.require(is_single, 'areas', 'a single area for a grid')
     # angles a whole turn apart have the same scenes, which would count twice
@@ -291,8 +295,9 @@ class SiScore(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if no scene counts, or if stored scenes lack their description.
 
-    A scene counts if at least `min_inside` of its object is in the image. Stored scenes need
-    columns such as the area, and must vary in the study's factor.
+    A scene is an object on a background. It counts if at least `min_inside` of the object is in the
+    image. Scenes that are stored as images need columns such as the area, and must vary in the
+    study's factor. Batches are read until a scene counts.
     """
     if self.stored:
       self._check_stored(rows)
@@ -339,44 +344,53 @@ class SiScore(Study):
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns scenes for a figure: the first three pairs of object and background.
+    """Returns example scenes for a figure: objects pasted on backgrounds at several levels.
 
-    They are shown at up to six combinations of area, angle and position. Stored scenes have no
-    figure.
+    A row is a pair of an object and a background. A level is a combination of the object's area,
+    angle and position; each level is one view of the study. The figure shows the first three pairs
+    at up to six levels. Scenes that were stored as images have no figure.
+
+    Args:
+      rows: the pairs.
+      key: random key.
+      findings: not used.
 
     Returns:
-      `gallery`, [pairs, levels, 160, 160, 3], and `gallery_level`, the names of the combinations.
+      `gallery`, scenes in [0, 1], [pairs, levels, 160, 160, 3], and `gallery_level`, the names of
+      the levels; {} if the scenes are stored.
     """
     if self.stored:
       return {}
     views = self.views(rows.image_shape)
-    # Six evenly spaced levels, or all if there are fewer.
+    # The indices of six evenly spaced levels, or of all if there are fewer.
     levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int))
-    batch = next(rows.batches(min(3, rows.num_examples), [0]))
-    prepare = views.prepare
+    first_pairs = next(rows.batches(min(3, rows.num_examples), [0]))
+    prepare = views.prepare  # computes what the scenes of a pair at all levels share
     assert prepare is not None  # views that compose scenes have one
 
     @jax.jit
-    def prepare_rows(batch: Arrays) -> Arrays:
-      """Computes what all scenes of a pair share, for each pair of a batch."""
-      return map_rows(lambda row, _: prepare(row), batch, None)
+    def prepare_pairs(pairs: Arrays) -> Arrays:
+      """Applies `prepare` to each pair, a row of the arrays in `pairs`."""
+      return map_rows(lambda pair, _: prepare(pair), pairs, None)
 
-    columns = prepare_rows(numeric_columns(batch))
+    pairs = prepare_pairs(numeric_columns(first_pairs))
 
     @jax.jit
-    def pictures_at(level: Arrays) -> jax.Array:
-      """Returns the scenes of all pairs at one level, [rows, side, side, 3] in [0, 1].
+    def scenes_at(level: Arrays) -> jax.Array:
+      """Returns the scenes of all pairs at one level, resized for the figure, [pairs, 160, 160, 3].
 
-      A level is a combination of area, angle and position.
+      Args:
+        level: {name: value} of the parameters of one level.
       """
-      scenes = map_rows(lambda row, level: views.show(key, row, level), columns, level)
+      scenes = map_rows(lambda pair, level: views.show(key, pair, level), pairs, level)
       shape = (len(scenes), GALLERY_SIDE, GALLERY_SIDE, 3)
       return jnp.clip(jax.image.resize(scenes, shape, 'linear'), 0, 1)
 
+    # {name of a parameter: its values at the levels of the figure, [levels, ...]}
     parameters = {name: jnp.asarray(values[levels]) for name, values in views.parameters.items()}
-    pictures = jax.lax.map(pictures_at, parameters)  # [levels, rows, ...]
+    scenes = jax.lax.map(scenes_at, parameters)  # [levels, pairs, 160, 160, 3]
     names = [_level_names(self.design)[level] for level in levels]
-    return {'gallery': np.asarray(pictures).swapaxes(0, 1), 'gallery_level': np.array(names)}
+    return {'gallery': np.asarray(scenes).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all scenes, by class, by level and by factor.
@@ -386,8 +400,13 @@ class SiScore(Study):
     balanced mix with the same pairs of object and background at all levels. Accuracy by location is
     also estimated from all scenes with any part of the object. Objects are resampled for intervals,
     and classifiers are compared by paired differences.
+
+    Args:
+      evaluations: for each classifier, its predictions for all scenes: a row for each pair and a
+        view for each level, or a row for each scene if scenes are stored as images.
+      image_shape: height, width and channels of the scenes.
     """
-    # what scenes are arranged, counted and grouped by
+    # Columns that scenes are arranged, counted and grouped by must be equal for all classifiers.
     columns = designs.COLUMNS if self.stored else ('object', 'imagenet_class', 'foreground_size')
     Recorded(evaluations).require_equal_columns(columns)
     records = {evaluation.label: evaluation.records for evaluation in evaluations}

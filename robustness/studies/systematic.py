@@ -118,7 +118,13 @@ class Systematic(Study):
   near_duplicates: int = near_duplicates.OFF
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for invalid settings of this study of environments.
+
+    An environment is a transform of the images, such as snow or rotation, that the study generates,
+    or the origin of stored images. `severities` are only for corruptions and `angles` only for
+    rotation: a setting that no environment uses must keep its default. Rotations are by right
+    angles, which move pixels without interpolation.
+    """
     super().__post_init__()
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)
@@ -126,7 +132,8 @@ class Systematic(Study):
     valid = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
     self.require(set(self.angles) <= set(transforms.RIGHT_ANGLES), 'angles', valid)
     names = {*self.environments} if self.source == GENERATED else set[str]()
-    rotation = names & {transforms.ROTATION}
+    rotation = names & {transforms.ROTATION}  # the name 'rotation', or nothing
+    # {setting: the environments that use it}
     used_by = {'environments': names, 'severities': names - rotation, 'angles': rotation}
     for key, users in used_by.items():
       is_valid = bool(users) or getattr(self, key) == getattr(Systematic, key)
@@ -142,10 +149,15 @@ class Systematic(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if systematic robustness cannot be computed from data and trainings.
 
-    The data need one class group for each environment. Trainings on environments must have the same
+    Classes are divided into groups, and a training shows each environment, such as snow, for one
+    group only. The data need one class group for each environment, and trainings the same
     environments and class groups as the evaluation.
+
+    Args:
+      rows: the images to evaluate on.
+      recipes: {classifier: facts about its training}.
     """
-    groups = rows.description.get('class_groups')
+    groups = rows.description.get('class_groups')  # {title: names of classes}
     if groups is None:
       raise InputError(
         f'{KEYS.study.name} is systematic, which needs class groups: set {KEYS.data.class_groups} '
@@ -274,7 +286,11 @@ class Systematic(Study):
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
-    """Pairs (environment 1..M, severity or angle), one for each view except the clean one."""
+    """Pairs (number of the environment, severity or angle), one for each view.
+
+    A view shows the images in one environment at one level, a severity or an angle. Environments
+    are numbered 1..M; the clean view, number 0, is left out.
+    """
     return [
       (k, level)
       for k, transform in enumerate(self._transforms, 1)
@@ -423,6 +439,9 @@ class Systematic(Study):
   ) -> Iterator[Measured]:
     """Yields the robustness ρ of a classifier by environment and by severity or angle, and means.
 
+    ρ is the gain in accuracy over a baseline on classes that training has not shown in an
+    environment, divided by the gain on classes that it has shown there.
+
     Args:
       label: name of the classifier, which was trained on the environments.
       facts: facts about the data, classes and classifier.
@@ -432,7 +451,8 @@ class Systematic(Study):
       notes: {environment: note on its ρ}; the key '' is for the mean over environments.
     """
     names, num_classes = self._names(facts['data']), len(facts['classes'])
-    # The facets and the environments of each mean: all together, then each alone.
+    # For each mean, its columns in the results and the numbers of its environments: all together,
+    # then each alone.
     averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
     averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
     baseline = self._baseline_of(label)  # '' for none, which has no shares
@@ -454,6 +474,9 @@ class Systematic(Study):
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
   ) -> Iterator[Measured]:
     """Yields clean accuracy, and accuracies by environment, class group and class.
+
+    An environment is, for instance, snow; number 0 is the clean one. Classes are divided into
+    groups, and training shows each environment for one group only.
 
     Args:
       shares: whether a classifier is right, by image and environment.
@@ -581,11 +604,13 @@ class Systematic(Study):
   def _shares(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
     """Returns the share of right answers for each image in each environment, clean first.
 
-    The share is a mean over severities or angles.
+    The study shows each image clean and in environments 1..M, such as snow, at several levels
+    (severities or angles). The share is a mean over the levels of an environment. It is 0, 1 or NaN
+    if images are stored, as each is of one environment.
 
     Args:
       evaluation: recorded predictions of a classifier.
-      by_level: whether each severity or angle has a column, without clean images.
+      by_level: whether each level has a column, instead of each environment, without clean images.
     """
     records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted

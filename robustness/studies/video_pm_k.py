@@ -177,10 +177,12 @@ WITHIN_RMS = _share_within('pairs_within_rms', 'root mean square', column=1)
 
 
 def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
-  """Declares a change of accuracy by human review of the video frames.
+  """Declares a quantity: how much a review by people changes an accuracy on video frames.
 
-  It is a signed sum of four accuracies: on anchors (labelled frames) and pm-k (worst nearby frame)
-  before the review, and both after it.
+  In the review, people leave out unsuitable frames. The quantity is a sum with signs of four
+  accuracies, in this order: on anchors (labelled frames) and pm-k (on the worst frame near each
+  anchor) before the review, then on anchors and pm-k after it. For example, the signs (−1, 0, 1, 0)
+  make it the accuracy on anchors after the review minus before.
 
   Args:
     name: name of the quantity in results.
@@ -188,6 +190,7 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
     signs: the sign (1, −1 or 0) of each of the four accuracies.
     size: largest possible absolute value.
   """
+  # a function of the four mean accuracies
   change = functools.partial(_signed_sum, np.array(signs))
   return Quantity(name, words, low=-size, high=size, statistic=np.asarray, function=change)
 
@@ -278,8 +281,14 @@ class VideoPmK(study.ScoresPredictions):
   reviewed: str = ''
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for settings of this study of video frames that contradict each other.
+
+    If `testbed` names a set of published models for comparison, the settings that decide how
+    predictions are scored, such as k, must be those of the publication. The settings `frames` and
+    `reviewed` name folders for pixel distances between frames, and need `distances`.
+    """
     super().__post_init__()
+    # '' compares with no published models, and `AUTO` selects models that fit the settings.
     for key, value in PUBLISHED.items() if self.testbed not in ('', AUTO) else ():
       valid = f'{value!r}, as the models of {KEYS.study.testbed} were measured'
       self.require(getattr(self, key) == value, key, valid)
@@ -306,9 +315,10 @@ class VideoPmK(study.ScoresPredictions):
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
   def differences(self, records: RecordsReader, image_shape: study.ImageShape) -> list[str]:
-    """Returns deviations from the published experiment, such as another k.
+    """Returns deviations of this study of video frames from the published experiment.
 
-    A missing human review of the frames is also one.
+    They are the title of the data if its frames were not reviewed by people, and settings with
+    other values than in the paper, such as 'k 5'.
     """
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]  # reviewed sets say so in their title
@@ -337,13 +347,16 @@ class VideoPmK(study.ScoresPredictions):
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
   def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> study.Scored:
-    """Computes the results from files of predictions instead of a run.
+    """Computes the study's results from files of predictions, without running a classifier.
 
-    With `distances` they include pixel distances of the frames in the folder `frames`.
+    With the setting `distances` they include pixel distances of the frames in the folder `frames`.
 
     Args:
       settings: names the files of predictions.
       folder: folder of this run.
+
+    Returns:
+      The predictions, with the findings of the study.
     """
     scored = settings.scored(self, self.review, folder)
     if self.distances:
@@ -402,8 +415,10 @@ class VideoPmK(study.ScoresPredictions):
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields all results: over all data, across classifiers, and for parts of the data.
 
-    The parts are single classes, the data without frames of one type, and single frame rates. The
-    median drop is over classes.
+    A neighbor set is an anchor (labelled frame of a video) with nearby frames. Accuracy pm-k counts
+    the worst frame within k frames of the anchor, and the drop is the accuracy on anchors minus
+    pm-k. The parts of the data are single classes, the data without frames of one type, and single
+    frame rates. The median drop is over classes.
 
     Args:
       right: whether each classifier is right on each frame of the neighbor sets.

@@ -46,8 +46,12 @@ class Built:
   left_out: tuple[str, ...]
 
   def summary(self) -> str:
-    """Describes the numbers of anchors, pairs and frames in one line."""
-    sizes = [len(members) for members in self.sets.neighbors]
+    """Describes the size of the data set in one line: its anchors, pairs and distinct frames.
+
+    An anchor is a labelled frame of a video. It makes a pair with each of its neighbors, the frames
+    around it.
+    """
+    sizes = [len(members) for members in self.sets.neighbors]  # number of neighbors of each anchor
     left_out = f'; {len(self.left_out)} videos without a label left out' if self.left_out else ''
     return (
       f'{len(sizes)} anchors, {sum(sizes)} pairs, median {np.median(sizes):g} a set, '

@@ -47,10 +47,11 @@ def _class_names_of_indices(
 ) -> tuple[str, ...]:
   """Chooses the class index that belongs to the labels, and returns its class names in label order.
 
-  A class index is a file that names classes. ImageNet-Vid-Robust comes with two:
-  `imagenet_vid_class_index.json` names the 30 classes of its labels, `imagenet_class_index.json`
-  the 1000 classes of ImageNet. ImageNet's is ignored if another names the classes of a coarse label
-  space, such as these 30.
+  A class index is a file that names classes. The folder of a data set can have two: the data set
+  ImageNet-Vid-Robust has `imagenet_vid_class_index.json`, with the 30 classes of its labels, and
+  `imagenet_class_index.json`, with the 1000 classes of ImageNet. A set of few classes such as these
+  30, each of which stands for some of ImageNet's, is called coarse. If an index has coarse classes,
+  the labels are of these, and ImageNet's index is ignored.
 
   Args:
     indices: {path: content} of the class indices of a folder. A content is {class number: name} or
@@ -61,16 +62,16 @@ def _class_names_of_indices(
       with ImageNet's index alone, or the indices differ.
   """
   names_in = {path: _names_in_index(path, index) for path, index in indices.items()}
-  first, *_ = names_in
+  first, *_ = names_in  # the path of the first file
   folder = first.parent  # of all files
   for path, names in names_in.items():
-    _check_named_space(path, names)
+    _check_named_space(path, names)  # 'imagenet_…' in the name of a file needs ImageNet's classes
   imagenet = label_space.get(label_space.IMAGENET).class_names
   is_vid_robust = (folder / 'rev_wnid_map.json').is_file()  # ImageNet-Vid-Robust has this file
   if list(names_in.values()) == [imagenet] and is_vid_robust:
     raise InputError(f'{folder} has only {first.name}, which does not name its labels.')
   imagenet_index = folder / f'{label_space.IMAGENET}_{CLASS_INDEX}'
-  # Labels are of the coarse classes then, and ImageNet's index is not about them.
+  # `coarse_space` returns the coarse label space with exactly these class names, or None.
   has_coarse_index = any(map(label_space.coarse_space, names_in.values()))
   if has_coarse_index and names_in.get(imagenet_index) == imagenet:
     del names_in[imagenet_index]
