@@ -133,7 +133,13 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
   checked = decoded if is_streamed else decoded.union(evenly_spaced(indices, MAX_HEADERS))
 
   def damage(index: int) -> str:
-    """Returns why an image or its header cannot be read; '' if it can."""
+    """Returns why an image of the data cannot be read; '' if it can.
+
+    Images with an index in `decoded` are read whole, of the others only the header.
+
+    Args:
+      index: index of the image in `store`.
+    """
     stored, _ = store.host_element(index)
     assert isinstance(stored, bytes)
     check = read if index in decoded else header  # of most images only the header

@@ -226,6 +226,7 @@ class BaseConfig(tfds.core.BuilderConfig):
   resized_by: str = 'tensorflow'
 
   def __post_init__(self) -> None:
+    """Raises InputError unless `base` names a data set and whole numbers are 0 or above."""
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     for key in self.WHOLE_NUMBERS:
       value = getattr(self, key)

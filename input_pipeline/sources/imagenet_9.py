@@ -171,7 +171,14 @@ def _with_mask(path: tf.Tensor) -> dict[str, tf.Tensor]:
   import tensorflow as tf
 
   def read(value: bytes | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Reads an image and its mask in Python, from the path that TensorFlow passes."""
+    """Reads an image and its foreground mask, called by TensorFlow for each element.
+
+    Args:
+      value: path of the image.
+
+    Returns:
+      The image, uint8 [H, W, 3], and the mask, bool [H, W].
+    """
     file = bytes_of(value)
     image = read_file(file, 3)
     mask_file = _mask_of(Path(file.decode()))

@@ -262,7 +262,15 @@ class SceneParts(Source, abc.ABC):
       return background(background_number), padded, np.int32(num_mask_pixels(pixels[..., 3]))
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
-      """Reads the columns of a pair of object and background in TensorFlow, by `read_pair`."""
+      """Reads an object and a background in TensorFlow, by calling the Python function `read_pair`.
+
+      Args:
+        pair: the element that identifies the pair.
+
+      Returns:
+        {column: tensor} with fixed shapes: the background `image`, the cutout `foreground` padded
+        to a square, and its number of pixels.
+      """
       import tensorflow as tf
 
       dtypes = (tf.uint8, tf.uint8, tf.int32)

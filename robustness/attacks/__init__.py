@@ -323,7 +323,16 @@ class Attack(Part):
       return jnp.where(jnp.isnan(values), jnp.inf, values)
 
     def restart(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the worst images so far and their margins, after one more run."""
+      """Runs the attack once more, as a step of `lax.fori_loop`.
+
+      Args:
+        run: number of the run, which the random keys depend on.
+        state: the worst images so far, [B, H, W, C], and their margins [B]. A larger margin is
+          worse: a wrong class has a larger logit than the label.
+
+      Returns:
+        The new state.
+      """
       worst, largest = state
       run_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, run)
       candidates = self._in_ball(self(run_keys, logits, images, labels, scale), images, scale)

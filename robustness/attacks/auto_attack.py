@@ -172,16 +172,26 @@ class AutoAttack(Attack):
     return {'adversarial': adversarial, 'is_right': is_right, 'stage': successful_stage}
 
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images and the diagnostics, from the state after the last attack.
+    """Returns the adversarial images and diagnostics, after all attacks of the ensemble.
 
-    `Attack.observed` describes the diagnostics `stage`, `no_gradient` and `random`.
+    The ensemble runs its attacks, `self.stages`, in turn on the images that are still right.
+
+    Args:
+      arguments: random keys [B], function from images to logits, clean images [B, H, W, C], labels
+        [B], and the radius as a multiple of `epsilon`.
+      state: the state after the last attack: `adversarial` images, whether the prediction
+        `is_right` [B], and the `stage` [B] that first made it wrong.
+
+    Returns:
+      Images [B, H, W, C], and {diagnostic: [B]}. `stage` is the number of the attack that
+      succeeded, from 1; 0 for an image that was wrong already, and one more than the last number if
+      none succeeded. `no_gradient` and `random` are warnings: the loss of an attacked image has the
+      gradient 0, or logits differ when computed again.
     """
     keys, logits, images, labels, scale = arguments
-    # for `no_gradient`: the gradient of DLR at a random point, drawn as Auto-PGD draws its starts
+    # for `no_gradient`: the gradient of the loss DLR at a random point of the ball
     start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)
     gradient = jax.grad(lambda x: attacks.dlr(logits(x), labels).sum())(start)
-    # the number of the attack that succeeded, or one more than the last number if none did; 0
-    # remains for images that were misclassified already
     stage = jnp.where(state['is_right'], len(self.stages) + 1, state['stage'])
     return state['adversarial'], {
       'stage': stage,

@@ -157,7 +157,11 @@ class AutoPGD(Attack):
     """
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
-      """Returns the sum of the losses, for `jax.grad`, and (losses [B], margins [B])."""
+      """Returns the sum of the losses at points x, for `jax.grad`, and (losses [B], margins [B]).
+
+      The loss is `self.loss`, or targeted DLR if there are target classes. The margin is the
+      largest logit of a wrong class minus the logit of the label.
+      """
       scores, labels = arguments.logits(x), arguments.labels
       if targets is None:
         losses = attacks.LOSSES[self.loss](scores, labels)
@@ -208,7 +212,11 @@ class AutoPGD(Attack):
       start = evaluated(balls.clipped(images, x - images, 'l1', radius))
 
       def step(state: _SparseState) -> _SparseState:
-        """Returns the state after one more step."""
+        """Takes one step of an ascent in the ℓ1 ball, for `lax.while_loop`.
+
+        The state moves to a new point, which is projected onto the ball of the ascent's `radius`
+        around `images`. Step size and sparsity change at checkpoints.
+        """
         iterate = evaluated(balls.clipped(images, state.moved() - images, 'l1', radius))
         # steps between checkpoints: 4 % of all steps, rounded down, but at least one step
         period = jnp.maximum(CHECKPOINT_SHARE * num_steps, 1).astype(int)

@@ -89,7 +89,15 @@ class Square(Attack):
       return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-      """Returns the state (completed steps, images, their margins) after a step."""
+      """Takes one step of random search, for `lax.while_loop`.
+
+      Each image is changed in a random window (`propose`); windows shrink with the number of steps.
+      The change is kept if it increases the image's margin, which is 0 or above for an image that
+      is misclassified.
+
+      Args:
+        state: number of completed steps; images x, [B, H, W, C]; their margins, [B].
+      """
       steps, x, margins = state
       halvings = jnp.searchsorted(HALVED_AFTER, steps)  # of the area of the window, so far
       proposed = jax.vmap(propose, (0, 0, 0, None, None, None))(
@@ -188,7 +196,12 @@ def two_halves_pattern(side: int, norm: str) -> np.ndarray:
     return pattern / np.linalg.norm(pattern.ravel(), balls.ORDERS[norm])
 
   def nested(height: int) -> np.ndarray:
-    """Returns one half of the pattern: weighted nested rectangles of norm 1, [height, side]."""
+    """Returns one half of the pattern η: weighted nested rectangles, of norm 1, [height, side].
+
+    Pixels that are at most k − 1 rows and columns from the middle are in rectangle k, which has the
+    weight 1/k² ('l2') or 1/k⁴ ('l1'). A pixel has the sum of the weights of all rectangles that
+    contain it.
+    """
     # distances from the middle
     rows_away = np.abs(np.arange(height) - height // 2)[:, None]
     columns_away = np.abs(np.arange(side) - side // 2)

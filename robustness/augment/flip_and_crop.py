@@ -133,9 +133,10 @@ class RandomResizedCrop(Augmentation):
     is_inside = ((y >= y0) & (y < y0 + rows))[:, None] & ((x >= x0) & (x < x0 + columns))[None]
 
     def resized(pixels: jax.Array) -> jax.Array:
-      """Resizes the box to the size of the image, [H, W, ...].
+      """Resizes the random box of pixels [H, W, ...] to the whole size, [H, W, ...].
 
-      Pixels outside the box count as 0.
+      The mask `is_inside` marks the box, and `scale` and `shift` move it onto the image. Pixels
+      outside the box count as 0.
       """
       box = jnp.where(is_inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(

@@ -190,7 +190,8 @@ class Operations:
     Args:
       image: float32 [H, W, C] in [0, 1]. It is rounded to 8-bit values, unless all operations are
         −1 (no change).
-      drawn: the operations in order, arrays [steps, ...].
+      drawn: the operations in order, arrays [steps, ...]: `index` in `self.names`, where −1 is no
+        change, and their parameters, such as `magnitude`.
       fill: colour of the pixels that operations leave empty or cover, if `transparent`.
 
     Raises:
@@ -199,7 +200,12 @@ class Operations:
     image = as_images(image, (3,), 'operations')
 
     def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
-      """Returns the image after one operation, for `lax.scan`."""
+      """Applies one operation, as a step of `lax.scan` without an output.
+
+      Args:
+        state: the image, uint8 [H, W, C], and a mask of the pixels that still show it.
+        drawn: the operation.
+      """
       return self(state, drawn), None
 
     start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image

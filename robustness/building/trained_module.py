@@ -101,7 +101,11 @@ class TrainedModule(TrainedHere):
       return (values if values.ndim > 1 else abs(values)).astype(shape.dtype)
 
     def logits_after_step(drawn: Variables) -> PyTree:
-      """Returns the logits after a step along the gradient of the mean squared logit."""
+      """Returns the logits of `images` after one gradient step on the mean squared logit.
+
+      Args:
+        drawn: values to add to the module's initial variables, a tree of the same shapes.
+      """
       variables = jax.tree.map(jnp.add, dict(init()), drawn)
 
       def loss(params: PyTree) -> tuple[jax.Array, PyTree]:

@@ -202,7 +202,10 @@ def run_command(
   """
 
   def run() -> None:
-    """Runs the config; only the first process logs the summary."""
+    """Runs the config in this process; only the first of several processes logs the summary.
+
+    It raises errors that `run_command` prints and converts to an exit status.
+    """
     path = expanded(directory).absolute()
     compilation_cache.use(compiled)
     process.set_devices(processes)

@@ -217,12 +217,16 @@ class Answers:
   def consistency(self, other: Self, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency κ with another classifier, for each set of perturbations.
 
-    κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or over
-    clusters of images.
+    `self` has the answers of one classifier to N images in V views (perturbations). κ is the
+    agreement of both classifiers' right and wrong answers beyond chance. Intervals are over images,
+    or over clusters of images, called units.
 
     Args:
       other: answers of the other classifier on the same images.
-      groups: names of the sets of perturbations.
+      groups: names of the sets of perturbations, such as 'fog' for all its severities.
+
+    Returns:
+      An estimate for each name in `groups`.
     """
     first, second = other.right, self.right
     # The four possible outcomes of a pair of answers, bool [N, V].
@@ -237,7 +241,7 @@ class Answers:
     # Numbers of images with each outcome, by unit (an image, or a cluster) and view, [units, V].
     counts = [units_of_classifier(outcomes, name, views).total for name in pair_outcomes]
     weighted_groups = [self.group(name) for name in groups]
-    group_weights = np.zeros((len(groups), len(views)))
+    group_weights = np.zeros((len(groups), len(views)))  # of each view in the mean over a set
     for weights, group in zip(group_weights, weighted_groups, strict=True):
       weights[group.views] = group.weight
     # The same images count for each outcome: any outcome has their number.

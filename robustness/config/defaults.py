@@ -68,7 +68,12 @@ def variants(
   function_by_name = {function.__name__: function for function in functions}
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
-    """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'."""
+    """Returns the config of a variant, for a config file that calls `variants`.
+
+    Args:
+      variant: 'NAME' is the name of one of `functions`. 'NAME+WORD' calls the function
+        `added[WORD]` on its config. 'NAME,LABEL,...' passes labels to the function `labelled`.
+    """
     first_word, *labels = variant.split(',')
     if labelled and first_word == labelled.__name__ and labels and '' not in labels:
       return labelled(tuple(labels))

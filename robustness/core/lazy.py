@@ -13,7 +13,14 @@ def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
   """
 
   def import_attribute(name: str) -> object:
-    """Imports and returns the attribute `name` of the package, or raises AttributeError."""
+    """Imports and returns an attribute of the package, as the package's `__getattr__`.
+
+    Args:
+      name: name of the attribute. `modules[name]` is the module that defines it, or that it is.
+
+    Raises:
+      AttributeError: the package has no such attribute.
+    """
     if name not in modules:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
     module = importlib.import_module(f'{package}.{modules[name]}')

@@ -117,7 +117,14 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
   start, is_terminal, write_line = time.monotonic(), draws_bars(), _line_writer()
 
   def show(seconds: float) -> None:
-    """Updates the bar, or writes a line, with the elapsed `seconds`."""
+    """Shows how long the work has been running, when called at intervals by `Heartbeat`.
+
+    On a terminal it draws the bar at the first call and updates it later; elsewhere it writes a
+    line.
+
+    Args:
+      seconds: the elapsed time.
+    """
     if not is_terminal:
       write_line('%s …%s', label, f' {seconds:.0f} s' if seconds else '')
     elif bars:

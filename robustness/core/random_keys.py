@@ -90,7 +90,13 @@ def without_global_draws(function: Callable[..., T]) -> Callable[..., T]:
 
   @functools.wraps(function, updated=())  # a function may be an object with fields
   def checked(*arguments: Any, **keywords: Any) -> T:
-    """Calls `function` and raises InputError if user code in it draws from a global generator."""
+    """Calls `function`, which JAX traces, and refuses random numbers from a global generator.
+
+    The states of the generators of `np.random` and `random` are compared before and after the call.
+
+    Raises:
+      InputError: code of a user in `function` draws from one of them.
+    """
     states = _global_states()
     result = function(*arguments, **keywords)
     has_draws = _global_states() != states

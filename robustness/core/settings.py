@@ -128,7 +128,15 @@ def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def is_needed(key: str, value: PlainValue) -> bool:
-    """Returns whether the setting `key` is used or differs from its default."""
+    """Returns whether a setting is to be listed: it is used, or differs from its default.
+
+    `fields` are the fields of the settings' dataclass, and `section` has the values of all
+    settings, which decide by `has_effect` whether this one is used.
+
+    Args:
+      key: name of the setting.
+      value: its value.
+    """
     immutable = tuple(value) if isinstance(value, list) else value
     if key not in fields or immutable != fields[key].default:
       return True

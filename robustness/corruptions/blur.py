@@ -163,7 +163,15 @@ def _draw_moves(
   """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
-    """Returns the moves of one pass, uniform on −delta, …, delta − 1 in both directions."""
+    """Draws the moves of glass blur in one pass over the image, int32 [2, H, W].
+
+    A pixel takes the value of the pixel that is this number of rows down and columns right. Both
+    are uniform on −delta, …, delta − 1.
+
+    Args:
+      iteration: number of the pass, which the random numbers depend on.
+      delta: largest distance of a move in rows, and in columns.
+    """
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
     cell = bits % (side * side)  # one of the side × side pairs (row, column), counted row by row

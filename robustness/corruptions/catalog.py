@@ -376,7 +376,17 @@ def apply(
   check_integers('severity', severity, (), range(1, num_severities + 1))
 
   def branch(name: str, key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
-    """Returns the image corrupted by the corruption `name`, rounded as `quantize` says."""
+    """Returns the image under one corruption, as a branch of `lax.switch` over all corruptions.
+
+    The result is rounded as the argument `quantize` of `apply` says: 'floor' and 'round' return
+    8-bit levels / 255, None rounds nothing.
+
+    Args:
+      name: name of the corruption. `table[name]` has its constants and `options` its options.
+      key: random key.
+      image: floating [H, W, C] in [0, 1].
+      severity: number of the severity.
+    """
     corruption = find(name)
     corrupted = corruption(key, image, severity, table[name], **options.get(name, {}))
     shape, dtype = getattr(corrupted, 'shape', None), getattr(corrupted, 'dtype', None)

@@ -55,11 +55,23 @@ def distortion(
   """
 
   def declare(function: LevelsFunction) -> Corruption:
-    """Returns a corruption that applies `function` to 8-bit levels, with the constants `values`."""
+    """Turns a function of RGB levels into a `Corruption` of float images.
+
+    Args:
+      function: function (draws, levels int32 [H, W, 3], strength) -> levels. `strength` has its
+        constants at the severity, which `values` lists.
+    """
 
     @functools.wraps(function)
     def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
-      """Applies `function` to the 8-bit RGB levels of an image, float32 [H, W, C] in [0, 1]."""
+      """Applies `function`, which takes RGB levels, to an image of floats in [0, 1].
+
+      Args:
+        draws: random numbers for the function.
+        image: float32 [H, W, C]; a grey image gets three equal channels, and its result is grey.
+        strength: the constants of the severity.
+        **options: options of the corruption.
+      """
       levels = jnp.round(to_levels(image, 'round') * 255).astype(jnp.int32)
       rgb = jnp.broadcast_to(levels, (*levels.shape[:2], 3))  # three equal channels if it is grey
       corrupted = from_levels(function(draws, rgb, strength, **options))

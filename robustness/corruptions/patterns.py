@@ -333,10 +333,17 @@ def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   directions = jnp.stack([jnp.sin(draws['angle']), jnp.cos(draws['angle'])], 1)
 
   def add_line(number: jax.Array, drawn: jax.Array) -> jax.Array:
-    """Returns the image `drawn` with one more line."""
-    half = side * directions[number]  # from the point to the end of the line
+    """Returns the image `drawn` with one more grey line, [side, side, C], for `lax.fori_loop`.
+
+    The line goes through a random point (`draws`), `side` pixels to both sides of it.
+
+    Args:
+      number: number of the line.
+      drawn: the image with the lines before, in [0, 1].
+    """
+    half = side * directions[number]  # from the point to the end of the line, (down, right)
     start, end = (jnp.trunc(draws['point'][number] + sign * half) for sign in (-1, 1))
-    weight = line_weight(side, start, end)[..., None]
+    weight = line_weight(side, start, end)[..., None]  # opacity of the line at each pixel
     mixed = 255 * ((1 - weight) * drawn + weight * GREY)
     # GUARD keeps an error of rounding from truncating an integer to the next lower one
     truncated = from_levels(jnp.floor(jnp.clip(mixed, 0, 255) + GUARD).astype(jnp.uint8))

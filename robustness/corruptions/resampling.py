@@ -104,7 +104,15 @@ def _resampling(
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 
     def shrunk_and_enlarged(image: jax.Array, scale: float) -> jax.Array:
-      """Shrinks the image by the factor `scale` ≤ 1 and enlarges it to its size again."""
+      """Shrinks the image by a factor and enlarges it to its size again, [H, W, C].
+
+      The kernels are `shrinking` and `up`. In between the image is compressed to JPEG, unless
+      `quality` is 0.
+
+      Args:
+        image: float32 [H, W, C].
+        scale: the factor, at most 1.
+      """
       height, width = image.shape[:2]
       small = resize(image, (int(height * scale), int(width * scale)), shrinking, antialias)
       compressed = jpeg.round_trip(small, quality) if quality else small

@@ -148,11 +148,12 @@ class StoredOrMade(CorruptionViews):
       logging.warning('%s: results are of the others', problem)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the part of the data set that the study measures.
+    """Returns the images of the data set that the study measures.
 
-    From a stored data set these are the clean images and the images with the study's corruptions
-    and severities. The description of the returned data set lists them. A data set of clean images
-    is returned unchanged.
+    From stored corrupted images these are the clean ones and those with the study's corruptions
+    and severities. They are stored in parts: consecutive images with one corruption and severity,
+    all parts of equal length. The description of the returned data set lists the parts. A data set
+    of clean images is returned unchanged.
     """
     stored = parts_of_rows(rows) if self.is_stored else []
     if not stored:

@@ -238,11 +238,13 @@ class CorruptionViews(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings that determine the saved predictions, see `Study.recording`.
+    """The settings that determine the saved predictions, as {name: value}.
 
-    Studies with equal values reuse each other's saved predictions. These are the settings of
-    `CorruptionViews` except `confidence`, the confidence level of intervals, with digests of the
-    user's files and of pictures. Settings of subclasses do not matter.
+    Studies of corruptions are subclasses of `CorruptionViews`. Two of them reuse each other's saved
+    predictions if these values are equal: the settings of `CorruptionViews` except `confidence`,
+    the confidence level of intervals, digests of the user's files (`files`) and facts about
+    pictures of frost (`facts`), and the version of the random numbers (`STREAM`). Settings that a
+    subclass adds do not matter.
     """
     values = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
@@ -441,7 +443,13 @@ class CorruptionViews(Study):
       return jpeg.round_trip(corrupted, jpeg_quality) if jpeg_quality else corrupted
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image of a row, corrupted as `view` says; severity 0 is the clean image."""
+      """Returns the corrupted image of a row, [H, W, C], for `Views.show`.
+
+      Args:
+        key: random key.
+        row: the stored image, `row['image']`.
+        view: index of the `corruption` and number of the `severity`; 0 leaves the image clean.
+      """
       catalog.refuse_stored(row)
       is_8_bit = self.protocol == AS_RELEASED  # the released generators read 8-bit images
       image = to_levels(row['image'], 'round') if is_8_bit else row['image']

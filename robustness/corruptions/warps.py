@@ -189,7 +189,12 @@ def circular_motion_blur(draws: Draws, image: jax.Array, strength: Strength) -> 
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:
-    """Returns `total` plus TURN_WEIGHTS[number] times the image rotated by angles[number]."""
+    """Adds one weighted rotation of the image to the sum, for `lax.fori_loop`.
+
+    Args:
+      number: number of the rotation, with `angles[number]` and the weight TURN_WEIGHTS[number].
+      total: the sum of the rotations before, [H, W, C].
+    """
     cos, sin = jnp.cos(angles[number]), jnp.sin(angles[number])
     y = cos * row + sin * column + middle
     x = cos * column - sin * row + middle

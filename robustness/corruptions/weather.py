@@ -84,7 +84,14 @@ def frost(
     return jnp.minimum((fraction * max(room, 1)).astype(jnp.int32), room)
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    """Returns the random piece of a picture of frost in levels 0..255, [height, width, 3]."""
+    """Returns a piece of a picture of frost with the size of the image, in levels, [H, W, 3].
+
+    The picture is resized by the factor `resize`. `corner` places the piece, as fractions of its
+    largest position.
+
+    Args:
+      picture: levels in 0..255, [h, w, 3].
+    """
     rows, columns = resized_shape(picture.shape, resize, height, width)
     y = start(corner[0], rows - height)
     x = start(corner[1], columns - width)

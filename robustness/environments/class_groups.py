@@ -108,7 +108,15 @@ def groups_by_name(
   children = _children(hierarchy) if has_synsets else {}
 
   def labels_of(name: str) -> list[int]:
-    """Returns the label of a class, or the labels of all classes below a synset."""
+    """Returns the labels that an entry of a list of classes stands for.
+
+    Args:
+      name: the name of a class, or 'wordnet:' with the identifier of a WordNet synset, for all
+        classes below it.
+
+    Raises:
+      InputError: there is no such class.
+    """
     if name.startswith(SUBTREE):
       return _labels_below(name.removeprefix(SUBTREE), children, labels)
     if composed_unicode(name) not in labels:
@@ -192,7 +200,11 @@ def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
   """
 
   def group(batch: Batch) -> np.ndarray:
-    """Returns the number of the class group of each image of a batch, int32 [B]."""
+    """Computes the new column for a batch: the number of each image's class group, int32 [B].
+
+    Args:
+      batch: columns of the data, with the labels, [B].
+    """
     label = batch['label']
     if label.ndim != 1:
       raise InputError(f'class groups need one label an image; got labels of shape {label.shape}.')

@@ -76,7 +76,12 @@ def mahalanobis_score(bank: Recording, is_relative: bool) -> Score:
   def score(images: Recording) -> np.ndarray:
     """Returns minus the smallest squared Mahalanobis distance to a class mean, [N].
 
-    If `is_relative`, the squared distance to the overall mean is added.
+    If `is_relative`, the squared distance to the overall mean `centre` is added. The squared
+    distance between two features is the squared norm of their difference times a whitening matrix,
+    `whiten_within` for class means and `whiten_overall` for the overall mean.
+
+    Args:
+      images: recorded outputs of N images, of which the features [N, F] are used.
     """
     deviations = np.asarray(images.features, float) - centre
     x = deviations @ whiten_within

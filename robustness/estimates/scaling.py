@@ -213,14 +213,26 @@ def _minimise_loss(
     scale = _scales_of_parameters(identity > 0, z, penalty)
 
   def scaling(scaled_parameters: np.ndarray) -> Scaling:
-    """Returns the scaling with the parameters `scaled_parameters` * `scale`."""
+    """Converts the optimizer's vector of parameters to a scaling of logits.
+
+    Args:
+      scaled_parameters: the parameters divided by `scale`: weights, [K, K] or [K] as a vector, then
+        K biases. Temperature scaling has a single weight.
+    """
     parameters = scaled_parameters * scale
     if kind == TEMPERATURE:
       return Scaling(float(parameters[0]))
     return Scaling(parameters[:-classes].reshape(identity.shape), parameters[-classes:])
 
   def loss(scaled_parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the penalised loss and its gradient with respect to `scaled_parameters`."""
+    """Computes the penalised negative log-likelihood and its gradient, for the optimizer.
+
+    z are the logits, [N, K], and `target` the one-hot labels, [N, K].
+
+    Args:
+      scaled_parameters: parameters of the scaling divided by `scale`; the gradient is with respect
+        to them.
+    """
     current = scaling(scaled_parameters)
     log_p = special.log_softmax(current(z), 1)
     value = -(log_p * target).sum() / len(z)

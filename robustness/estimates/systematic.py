@@ -384,7 +384,12 @@ def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) ->
 
 
 def _notes_on_cases(cases: Sequence[str], leaves_out_degenerate: bool, noun: str) -> list[str]:
-  """Returns notes on the environments in which ρ is degenerate or undefined.
+  """Returns notes on the environments in which ρ is degenerate or undefined, for a mean of ρ.
+
+  ρ is a ratio of two gains in accuracy, computed in each environment, such as snow. It is
+  degenerate if the denominator is not positive and the numerator is, so that ρ is 1 by definition,
+  and undefined if neither is. If at most half of the environments have another ρ, the first note
+  says that the mean says little.
 
   Args:
     cases: the case of each environment from `rho_case`: 'degenerate', 'undefined' or ''.

@@ -150,9 +150,11 @@ def _with_recorded_references(section: Facts, stated: Facts) -> Facts:
     return section
 
   def as_recorded(word: PlainValue) -> PlainValue:
-    """Returns a `RecordedReference` if the word is a reference to a file in the results.
+    """Returns an entry of a list in the config, with a reference to a Python file replaced.
 
-    Other words are returned unchanged.
+    A reference FILE.py:NAME becomes a `RecordedReference` with the digest of the file that the
+    results state; no file is run. Other entries, and references to files that the results lack, are
+    unchanged.
     """
     if not user_code.is_reference(word):
       return word

@@ -136,7 +136,10 @@ class CommonRows(RecordsReader):
   """
 
   def __init__(self, rounds: SequentialRecords, count: int):
-    """Selects the first `count` rounds of a sequential evaluation.
+    """Makes one table of records of the first `count` rounds of a sequential evaluation.
+
+    Each round has predicted as many images as every other round, in all views. The images of a
+    round are one block of consecutive rows of the table.
 
     Args:
       rounds: the records of all rounds.

@@ -169,6 +169,8 @@ class Evaluator(Step):
   ) -> None:
     """Raises InputError if existing shards were recorded from other images than `rows`.
 
+    A run that is resumed finds shards of an earlier one. A shard is a file with the predictions for
+    a block of images in a chunk of views (ways of perturbing them), and the columns of the images.
     Columns in memory, such as labels, are compared for every block that has a shard. Images, which
     take time to decode, are compared in the first of these blocks. In later blocks only the process
     that computes the block compares them, and only if shards of the block are missing or images may
@@ -196,7 +198,7 @@ class Evaluator(Step):
         batch = next(rows.batches(layout.block_rows, [block], stored=True))
         columns = _recorded_columns(self._host_columns(batch), layout.num_rows_of(block))
         recorded = _recorded_columns(recorded, layout.num_rows_of(block))
-        # One may have been added or removed since. Those that views compute are not compared.
+        # A column that is missing on one side is a difference, too, unless views add columns.
         names = columns.keys() | (() if self.views.add_columns else recorded.keys())
       absent = np.empty(0)  # equals no column
       for name in sorted(names):

@@ -186,7 +186,15 @@ class StagedEvaluator(Evaluator):
     def advance_on_device(
       rows_and_state: Mapping[str, Arrays], variables: PyTree, view: View, run: jax.Array
     ) -> Arrays:
-      """Runs the attack once on the b images of one device, and returns the new state."""
+      """Runs the attack once on the b images of one device, and returns the new state.
+
+      Args:
+        rows_and_state: 'rows' are the columns of the images and 'state' the state before the run,
+          arrays [b, ...].
+        variables: the classifier's weights.
+        view: id and parameters of the view, which is an attack at one radius.
+        run: number of the run.
+      """
       rows, state = rows_and_state['rows'], rows_and_state['state']
       view_id, parameters = view
       keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))

@@ -179,7 +179,14 @@ class Step:
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def show_and_predict(view: View) -> Shown:
-      """Returns all images in a view, and the values to record, {field: [rows, ...]}."""
+      """Perturbs a batch in one view, and predicts it if there is a classifier.
+
+      Args:
+        view: id and parameters of the view, a way of perturbing images.
+
+      Returns:
+        The images [rows, H, W, C], and the values to record, {field: [rows, ...]}.
+      """
       images, fields = self.show(variables, batch, view)
       if self.classifier:
         logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
@@ -267,7 +274,12 @@ class Step:
     """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
 
     def reduce_view(logits: jax.Array, label: jax.Array) -> Fields:
-      """Returns the values to record of one view, {field: [B, ...]}, from logits [B, classes]."""
+      """Returns the values to record of one view, {field: [B, ...]}.
+
+      Args:
+        logits: logits of a batch in the view, [B, classes].
+        label: the true classes, [B].
+      """
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 

@@ -226,7 +226,12 @@ def _second_moments(images: jax.Array) -> jax.Array:
   """
 
   def moments(image: jax.Array) -> jax.Array:
-    """Returns the mean of p·pᵀ over all patches of one image."""
+    """Returns the mean of p·pᵀ over all patches p of one image [H, W, C].
+
+    A patch is a vector of the 4·C values of 2 × 2 pixels (`PATCH`). Patches overlap: one begins at
+    each pixel but the last of a row or column.
+    """
+    # Pixel (u, v) of all patches is the image shifted by (u, v). There are `height` × `width`.
     height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1
     shifted = [image[u : u + height, v : v + width] for u in range(PATCH) for v in range(PATCH)]
     patches = jnp.concatenate(shifted, -1).reshape(height * width, -1)

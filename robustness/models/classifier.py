@@ -533,7 +533,18 @@ def _forward(network: Network, inputs: Inputs) -> Forward:
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
-    """Returns the logits float32 [B, classes] and the outputs of layers for images in [0, 1]."""
+    """Returns logits and outputs of layers for images that are not yet preprocessed.
+
+    It becomes `Classifier.forward`.
+
+    Args:
+      variables: the variables of the network.
+      images: images [B, H, W, C] in [0, 1], before filters and normalisation.
+      layers: names of the layers to return.
+
+    Returns:
+      Logits, float32 [B, classes], and {layer: output}.
+    """
     inner_layers = frozenset(layers) - {LOGITS}
     logits, outputs = network(variables, inputs(images), inner_layers)
     logits = logits.astype(jnp.float32)

@@ -112,7 +112,11 @@ class AttentionPool(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, size]."""
+    """Pools features of all positions to one embedding by attention, [B, H, W, C] to [B, size].
+
+    The only query is the mean of all positions. Keys and values are the mean and all positions,
+    with a learned position embedding.
+    """
     width = x.shape[-1]
     x = x.reshape(x.shape[0], -1, width)
     x = jnp.concatenate([x.mean(1, keepdims=True), x], axis=1)  # the first token is the mean

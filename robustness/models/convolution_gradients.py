@@ -220,7 +220,8 @@ class _Convolution:
   ) -> jax.Array:
     """Returns the gradient with respect to the kernel, [3, 3, I, O], by Winograd's algorithm.
 
-    A few images are computed at a time.
+    The images of a device (a share) are divided into chunks that fit into its caches. A scan over
+    the chunks sums the products of tiles, and a linear map takes the sum to the gradient.
 
     Args:
       inputs: inputs of the convolution, [B, H, W, I].
@@ -230,11 +231,11 @@ class _Convolution:
     num_shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-      """Adds the products of a chunk's tiles to the total, for `lax.scan`.
+      """Adds the products of a chunk's tiles to the total, as a step of `lax.scan`.
 
       Args:
-        total: [36, shares, I, O]. A share has the images of one device.
-        x: inputs, [shares, images, H, W, I].
+        total: the sum over the chunks before, [36, shares, I, O].
+        x: inputs of the chunk, [shares, images, H, W, I].
         dy: gradients with respect to the outputs, [shares, images, H, W, O].
       """
       return total + winograd.tile_products(x, dy, self.precision), None

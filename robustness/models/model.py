@@ -144,7 +144,10 @@ class Model:
     apply = self._normalised_function()
 
     def call(variables: PyTree, batch: Any) -> Any:
-      """Returns the module's outputs for images [B, H, W, C] in [0, 1]."""
+      """Calls the user's module on images [B, H, W, C] in [0, 1], and returns its outputs.
+
+      Images are filtered and normalised by `inputs` first, and get the module's order of axes.
+      """
       # modules of other libraries than JAX take NumPy arrays, here a copy that they may change
       normalised = inputs(batch) if isinstance(batch, jax.Array) else np.array(inputs(batch))
       if self.takes_channels_first:
@@ -215,7 +218,15 @@ class Model:
       torch_module.check_module(module, self.label)  # raises InputError in training mode
 
       def run(_: PyTree, batch: np.ndarray) -> np.ndarray:
-        """Returns the outputs, computed on the module's device; the variables are not used."""
+        """Calls a PyTorch module on normalised images, on the module's device.
+
+        Args:
+          _: variables, not used: the module holds its weights.
+          batch: images in the module's order of axes.
+
+        Returns:
+          The module's outputs.
+        """
         device = next((parameter.device for parameter in module.parameters()), 'cpu')
         with torch.no_grad():
           outputs = module(torch.from_numpy(np.ascontiguousarray(batch)).to(device))

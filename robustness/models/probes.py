@@ -487,7 +487,16 @@ def with_probe(
   layer = _single_layer(network, probe.layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the logits of the probe [B, classes], and the outputs of the requested layers."""
+    """Computes the forward pass of a network with a probe, a classifier of the outputs of `layer`.
+
+    Args:
+      variables: those of the 'network' and of the 'probe'.
+      images: images [B, H, W, C] in [0, 1].
+      layers: names of the layers to return.
+
+    Returns:
+      The logits of the probe, [B, classes], and {layer: output}.
+    """
     # `Classifier.apply` adds the logits of the probe to the outputs by itself
     network_layers = tuple(name for name in layers if name != LOGITS)
     requested = tuple(dict.fromkeys((*network_layers, layer)))

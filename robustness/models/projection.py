@@ -148,7 +148,17 @@ def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Clas
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the merged logits, and {layer: output} of the requested layers."""
+    """Computes the forward pass of a classifier of fine classes, with logits merged to coarse ones.
+
+    Args:
+      variables: the variables of the classifier.
+      images: images [B, H, W, C] in [0, 1].
+      layers: names of the layers to return: 'unprojected_logits' are the logits of the fine
+        classes.
+
+    Returns:
+      The merged logits, [B, coarse classes], and {layer: output}.
+    """
     other_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
     logits, outputs = classifier.apply(variables, images, other_layers)
     merged = project_logits(logits, space, merge)

@@ -110,7 +110,10 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
   cells = np.arange(parts)[:, None]
 
   def averages(side: int) -> jax.Array:
-    """Returns the matrix [parts, side] that maps `side` pixels to the means of `parts` cells."""
+    """Returns the matrix [parts, side] that maps a row of pixels to the means of `parts` cells.
+
+    Cell i has the pixels from ⌊i side / parts⌋ up to but not including ⌈(i + 1) side / parts⌉.
+    """
     pixels = np.arange(side)[None, :]
     begin, end = cells * side // parts, -(-(cells + 1) * side // parts)  # rounded down and up
     is_inside = (pixels >= begin) & (pixels < end)

@@ -78,7 +78,10 @@ class PmapParallel(MeshParallel):
     """
 
     def single(x: jax.Array) -> jax.Array:
-      """Removes the device axis of one array."""
+      """Returns one copy of an array that is replicated along its first axis, one copy per device.
+
+      With several processes the result is again an array on all devices, without that axis.
+      """
       shape, shards = x.shape[1:], x.addressable_shards
       if self.num_processes == 1:
         return shards[0].data[0]  # the data of a shard are [1, ...]

@@ -123,7 +123,12 @@ def _draw_points(
   """
 
   def lengths(axis: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Returns the lengths of error bars below and above the values; None without intervals."""
+    """Converts intervals to the lengths of error bars below and above each point, [2, n].
+
+    Args:
+      axis: [values], or [values, lower ends, upper ends], arrays [n]. Without ends, there are no
+        error bars, and the result is None.
+    """
     if len(axis) == 1:
       return None
     value, low, high = axis

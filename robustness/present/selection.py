@@ -181,7 +181,7 @@ class Selection:
 
   @property
   def interval_scope(self) -> str:
-    """What the interval of the selected value covers: 'simultaneous over 8 corruptions'.
+    """A phrase for the values that the interval holds for: 'simultaneous over 8 corruptions'.
 
     `self` selects either an overall value or the highest or lowest of the values under several
     conditions. The interval of an extreme is widened, so that it holds for all conditions and

@@ -235,7 +235,10 @@ def _check_names(
 def _selections(
   task: str, results: Results, quantities: Sequence[str], facets: Sequence[str]
 ) -> list[Selection]:
-  """Selects the estimates of one task that a table shows.
+  """Selects the estimates of one task that a table shows, each as a column.
+
+  A task is a study in a run of several. A headline is one of the quantities that the study declares
+  as its main results.
 
   Args:
     task: name of the task.

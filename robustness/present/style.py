@@ -97,7 +97,10 @@ def in_style(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
   @functools.wraps(draw)
   def draw_in_style(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Calls the drawing function with this package's settings of Matplotlib."""
+    """Calls the drawing function `draw` with this package's settings of Matplotlib.
+
+    The user's settings are restored after the call, and warnings of missing glyphs are not shown.
+    """
     with matplotlib.rc_context(), warnings.catch_warnings():
       warnings.filterwarnings('ignore', r'Glyph \d+ .*missing from')  # see `_note_missing`
       matplotlib.rcParams.update(_DEFAULTS)  # undoes settings of the user

@@ -350,7 +350,15 @@ def _interpolate(
 
   # An iteration adds one row of the 4 × 4 neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    """Adds one row of the 4 × 4 neighbours, times its weights, to the sums of the 4 channels."""
+    """Adds one row of the 4 × 4 neighbouring pixels, times its weights, for `lax.fori_loop`.
+
+    `pixels` is a flat array of 32-bit pixels, and `first` the index in it of the first neighbour of
+    each position.
+
+    Args:
+      number: number of the row, 0 to 3.
+      total: the sums of the rows before, one array for each of the 4 channels.
+    """
     start = first + number * width
     words = [pixels.at[start + column].get(mode='promise_in_bounds') for column in range(4)]
     new_total = []

@@ -83,7 +83,14 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
   levels = [level_parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
 
   def fractions(size_and_pixels: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Returns the fraction of one object that is on the canvas in each of its L scenes, [L]."""
+    """Returns the fraction of one object that is on the canvas in each of its L scenes, [L].
+
+    `levels` has the areas, angles and positions (x, y) of the scenes, [L] each.
+
+    Args:
+      size_and_pixels: height and width of the object's cutout, [2], and the number of pixels that
+        count as its area.
+    """
     size, pixels = size_and_pixels
     return jax.vmap(
       lambda area, angle, x, y: place(size, area, angle, x, y, side, pixels).fraction
@@ -197,7 +204,15 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
     return jnp.pad(composition.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Returns the row with copies of its cutout, resized to each area, in place of the cutout."""
+    """Resizes the cutout of a row to each area of the design, once for all scenes of the row.
+
+    Args:
+      row: columns of an object's cutout and a background.
+
+    Returns:
+      The row with the resized cutouts, `sheets` [areas, D, D], and their offsets [areas, 2], in
+      place of the cutout.
+    """
     columns, cutout = _split_off_cutout(row)
     by_area = [make_sheet(cutout, row['foreground_size'], area) for area in areas]
     sheets, offsets = (jnp.stack(arrays) for arrays in zip(*by_area, strict=True))

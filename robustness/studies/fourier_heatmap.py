@@ -282,16 +282,19 @@ class FourierHeatmap(Study):
   def _error_estimates(
     self, k: int, wrong: Outcomes, num_cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields tables of top-k error: on clean images and by frequency.
+    """Yields tables of top-k error on clean images, and under a Fourier wave of each frequency.
 
-    For k = 1 there are also means over all frequencies, by band and by radius.
+    For k = 1 there are also means over all frequencies, by band (low, mid, high) and by radius |f|.
+    A heatmap shows the errors, with a cell for each frequency; a setting restricts it to a window
+    of low frequencies. If the window has only a part of a band, a note on the mean says so.
 
     Args:
       k: A prediction is right if the true class is among the k best.
-      wrong: whether each of N images is wrong in each of V views (clean, then frequencies), [N, V].
+      wrong: whether each of N images is wrong in each of V views, [N, V]: clean, then with the wave
+        of each frequency.
       num_cells: {band, or 'all': (number of cells in the window, in the whole heatmap)}.
     """
-    error, clean_error = self._errors(k)
+    error, clean_error = self._errors(k)  # the quantities with waves, and on clean images
     is_perturbed = np.arange(len(wrong.views)) != basis.CLEAN
     # Only top-1 errors are tested. With `half_width` they decide when a view needs no more images.
     is_top_1 = k == 1

@@ -452,14 +452,15 @@ class SiScore(Study):
   def _estimates(self, right: Outcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy over all scenes, by level and by factor, and on a balanced mix.
 
-    A level is a combination of area, angle and position. The balanced mix has the same pairs of
-    object and background at all levels. Normalised accuracies are divided by the largest accuracy
-    of the factor.
+    A level is a combination of area, angle and position of the object. A scene counts if enough of
+    its object is inside the image. The balanced mix has the same pairs of object and background at
+    all levels. A factor is size, location or rotation. Normalised accuracies are divided by the
+    largest accuracy of the factor.
 
     Args:
       right: whether each classifier is right, for P pairs at L levels, and which scenes count.
     """
-    # {factor: its facets}, such as location: (y, x)
+    # {factor that varies: its columns in the results}, such as location: (y, x)
     factors = designs.varying_factors(right.views)
     yield self.means(SCENE_ACCURACY, right)
     balanced = self._balanced_outcomes(right)

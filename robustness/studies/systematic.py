@@ -300,16 +300,19 @@ class Systematic(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then each environment at each severity or angle.
 
-    A view is one way to perturb each image. Its id determines the random numbers. The id is 0 for
-    the clean view, 5 n + severity for corruption n as in other studies of corruptions, and 1000 +
-    angle for rotations. Stored images have a single view, which leaves them unchanged.
+    An environment is a transform, a corruption such as snow or a rotation. A view is one way to
+    perturb each image; its id determines the random numbers. The id is 0 for the clean view,
+    5 n + severity for corruption n of the package, as in other studies, and 1000 + angle for
+    rotations: `view_base`, 5 n or 1000, plus the level. Stored images have a single view, which
+    leaves them unchanged.
     """
     if self.source == STORED:
       return stored_view()
     for transform in self._transforms:
       transform.check_shape(image_shape)
-    # Of each view. For two levels of environment 1 and one of environment 2, the pairs (0, 0),
-    # (1, 1), (1, 2), (2, 1) become the environments [0, 1, 1, 2] and the levels [0, 1, 2, 1].
+    # The environment and the level of each view, [V]. For two levels of environment 1 and one of
+    # environment 2, the pairs (0, 0), (1, 1), (1, 2), (2, 1) become the environments [0, 1, 1, 2]
+    # and the levels [0, 1, 2, 1].
     environment, level = np.array([(0, 0), *self._levels], np.int32).T
     # `view_base` by number of the environment; 0 is the clean one.
     id_bases = np.array([0, *(transform.view_base for transform in self._transforms)], np.int32)

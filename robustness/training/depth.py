@@ -47,7 +47,15 @@ def layer_numbers(params: PyTree) -> PyTree:
   in_last_block = ('top', 'norm') if has_attention else ('top',)
 
   def layer(path: tuple[Any, ...], _: Any) -> int:
-    """Returns the depth of the layer of the parameter at a path."""
+    """Returns the depth of the layer of one parameter, for a `tree_map` over all parameters.
+
+    `blocks` has the residual block of each parameter, or None for a parameter outside of blocks,
+    and `order` all blocks from input to output.
+
+    Args:
+      path: path of the parameter in the tree.
+      _: the parameter, not used.
+    """
     block = blocks[path]
     if block is not None:
       return 1 + order.index(block)

@@ -69,7 +69,12 @@ def cohen_kappa(
   np.add.at(tables, (cluster, by_first, by_second), 1)
 
   def kappa(tables: np.ndarray) -> np.ndarray:
-    """Computes Cohen's κ, [...], from contingency tables, [..., categories, categories]."""
+    """Computes Cohen's κ, [...]: the agreement of two raters beyond chance.
+
+    Args:
+      tables: contingency tables, [..., categories, categories]: how many items the first rater puts
+        in the category of the line and the second in the category of the column.
+    """
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
     # sum over categories of the products of both raters' frequencies

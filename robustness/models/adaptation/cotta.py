@@ -88,7 +88,15 @@ class Cotta(Tent):
     log_q = log_probabilities(target)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
-      """Returns the mean cross-entropy between the student's logits and the teacher's, and None."""
+      """Returns the mean cross-entropy between the student and the teacher, and None.
+
+      The student is the network that is adapted, the teacher the moving average of its weights,
+      with log-probabilities `log_q`. If `is_symmetric`, the loss averages the cross-entropies in
+      both directions; otherwise the teacher's probabilities are the target.
+
+      Args:
+        logits: the student's logits, [B, classes].
+      """
       log_p = log_probabilities(logits)
       to_teacher = -(jnp.exp(log_q) * log_p).sum(-1)  # cross-entropies
       to_student = -(jnp.exp(log_p) * log_q).sum(-1)

@@ -199,7 +199,11 @@ class Tent(Adaptation):
     """
 
     def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
-      """Returns the loss, and a pair of the network's outputs and the loss's further values."""
+      """Returns the loss, for `jax.grad`, and (outputs of the network, further values of the loss).
+
+      Args:
+        weights: {path: array}, the weights that are adapted.
+      """
       outputs = predict(weights, batch.images)
       logits, _ = outputs
       number, further_values = loss(logits)
