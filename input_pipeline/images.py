@@ -220,7 +220,12 @@ class Images:
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Raises InputError if class names, labels or columns have a wrong type, shape or name."""
+    """Raises InputError if class names, labels or columns have a wrong type, shape or name.
+
+    Labels are integers [N], or [N, L] padded with −1. If the data set consists of equal parts with
+    the same images, `store` may have the labels of one part. Columns are arrays [N, ...] of numbers
+    or texts.
+    """
     if not all(isinstance(name, str) for name in self.class_names):
       raise InputError(f'class names of {self.title} are {self.class_names}; expected texts.')
     if self.read and isinstance(self.store, MemoryStore) and self.store.stored.ndim > 1:

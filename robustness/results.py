@@ -328,7 +328,8 @@ class Results:
   def by_task(self) -> dict[str, Results]:
     """The results of each task, as {task: results}.
 
-    A run of one study has {`SINGLE`: these results}.
+    A task is one of several studies that a run measures together; the table of all of them has a
+    column with the name of the task. A run of one study has {`SINGLE`: these results}.
     """
     if not self.tasks:
       return {SINGLE: self}

@@ -97,6 +97,10 @@ class HeldOutConfig(made_of.BaseConfig):
   test_split: str = TEST
 
   def __post_init__(self) -> None:
+    """Raises InputError for invalid environments, levels or class groups of a config.
+
+    A config with the name of one of the paper's data sets must have its environments.
+    """
     super().__post_init__()
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)

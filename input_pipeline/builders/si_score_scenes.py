@@ -150,7 +150,13 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Returns the examples of the split 'test', and writes metadata.csv and further tables."""
+    """Plans all scenes, writes tables about them, and returns {'test': generator of the scenes}.
+
+    TFDS calls it to prepare the data set.
+
+    Args:
+      dl_manager: has the folder with the user's cutouts and backgrounds.
+    """
     config = self.builder_config
     has_folders = config.foregrounds and config.backgrounds
     manual = '' if has_folders else str(dl_manager.manual_dir)

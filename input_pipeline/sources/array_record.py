@@ -43,9 +43,15 @@ class ArrayRecord(Source):
     return tfds_sets.share_examples(builder, split, split_of_other)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split, which are decoded on demand.
+    """Opens a TFDS data set of ArrayRecord files, with images that are decoded on demand.
 
-    Labels and all further columns are read into memory immediately.
+    Labels and all further columns are read into memory at once.
+
+    Args:
+      settings: settings of the data, of which the split is used here.
+
+    Raises:
+      InputError: the folder is no data set of this format, or a package is missing.
     """
     import tensorflow_datasets as tfds
 

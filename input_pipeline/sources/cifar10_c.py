@@ -160,7 +160,15 @@ class Cifar101(Source):
   version: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, uint8 [32, 32, 3], all in memory."""
+    """Reads CIFAR-10.1 from the released .npy files, as uint8 [32, 32, 3] images in memory.
+
+    Args:
+      settings: not used.
+
+    Raises:
+      SettingError: the folder does not have the files of one version, or of the version in the
+        settings.
+    """
     folder = expanded(self.path)
     versions = [name for name in VERSIONS if (folder / f'cifar10.1_{name}_data.npy').is_file()]
     if not self.path:

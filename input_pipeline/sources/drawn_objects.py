@@ -47,7 +47,11 @@ class DrawnScenes(SceneParts):
   name = 'drawn_scenes'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns each object with each of two backgrounds, which are chosen at random."""
+    """Returns scenes of objects that are drawn in code, each on two drawn backgrounds.
+
+    Args:
+      settings: not used.
+    """
     names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]

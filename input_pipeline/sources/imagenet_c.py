@@ -151,7 +151,17 @@ class ImagenetC(Source):
     )
 
   def _parts(self, root: Path) -> dict[StoredPart, Path]:
-    """Returns the folder of each corruption and severity, with clean images first."""
+    """Finds the folder of each corruption and severity in a folder like ImageNet-C.
+
+    Args:
+      root: the folder, with folders corruption/severity.
+
+    Returns:
+      {(corruption, severity): folder}, with clean images first if there are any.
+
+    Raises:
+      InputError: a folder is named after no corruption or severity.
+    """
     folders = folders_in(root)
     clean = folders.pop(CLEAN_FOLDER, None)
     check_names(folders, root, self.corruptions)

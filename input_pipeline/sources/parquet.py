@@ -207,7 +207,10 @@ class ParquetStore(StreamedStore):
     first_epoch, offset = divmod(start, len(indices))
 
     def windows() -> Iterator[np.ndarray]:
-      """Yields shuffled row indices, an array for each few row groups, from element `start` on."""
+      """Yields shuffled row indices from element `start` on, an array for each few row groups.
+
+      Epochs follow one another without an end. `offset` elements of the first one are skipped.
+      """
       num_to_skip = offset  # indices of the first epoch that come before `start`
       for epoch in itertools.count(first_epoch):
         for window in self._epoch(indices, seed, epoch):
@@ -234,7 +237,10 @@ class ParquetStore(StreamedStore):
     import tensorflow as tf
 
     def elements() -> Iterator[dict[str, Any]]:
-      """Yields ids, labels and images of the rows in `windows`, at most `AT_ONCE` at a time."""
+      """Yields ids, labels and encoded images of rows, at most `AT_ONCE` rows at a time.
+
+      `windows` yields arrays of row indices in the order to read.
+      """
       for window in windows():
         for begin in range(0, len(window), AT_ONCE):
           ids = window[begin : begin + AT_ONCE]

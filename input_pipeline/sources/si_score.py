@@ -348,7 +348,11 @@ def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
   """
 
   def rounded(name: str) -> list[int | float]:
-    """Returns the values of a column, rounded as they are written."""
+    """Returns a column of the list of scenes as Python numbers, rounded as files have them.
+
+    Args:
+      name: name of the column; `columns` has its values.
+    """
     if name in WHOLE:
       return [int(value) for value in columns[name]]
     digits = 4 if name == 'pct_inside_image' else 7

@@ -65,7 +65,13 @@ class Tfds(Source):
     return tfds_sets.share_examples(builder, split, split_of_other)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split; the data set is downloaded and prepared if necessary."""
+    """Opens a split of a TFDS data set, which is downloaded and prepared if necessary.
+
+    A small data set is kept in memory.
+
+    Args:
+      settings: settings of the data, of which the split is used here.
+    """
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))

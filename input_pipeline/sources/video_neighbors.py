@@ -66,7 +66,14 @@ class VideoNeighbors(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the distinct frames of the neighbor sets, uint8 in RGB."""
+    """Returns the distinct frames of video neighbor sets, read from image files in RGB.
+
+    A neighbor set is a labelled frame, the anchor, with the frames around it. Columns of a frame
+    say in which sets it is.
+
+    Args:
+      settings: settings of the data, of which the split is used here.
+    """
     metadata_folder = find_metadata(self.metadata or self.frames, settings.split)
     frames = load(metadata_folder, self.frames, self.label_space, self.allow_missing)
     root = frames_folder(self.frames)

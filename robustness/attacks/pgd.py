@@ -46,7 +46,18 @@ class PGD(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    """Returns the images after n steps, [B, H, W, C]; for the arguments see `Attack.__call__`."""
+    """Returns the adversarial images after n steps of projected gradient ascent, [B, H, W, C].
+
+    Each step of length `step_size` follows the steepest direction of the loss and is projected onto
+    the ball of radius ε around the images.
+
+    Args:
+      keys: random keys [B], for the random start.
+      logits: function from images to logits.
+      images: clean images [B, H, W, C] in [0, 1].
+      labels: classes that the attack moves predictions away from, int32 [B].
+      scale: factor of the radius and the step size.
+    """
     images = jax.lax.stop_gradient(images)
     epsilon, size = scale * self.epsilon, scale * (self.step_size or self.epsilon / 4)
     gradient = jax.grad(lambda perturbed: LOSSES[self.loss](logits(perturbed), labels).sum())

@@ -102,7 +102,15 @@ class Prime(Augmentation):
     return filtered(image, deviation * jax.random.normal(key_values, (3, 3)))
 
   def recolour(self, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after a random colour curve for each channel, [H, W, C]."""
+    """Changes the colours of an image by a random curve for each channel, [H, W, C].
+
+    A curve is a sum of sine waves over the intensity, with random amplitudes at the frequencies
+    `first` to `last`.
+
+    Args:
+      key: random key.
+      image: float32 [H, W, C] in [0, 1].
+    """
     key_last, key_first, key_variance, key_values = jax.random.split(key, 4)
     # the last and the first frequency of the curve
     last = jax.random.randint(key_last, (), 1, self.colour_waves + 1)

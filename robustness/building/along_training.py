@@ -45,7 +45,15 @@ class AlongTraining:
   folder: pathlib.Path
 
   def __call__(self, step: int, variables: Variables) -> None:
-    """Measures all studies with the weights after a step, and writes the results."""
+    """Measures all studies with the weights after a step of training, and writes the results.
+
+    It is called during the training. After a resume, results that exist for the same weights are
+    kept.
+
+    Args:
+      step: number of steps taken.
+      variables: the variables of the network.
+    """
     classifier = self.classifier_at(variables, step)
     digest = classifier.provenance['sha256']
     for name, (study, rows) in self.tasks.items():

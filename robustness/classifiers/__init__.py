@@ -112,7 +112,11 @@ class ClassifierSettings:
   seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32, large=True)
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid value, or for values that do not fit together."""
+    """Raises InputError for settings of a classifier that are invalid or contradict each other.
+
+    Initial weights are only for networks that are trained here. `mean` and `std` need equal
+    lengths. `merge` says how probabilities of several classes are joined to a coarser one.
+    """
     check_fields(self, 'config.classifier')
 
     def require_key(key: str, is_valid: bool, valid: str) -> None:

@@ -54,7 +54,10 @@ class _Differences:
   quantities: frozenset[str]
 
   def refuse(self, path: pathlib.Path) -> None:
-    """Raises InputError on the first difference, if any.
+    """Raises InputError if estimates in a workdir differ from those that its records give.
+
+    `self` has the estimates that differ, and those that are in only one of the two tables. The
+    message names the first difference.
 
     Args:
       path: the folder of the results, for the message.
@@ -315,7 +318,15 @@ def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.
 
 
 def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
-  """Returns the differences between stored estimates and estimates computed from records."""
+  """Compares stored estimates with estimates that were computed again from records.
+
+  A row of both tables is an estimate of a quantity for a classifier; facets are columns that say
+  for which images, such as 'corruption'.
+
+  Args:
+    stated: the stored table of results.
+    from_records: the table computed from records.
+  """
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']  # the same in both tables identify the same estimate
   stored, computed = (_with_text_facets(table, facets) for table in (stated, from_records))

@@ -184,7 +184,14 @@ class Progress:
     self._heartbeat = Heartbeat(self._show_waiting, every, every) if is_unfinished else None
 
   def advance(self, amount: int) -> None:
-    """Counts `amount` more units of work as done after a step, and updates the display."""
+    """Counts more units of work as done after a step, and updates the display.
+
+    On a terminal a bar is updated. Elsewhere a line with percentage, speed and time left is written
+    every `LINE_SECONDS`. The first step includes compilation and does not count for the speed.
+
+    Args:
+      amount: number of units that the step has done, such as images.
+    """
     self._done += amount
     is_first_step = self._end_of_first_step is None
     if self._bar is not None:

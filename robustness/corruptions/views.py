@@ -143,7 +143,12 @@ class CorruptionViews(Study):
   options: CorruptionOptions = CorruptionOptions()
 
   def __post_init__(self) -> None:
-    """Raises InputError for settings that are invalid or contradict each other."""
+    """Raises InputError for settings of corruptions that are invalid or contradict each other.
+
+    Some corruptions are only read from stored images, and cannot be generated. `photographs` names
+    the pictures that frost, or LAION-C's mosaic and stickers, are made of. The protocol
+    'as_released' follows the authors' code, without other options.
+    """
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*ALL_SETS, *NUMBERS))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')

@@ -44,7 +44,10 @@ class ClassGroups:
   class_names: tuple[str, ...]
 
   def __post_init__(self) -> None:
-    """Raises InputError for a group without classes, or a class that is listed twice."""
+    """Raises InputError for a group without classes, or a class that is listed twice.
+
+    `members` has the labels of the classes of each group.
+    """
     group_of: dict[int, int] = {}
     for number, labels in enumerate(self.members, 1):
       if not labels:
@@ -152,7 +155,14 @@ def balanced_groups(
 
 
 def _children(path: str) -> dict[str, list[str]]:
-  """Reads {parent: children} from a text file with lines 'parent child' of WordNet identifiers."""
+  """Reads a hierarchy of WordNet identifiers from a text file, as {parent: children}.
+
+  Args:
+    path: the file, with lines 'parent child'.
+
+  Raises:
+    InputError: there is no such file, or a line does not have two words.
+  """
   if not path or not expanded(path).is_file():
     fix = "Subtrees of WordNet need lines 'parent child', as in ImageNet's wordnet.is_a.txt."
     raise SettingError(KEYS.data.hierarchy, path, problem='which is no file', fix=fix)

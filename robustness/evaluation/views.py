@@ -136,7 +136,11 @@ class Views:
   sequential: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError unless ids are distinct integers and parameters have a value per view."""
+    """Raises InputError unless ids are distinct integers and parameters have a value for each view.
+
+    A view is one way of perturbing images, with an id that random numbers depend on, and parameters
+    {name: [V, ...]} that say how.
+    """
     ids = np.asarray(self.ids)
     if ids.ndim != 1 or ids.dtype.kind not in 'iu' or len(np.unique(ids)) < len(ids):
       raise InputError(

@@ -139,9 +139,13 @@ class BandStudy(Study):
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Draws the results, and the example pictures of every kind of band.
+    """Returns the default figures, and example pictures by kind of band and bandwidth.
 
-    Pictures of a high pass are shown a second time, normalised.
+    A band is a low or high pass of width B. Pictures after a high pass, which have little contrast,
+    are shown a second time, normalised.
+
+    Args:
+      results: the results, with arrays of the pictures of each kind, [bandwidths, H, W, C].
     """
     rows = {}
     for kind in self.kinds:

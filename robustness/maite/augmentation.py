@@ -52,7 +52,15 @@ class MaiteAugmentation:
     return corrupted, targets, metadata
 
   def _corrupt(self, image: Any, datum_id: int | str) -> np.ndarray:
-    """Corrupts an image (C, H, W) with random numbers that its id decides."""
+    """Corrupts an image (C, H, W) with random numbers that its id decides.
+
+    They are those of this package's studies for the same seed, example and corruption. Images of
+    uint8 stay uint8, and others are floats in [0, 1].
+
+    Args:
+      image: array (C, H, W).
+      datum_id: id of the image; a text is hashed to a number.
+    """
     [array] = user_data.stacked_images([image])  # (H, W, C)
     is_8_bit = array.dtype == np.uint8
     number = zlib.crc32(datum_id.encode()) if isinstance(datum_id, str) else int(datum_id)

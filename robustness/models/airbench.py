@@ -90,7 +90,11 @@ class Group(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features]."""
+    """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features] by two 3×3 convolutions with batch norm.
+
+    The first convolution is followed by a 2×2 maximum. With `train`, batch norm normalises by the
+    batch and updates its running statistics.
+    """
     convolution = functools.partial(
       layers.convolution, self.features, 3, kernel_init=identity_start, dtype=self.dtype
     )

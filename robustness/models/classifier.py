@@ -471,7 +471,18 @@ def from_linen(
 def _apply_linen(
   module: nn.Module, variables: PyTree, images: jax.Array, layers: Collection[str]
 ) -> Outputs:
-  """Returns the logits of a Linen module for normalised images, and the outputs of layers."""
+  """Calls a Linen module on normalised images, and captures the outputs of its submodules.
+
+  Args:
+    module: the module.
+    variables: its variables.
+    images: normalised images [B, H, W, C].
+    layers: paths of the submodules to capture, such as 'stage1/block0'. 'features' is a value that
+      the module sows, unless a submodule has this name.
+
+  Returns:
+    Logits, and {layer: output}.
+  """
   if not layers:
     return cast(jax.Array, module.apply(variables, images)), {}
   logits, state = module.apply(

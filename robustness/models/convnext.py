@@ -53,7 +53,11 @@ class Block(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, C]."""
+    """Maps features [B, H, W, C] to [B, H, W, C] by one residual block of ConvNeXt.
+
+    It is a 7×7 depthwise convolution, a norm and two linear maps. ConvNeXt V2 has `ResponseNorm`
+    between them, and ConvNeXt scales their result instead.
+    """
     width = x.shape[-1]
     y = DepthwiseConv(7, dtype=self.dtype, use_bias=True, name='depthwise')(x)
     y = layer_norm(EPSILON, dtype=self.dtype, name='norm')(y)

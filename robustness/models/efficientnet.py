@@ -138,9 +138,14 @@ class ConvNorm(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features].
+    """Applies convolution, batch norm and activation, to [B, ⌈H / stride⌉, ⌈W / stride⌉, features].
 
-    The last axis is C if `depthwise` is True.
+    The last axis is C if `depthwise` is True. `linear` leaves out the activation. The `style` has
+    what differs between implementations: padding, numbers of batch norm, activation.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
     """
     style = self.style
     if self.depthwise:

@@ -178,7 +178,15 @@ def read_if_present(file: pathlib.Path) -> Facts:
 
 
 def _fields_of_timm(config: Facts) -> Facts:
-  """Converts timm's `config.json` to fields of `Weights`."""
+  """Reads input size, crop and normalisation from timm's `config.json`, as fields of `Weights`.
+
+  Args:
+    config: the content of the file. The facts are under 'pretrained_cfg', or at the top in older
+      files.
+
+  Raises:
+    InputError: images are not cropped at the centre.
+  """
   facts = config.get('pretrained_cfg', config)
   side = _side(facts['input_size'][1:])  # without the number of channels
   mode = facts.get('crop_mode') or 'center'
@@ -191,7 +199,14 @@ def _fields_of_timm(config: Facts) -> Facts:
 
 
 def _fields_of_open_clip(config: Facts) -> Facts:
-  """Converts open_clip's `open_clip_config.json` to fields of `Weights`."""
+  """Reads input size and normalisation from `open_clip_config.json`, as fields of `Weights`.
+
+  Args:
+    config: the content of the file.
+
+  Raises:
+    InputError: images are resized in another way than by the shorter side or to a square.
+  """
   facts = config['preprocess_cfg']
   mode = facts.get('resize_mode', 'shortest')
   if mode not in ('shortest', 'squash'):

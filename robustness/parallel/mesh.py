@@ -172,7 +172,11 @@ class _Bounded:
     self.lower = function.lower
 
   def __call__(self, *arguments: PyTree) -> PyTree:
-    """Starts a call, and waits for the oldest calls while too many are unfinished."""
+    """Starts a compiled call, and waits for the oldest calls while too many are unfinished.
+
+    JAX returns before a computation ends. Without the limit `MAX_OUTSTANDING`, any number of calls
+    could be queued on several CPU devices.
+    """
     outputs = self._function(*arguments)
     self._unfinished.append(jax.tree.leaves(outputs))
     while len(self._unfinished) > MAX_OUTSTANDING:

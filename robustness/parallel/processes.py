@@ -128,7 +128,10 @@ class Processes:
       )
 
   def _give_up(self) -> None:
-    """Prints why the processes did not connect, and ends this process with exit code 2."""
+    """Prints why the processes of a distributed run did not connect, and ends this one.
+
+    Process 0 is the coordinator that the others connect to. The exit code is 2.
+    """
     peer = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
     # process 0 is the coordinator itself; a detected cluster's address is not known here
     if self.detect or (self.index and not self._coordinator_answers()):

@@ -328,7 +328,11 @@ def _figure_of(finding: Finding, results: Results, names: Collection[str]) -> st
 
 
 def _about_brackets(results: Results) -> str:
-  """Returns a paragraph on what the intervals in brackets include and leave out."""
+  """Writes the paragraph of a report on what the intervals in brackets include and leave out.
+
+  Most are over images. Intervals over seeds of a training, and of a regression, are named as
+  exceptions if the results have them.
+  """
   levels = sorted(set(results.table.confidence[results.table.low.notna()]))
   shares = ' and '.join(f'{100 * level:g}{NO_BREAK}%' for level in levels)
   exceptions = []

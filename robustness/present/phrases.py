@@ -142,7 +142,12 @@ def by_seed(classifier: Facts) -> list[Facts]:
 
 
 def _training(classifier: Facts) -> str:
-  """Describes a training, such as 'trained here 100 steps on train with crop, pgd'."""
+  """Describes a training, such as 'trained here 100 steps on train with crop, pgd'.
+
+  Args:
+    classifier: facts about the classifier: its augmentations, attack and objective, each a section
+      {'name': ..., settings}, and numbers such as its steps.
+  """
   # Sections of the config that name an exchangeable part, such as {'name': 'crop', …}.
   parts = [*(classifier.get('augment') or ()), classifier.get('attack')]
   objective = classifier.get('objective')

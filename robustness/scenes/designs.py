@@ -68,7 +68,11 @@ class Design:
   y: np.ndarray
 
   def __post_init__(self) -> None:
-    """Raises InputError for a value out of range, or factors of unequal lengths."""
+    """Raises InputError for a value out of range, or factors of unequal lengths.
+
+    A design lists the levels at which objects are shown: `factors` are area, angle and position (x,
+    y), each an array with a value for each level.
+    """
     require(self.side >= 1, 'side', self.side, 'at least 1 pixel')
     require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
     for key, values in self.factors.items():

@@ -128,7 +128,11 @@ class AllButOne(StoredOrMade):
     yield table_of_rows(self._published_rows(set(facets.corruption)))
 
   def _published_rows(self, corruptions: set[str]) -> list[Row]:
-    """Returns the errors of Yin et al. (2019) on clean images and under these corruptions."""
+    """Returns rows of results with the errors that Yin et al. (2019) published.
+
+    Args:
+      corruptions: the corruptions to include; the error on clean images always is.
+    """
     rows, n = [], TABLE_3.images
     # Published errors are means over five severities, which other settings do not have.
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}

@@ -95,7 +95,14 @@ class BackgroundChallenge(Study):
     self.views(rows.image_shape)  # raises InputError for backgrounds of another size
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each background image, which shows every foreground on it."""
+    """Returns how images are shown: a view for each background, with every foreground on it.
+
+    Args:
+      image_shape: (H, W, C) of the images; backgrounds must have this shape.
+
+    Raises:
+      InputError: backgrounds have another shape.
+    """
     files = self._files
     pictures = _pictures(*files)
     if pictures.shape[1:] != image_shape:

@@ -106,7 +106,13 @@ class FourierHeatmap(Study):
     self.require(not (self.classes and self.half_width), 'classes', valid)
 
   def check_classes(self, rows: Rows) -> None:
-    """Raises InputError if the setting `classes` names a class without any image."""
+    """Raises InputError if the setting `classes` names an unknown class, or one without any image.
+
+    Names may be WordNet identifiers and are compared as English words. ('all',) names every class.
+
+    Args:
+      rows: the images to measure on.
+    """
     names = () if self.classes == (ALL,) else self.classes
     class_numbers = _class_numbers(rows.class_names)
     labels = rows.without_images()['label'] if names else ()

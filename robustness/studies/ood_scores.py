@@ -213,7 +213,15 @@ class OodScores(ScoresPredictions):
     return Scored(test.evaluations, Findings(estimates=estimates), settings, data)
 
   def _check_workdirs_are_given(self, workdirs: Workdirs) -> None:
-    """Raises InputError if runs on images of no known class or a bank are missing or unused."""
+    """Raises InputError if runs that the selected scores need are missing, or a run is unused.
+
+    Out-of-distribution scores are computed from finished runs: on test images, on images of no
+    known class (`unknown`), and, for scores that are fitted, on training images (the bank) and
+    possibly on held-out images.
+
+    Args:
+      workdirs: folders of the runs.
+    """
     if not workdirs.unknown:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '

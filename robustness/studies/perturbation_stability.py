@@ -139,7 +139,12 @@ class PerturbationStability(Study):
     return with_facts(rows.at(np.flatnonzero(is_wanted)), {'perturbations': list(self.names)})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if the data are not sequences or lack a selected perturbation."""
+    """Raises InputError if the data are not sequences of perturbed frames, or lack a perturbation.
+
+    Args:
+      rows: the data; their description lists the perturbations.
+      recipes: the classifiers, for the general checks of a study.
+    """
     super().check(rows, recipes)
     stored = rows.description.get('perturbations')
     if not stored:
@@ -154,9 +159,9 @@ class PerturbationStability(Study):
       )
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns deviations of the data from the released sets, such as fewer images.
+    """Returns deviations of the data from the released ImageNet-P or CIFAR-10-P, in words.
 
-    The source and the perturbations are also compared.
+    They concern the source, the number of images and the perturbations.
     """
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:

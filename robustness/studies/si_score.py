@@ -522,7 +522,10 @@ class SiScore(Study):
     return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and a figure of some scenes."""
+    """Returns the default figures, and a gallery of scenes: a row per pair, a column per level.
+
+    A pair is an object and a background, and a level a combination of area, angle and position.
+    """
     figures = super().figures(results)
     if 'gallery' in results.arrays:
       levels = results.arrays['gallery_level'].tolist()

@@ -82,7 +82,10 @@ class CachedBlocks:
     self._cache: list[BlockOnDevices] = []
 
   def __iter__(self) -> Iterator[BlockOnDevices]:
-    """Yields all batches, from the devices if they are cached there, else read again."""
+    """Yields the batches of an evaluation, on the devices; the first pass may cache them there.
+
+    They are cached if all of them fit into `_max_bytes`. Otherwise each pass reads them again.
+    """
     if self._cache:
       yield from self._cache
       return

@@ -177,7 +177,14 @@ class Training:
     return jax.eval_shape(self._state, _params_and_statistics(variables))
 
   def _state(self, variables: Variables) -> TrainState:
-    """Makes the state before the first step from `params` and `batch_stats`."""
+    """Makes the training state before the first step.
+
+    With the settings that need them it has further arrays: second norms, the moving average `ema`,
+    and the best weights so far with their score.
+
+    Args:
+      variables: {'params': ..., 'batch_stats': ...} of the network.
+    """
     settings = self.settings
     if settings.auxiliary_norms:
       variables = auxiliary_norms.with_second_norms(variables)

@@ -111,7 +111,11 @@ class Answer:
   time: float = 0.0
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid value or for contradictory values."""
+    """Raises InputError for an invalid value, or for values that contradict each other.
+
+    An annotator answers about an anchor frame, where `neighbor` is None, or about a pair of an
+    anchor and a neighbor. Only a pair is similar or dissimilar, and a dissimilar one has a reason.
+    """
     check_name(self.annotator)
     choice('round', self.round, ROUNDS)
     choice('label', self.label, LABEL_ANSWERS)

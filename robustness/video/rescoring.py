@@ -234,7 +234,12 @@ class Rescoring:
 
 
 def _check_same_frames(evaluations: Sequence[Evaluation]) -> None:
-  """Raises InputError unless the records of all classifiers have the same frames and labels."""
+  """Raises InputError unless all classifiers have records of the same frames with equal labels.
+
+  Args:
+    evaluations: for each classifier, its records of video frames: columns with the neighbor sets of
+      each frame, its distance from the anchor, its label and possibly its path.
+  """
   first, *remaining = evaluations
   compared = [GROUP, OFFSET, LABEL]
   if PATH in first.records.read(0, 0).arrays:  # the columns of the first shard
