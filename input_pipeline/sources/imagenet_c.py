@@ -84,7 +84,13 @@ class ImagenetC(Source):
     return file
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, in RGB.
+    """Opens a data set with the layout of ImageNet-C, without decoding its images, in RGB.
+
+    A part is a corruption at one severity. All parts must have the same images, in the same order.
+    In one of these data sets frost has more classes than the other corruptions; they are left out.
+
+    Args:
+      settings: not used; the data set has a single split.
 
     Raises:
       InputError: corruptions and severities have different images, or a folder is not a corruption

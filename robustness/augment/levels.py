@@ -101,9 +101,13 @@ def warp_bilinear(levels: jax.Array, matrix: jax.Array) -> tuple[jax.Array, jax.
   packed = _packed(levels)  # one int32 for each pixel: one gather moves all its channels
 
   def neighbour(down: int, right: int) -> jax.Array:
-    """Returns one of the four pixels around each source point, float32 [H, W, C].
+    """Returns one of the four pixels around the source point of each pixel, float32 [H, W, C].
 
-    `down` and `right` are 0 or 1; (0, 0) is the upper left pixel.
+    (y0, x0) is the upper left one, [H, W] each. Rows and columns outside the image repeat its edge.
+
+    Args:
+      down: 0 for the upper row, 1 for the lower one.
+      right: 0 for the left column, 1 for the right one.
     """
     i = jnp.clip(y0.astype(jnp.int32) + down, 0, height - 1)
     j = jnp.clip(x0.astype(jnp.int32) + right, 0, width - 1)

@@ -26,7 +26,11 @@ small buffer."""
 
 
 def set_up() -> None:
-  """Configures logging so that messages of other packages are mostly hidden."""
+  """Configures logging for the command line: lines of this package, and few of other packages.
+
+  Messages of absl get the format `LineFormatter` and pass the filter `is_shown`. Warnings of the
+  packages `CHATTY`, and those that a user can do nothing about, are not shown.
+  """
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   if not flags.FLAGS.is_parsed():  # in a notebook, `absl.app` has not done this
     flags.FLAGS.mark_as_parsed()

@@ -223,7 +223,12 @@ def _paired_estimates(
 
 
 def _provenance_row(entry: BoardEntry, classifier: Facts) -> dict[str, str]:
-  """Returns a classifier's row in the table `PROVENANCE`, as {column: text}."""
+  """Returns a classifier's row in a leaderboard's table of provenance, as {column: text}.
+
+  Args:
+    entry: the entry of the leaderboard, with results.
+    classifier: facts about the classifier in these results.
+  """
   environment = entry.results.environment
   return {
     'classifier': classifier['label'],

@@ -107,7 +107,9 @@ def entries_of(
 def _entries_of_study(
   finished_studies: Mapping[str, FinishedStudy], unique_labels: Mapping[tuple[str, str], str]
 ) -> list[Entry]:
-  """Returns the classifiers of one study in all workdirs.
+  """Lists the classifiers of one study in several workdirs, for a comparison.
+
+  Perturbations that not all workdirs have are left out.
 
   Args:
     finished_studies: {name of the workdir: the study in it}.

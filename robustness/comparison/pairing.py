@@ -134,7 +134,10 @@ class Answers:
 
   @classmethod
   def from_records(cls, entry: Entry, records: RecordsReader) -> Self:
-    """Computes which answers are right from saved predictions.
+    """Computes which answers of a classifier are right from its saved predictions.
+
+    The result has a row for each image and a column for each view (perturbation), also for stored
+    corrupted images, of which each is a row of the records.
 
     Args:
       entry: the classifier, with its study.
@@ -159,9 +162,10 @@ class Answers:
 
   @property
   def named_groups(self) -> dict[str, list[str]]:
-    """The names of the perturbations in each set, as {set: names}.
+    """The names of the views (perturbations) in each set, as {set: names}.
 
-    Sets without images are left out.
+    A set is, for instance, 'fog' with all its severities. Sets in which no image counts are left
+    out.
     """
     return {
       group: [self.table.names[view] for view in members]
@@ -184,7 +188,10 @@ class Answers:
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, right: Mapping[str, np.ndarray]) -> Outcomes:
-    """Returns outcomes, from which means and intervals are computed.
+    """Returns outcomes, from which means and intervals are computed, of N images in V views.
+
+    Which images count in which views, and which images are resampled together, is as in the study
+    of `self`.
 
     Args:
       right: {name: bool [N, V]}, whether each answer is right.
@@ -204,6 +211,9 @@ class Answers:
 
   def minus(self, first: Self, group: str) -> Estimate:
     """Returns the difference of accuracies from another classifier on the same images.
+
+    It is the mean over a set of views (perturbations). Its interval and test depend on the answers
+    that only one of the classifiers has right.
 
     Args:
       first: answers of the classifier that is subtracted.

@@ -90,7 +90,16 @@ def elastic_transform(
 
 
 def _imagecorruptions(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns the image after the variant 'imagecorruptions' of `elastic_transform`."""
+  """Applies the variant of `elastic_transform` in the package imagecorruptions, [H, W, C].
+
+  Each pixel shows the image at a random displacement. The displacements are noise, smoothed along
+  rows and columns and multiplied by α, which is a share of the height.
+
+  Args:
+    draws: the `noise`.
+    image: float32 [H, W, C] in [0, 1].
+    strength: the severity, which selects α.
+  """
   # the matrices that smooth the field along its rows and columns
   smoothing = [
     gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE) for size in image.shape[:2]

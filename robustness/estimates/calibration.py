@@ -178,8 +178,10 @@ class Predictions:
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
     """Returns the share of errors among the most confident predictions, [C].
 
-    If a coverage is not a whole number of predictions, the last prediction counts in part.
-    Equal confidences contribute the mean over all their orders.
+    `self` has the predictions of one view, sorted by descending confidence, and `_ties`, the
+    indices at which runs of equal confidence begin. If a coverage is not a whole number of
+    predictions, the last prediction counts in part. Equal confidences contribute the mean over all
+    their orders.
 
     Args:
       coverages: [C], the shares of the predictions that are answered, in (0, 1].
@@ -289,10 +291,11 @@ class Scores:
 
   @classmethod
   def mean(cls, views: Sequence[Scores]) -> Scores:
-    """Returns the mean of each score over views of the same images.
+    """Returns the scores of a group of views of the same images, as means over the views.
 
-    Bootstrap sample b of the result is the mean over sample b of all views, and so is each
-    simulation.
+    `Scores` has the value of each score, such as a calibration error, in the data, in bootstrap
+    samples and in simulations of a calibrated classifier. Sample b of the result is the mean over
+    sample b of all views, and so is each simulation.
     """
 
     def mean_of(attribute: str) -> dict[str, Any]:
@@ -416,7 +419,9 @@ class Draws(NamedTuple):
 
   @classmethod
   def generate(cls, num_images: int, resamples: int, seed: int) -> Draws:
-    """Draws the random numbers from a seed.
+    """Draws the random numbers of bootstrap samples and simulations from a seed.
+
+    They are how often each sample has each image, [B, N], and uniform numbers in [0, 1), [B, N].
 
     Args:
       num_images: the number N of images.

@@ -266,7 +266,11 @@ def ash_score(layer: LastLayer, percentile: float) -> Score:
   def shape(features: np.ndarray) -> np.ndarray:
     """Sets the largest features of each image to a common value and all others to 0, [N, D].
 
-    The sum over the features of an image stays the same.
+    `num_kept` features are kept, and the sum over the features of an image stays the same. This is
+    the change of features of the out-of-distribution score ASH.
+
+    Args:
+      features: [N, D].
     """
     largest = np.argsort(-features, 1, 'stable')[:, :num_kept]  # their indices
     changed = np.zeros_like(features)

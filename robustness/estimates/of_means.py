@@ -157,9 +157,11 @@ class MeanRatio:
     return np.asarray(ratios.mean(-1))
 
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
-    """Returns one group of views for each value of the facet, in the order of `__call__`.
+    """Returns groups of views: one for each value of the facet, such as each corruption.
 
-    With `is_excess`, the group of the clean views comes before them.
+    `self` is a ratio of means: the mean of a statistic over each group is divided by a baseline's.
+    With `is_excess`, the mean over clean views is subtracted first; their group then comes before
+    the others. Clean views have no value of the facet.
 
     Args:
       outcomes: outcomes with the facet as a column of `views`.

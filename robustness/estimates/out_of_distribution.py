@@ -286,8 +286,9 @@ def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
   """Yields weights of N images and two added images in Bayesian bootstrap samples.
 
   Images of a unit share one random weight, from the gamma distribution of shape 1. The last two
-  columns are the images that `separations` adds, each a unit. Their weights are from the gamma
-  distribution of shape ¼, times the average number of images in a unit. Weights do not sum to 1.
+  columns are images that `separations` adds to the N, so that intervals do not vanish for a perfect
+  separation; each is a unit. Their weights are from the gamma distribution of shape ¼, times the
+  average number of images in a unit. Weights do not sum to 1.
 
   Args:
     units: images with equal entries are one unit, [N].

@@ -150,7 +150,11 @@ class Outcomes:
     return cls(values, views, statistic=statistic, **attributes)
 
   def require(self, quantity: Quantity) -> None:
-    """Raises InputError if another statistic than the quantity's computed the values."""
+    """Raises InputError if the values are not of the statistic that a quantity is a mean of.
+
+    A statistic maps records to a value for each image and view. `self` has such values;
+    `self.statistic` is None if it is not known where they are from.
+    """
     if self.statistic is not None and self.statistic != quantity.statistic:
       raise InputError(
         f'{quantity.name} is of the statistic {quantity.statistic}, and these outcomes are of '
@@ -158,7 +162,11 @@ class Outcomes:
       )
 
   def __post_init__(self) -> None:
-    """Raises InputError unless all arrays have the same shape [N, V] with V rows in `views`."""
+    """Raises InputError unless all arrays have the same shape [N, V] with V rows in `views`.
+
+    The arrays are the values of each classifier for N images in V views and, in `counted`, which of
+    them count.
+    """
     first, *_ = self.values.values()
     num_rows, num_views = len(first), len(self.views)
     for label, values in (*self.values.items(), *(self.counted or {}).items()):
@@ -216,7 +224,11 @@ class Outcomes:
     return dataclasses.replace(self, counted=dict.fromkeys(self.values, counted))
 
   def of_rows(self, rows: np.ndarray) -> Self:
-    """Returns the outcomes of selected images, given as bool [N] or as indices."""
+    """Returns the outcomes of selected images, without those of the others.
+
+    Args:
+      rows: the images, as bool [N] or as indices.
+    """
     values = {label: x[rows] for label, x in self.values.items()}
     counted = None if self.counted is None else {k: x[rows] for k, x in self.counted.items()}
     clusters = None if self.clusters is None else self.clusters[rows]

@@ -82,7 +82,11 @@ class Quantity:
   function: Function | None = dataclasses.field(default=None, compare=False, repr=False)
 
   def __post_init__(self) -> None:
-    """Raises InputError if `name` is empty, or `kind`, `better` or `extreme` is not valid."""
+    """Raises InputError if the declaration of a quantity, such as the error, is not valid.
+
+    It must have a name. `kind` decides on its range, `better` says whether lower or higher values
+    are better, and `extreme` which of several values a report states.
+    """
     subject = f'of the quantity {self.name!r}'
     require(bool(self.name), 'name of a quantity', self.name, 'not empty')
     choice(f'kind {subject}', self.kind, RANGES)

@@ -179,11 +179,15 @@ def _bootstrapped_line(
   grid = np.linspace(mean_shares.min(), mean_shares.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns slope, intercept, residual and 25 heights of the line in B bootstrap samples, [B,
-    28].
+    """Fits a line in each of B bootstrap samples of images, for `bootstrap`.
+
+    The line is of changes of accuracy against shares of high frequency, over K corruptions.
 
     Args:
-      weights: weights of the images, [B, N].
+      weights: how often each sample has each image, [B, N].
+
+    Returns:
+      Slope, intercept, residual and 25 heights of the line, [B, 28].
     """
     sampled_shares, sampled_changes = np.split(units.means(weights), 2, -1)  # [B, K] each
     lines = fit_lines(sampled_shares, sampled_changes)

@@ -299,7 +299,9 @@ class Tally:
   """
 
   def __init__(self, shards: Iterable[Shard], labels: np.ndarray, table: ViewTable):
-    """Sums over all shards (files) of a classifier's records of N images.
+    """Counts the mistakes of a classifier on N images in V views, by image, by view and by class.
+
+    Records are read once, shard by shard. A shard is a file with some images and views.
 
     Args:
       shards: the shards.
@@ -327,7 +329,10 @@ class Tally:
         self.clean[shard.rows] |= ((shard['rank'] == 0) & is_clean).any(1)
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
-    """Adds a shard of n images in v views to the sums.
+    """Adds a shard of n images in v views to the counts, and updates the most confident mistakes.
+
+    For each image, `view`, `prediction` and `confidence` describe its most confident mistake so
+    far.
 
     Args:
       shard: part of the records.

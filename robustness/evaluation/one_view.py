@@ -117,7 +117,15 @@ def _compile_view(
   def show_row(
     variables: PyTree, root: jax.Array, row: Arrays, view_id: jax.Array, parameters: Arrays
   ) -> jax.Array:
-    """Returns one image in one view, [H, W, C]."""
+    """Returns one image as a view of the study shows it, [H, W, C].
+
+    Args:
+      variables: the classifier's variables, for views that use it.
+      root: root of the random keys.
+      row: columns of the image.
+      view_id: id of the view, on which the random key depends.
+      parameters: parameters of the view.
+    """
     key = view_key(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
     arguments: list[Any] = [parameters]

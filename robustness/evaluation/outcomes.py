@@ -182,7 +182,11 @@ class Recorded:
   def _outcomes_of(self, statistic: Statistic) -> Outcomes:
     """Computes a statistic from the records for every classifier, image and view.
 
-    For sequential evaluations the outcomes also state which images were shown in which views.
+    A sequential evaluation shows images in rounds, and only in views with an error that is not
+    precise enough yet. Its outcomes also state which images were shown in which views.
+
+    Args:
+      statistic: function from a shard of n images and v views to values [n, v].
     """
     sequential = {e.label: e.rounds for e in self.evaluations if e.rounds}
     if not sequential:
@@ -215,7 +219,10 @@ def num_images(records: RecordsReader) -> int:
 
 
 def image_numbers(records: RecordsReader) -> np.ndarray:
-  """Returns the index of each stored image's original, int [N] in 0..(number of originals) − 1."""
+  """Numbers the originals of the stored images, int [N] in 0..(number of originals) − 1.
+
+  Stored images with equal numbers are versions of one original, such as its corruptions.
+  """
   bases = versions(records)
   if bases is None:
     return np.arange(records.layout.num_rows)

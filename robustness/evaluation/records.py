@@ -233,7 +233,10 @@ class Records(RecordsReader):
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
-    """Opens existing records.
+    """Opens existing records by reading their header, without reading predictions.
+
+    Args:
+      directory: the folder of the records.
 
     Raises:
       InputError: there is no readable header.
@@ -253,8 +256,9 @@ class Records(RecordsReader):
     return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns the shards without a file, {number of a block of images: numbers of its chunks of
-    views}.
+    """Finds the shards without a file, as {block: chunks}.
+
+    A shard has the predictions for a block of images in a chunk of views. Both are numbered.
     """
     present = set(os.listdir(self.directory))
     missing: dict[int, list[int]] = {}
@@ -382,18 +386,26 @@ class SelectedViews(RecordsReader):
   """Records of all images in some of the views of other records, as one chunk of views."""
 
   def __init__(self, records: RecordsReader, views: Sequence[int]):
-    """Selects views of complete records by their positions."""
+    """Makes records of some views from complete records of all views.
+
+    Args:
+      records: the complete records.
+      views: positions of the views.
+    """
     self.directory, self.identity = records.directory, records.identity
     self._records, self._views = records, np.asarray(views)
     count = len(views)  # which form one chunk
     self.layout = dataclasses.replace(records.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of a block of images in all selected views, without pictures.
+    """Reads a block of images in the selected views, from all chunks of the complete records.
 
     Args:
       block: number of the block.
       chunk: 0, because all selected views form one chunk.
+
+    Returns:
+      The columns of the images and, for these views, predictions and sums, without pictures.
     """
     shards = [self._records.read(block, c) for c in range(self._records.layout.num_chunks)]
     arrays = {k: v for k, v in shards[0].arrays.items() if not k.startswith(PICTURE)}

@@ -43,7 +43,10 @@ class SequentialRecords:
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
-    """Starts without a finished round. The first round will have all V views.
+    """Starts a sequential evaluation without a finished round. The first one will have all V views.
+
+    A round predicts the next images, in the views with an error that is not precise enough yet. A
+    view is a way of perturbing images.
 
     Args:
       directory: the folder that contains a folder for each round.

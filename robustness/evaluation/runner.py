@@ -101,7 +101,9 @@ class Evaluator(Step):
     )
 
   def with_views(self, positions: np.ndarray) -> Self:
-    """Returns an evaluator of only some views, which shares the compiled programs.
+    """Returns an evaluator of only some views, which shares the compiled programs of this one.
+
+    A program is compiled for a number of views and takes their parameters as arguments.
 
     Args:
       positions: int [v], the positions of the views.
@@ -229,7 +231,9 @@ class Evaluator(Step):
   def blocks_on_devices(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
   ) -> Iterator[BlockOnDevices]:
-    """Yields blocks of consecutive images, checked and copied to the devices.
+    """Yields blocks of consecutive images, checked, copied to the devices and prepared.
+
+    A block has several batches. `prepared` computes what the views share, such as resized images.
 
     Args:
       rows: the images.

@@ -146,7 +146,14 @@ class Step:
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
-    """Applies the computations that all views share (`Views.prepare`) to a batch, if any."""
+    """Computes what all views of a study share, for each image of a batch, if anything.
+
+    Args:
+      batch: columns of the images, {name: [B, ...]}.
+
+    Returns:
+      The batch, with columns that `Views.prepare` adds or replaces.
+    """
     prepare = self.views.prepare
     if prepare is None:
       return batch
@@ -271,7 +278,11 @@ class Step:
 
   @functools.cached_property
   def _reduce_logits(self) -> Compiled:
-    """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
+    """The compiled function that reduces logits to the values to record, such as predictions.
+
+    It is called with logits [B, V, classes] of B images in V views and labels [B], and returns
+    {field: [B, V, ...]}.
+    """
 
     def reduce_view(logits: jax.Array, label: jax.Array) -> Fields:
       """Returns the values to record of one view, {field: [B, ...]}.

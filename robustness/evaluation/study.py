@@ -119,7 +119,12 @@ class Study(Part):
   confidence: float = dataclasses.field(default=0.95, kw_only=True)
 
   def __post_init__(self) -> None:
-    """Raises InputError if a setting has a value that is not valid."""
+    """Raises InputError for invalid values of the settings that all studies have.
+
+    Each field of the subclass has its own check; see `robustness.core.registry.setting`. The
+    confidence level and the false-discovery rate are in (0, 1), and `half_width`, the precision
+    that stops an evaluation, in (0, .5).
+    """
     check_fields(self, self.section)
     for key in ('confidence', 'false_discovery_rate'):
       self.require(0 < getattr(self, key) < 1, key, 'in (0, 1)')
@@ -427,10 +432,14 @@ class Study(Part):
     return provenance.set_differences(records.identity.get('data', {}), num_images(records))
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table 'which numbers these are', with the columns 'what' and 'value'.
+    """Returns the table 'which numbers these are' of a report, with the columns 'what' and 'value'.
 
     It states which images were used, how they were prepared and perturbed, and whether results are
     comparable with published numbers.
+
+    Args:
+      evaluations: the records of each classifier; the first one describes the data.
+      image_shape: height, width and channels of the images.
     """
     records = evaluations[0].records
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
@@ -639,7 +648,14 @@ def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
 
 
 def default_section(name: str) -> Facts:
-  """Returns `config.study` of a study with every key at its default."""
+  """Returns the config section of a study with every setting at its default.
+
+  Args:
+    name: name of the study, such as 'corruption_error', or FILE.py:NAME.
+
+  Raises:
+    SettingError: a field of the study has no default.
+  """
   study = STUDIES.find(name, 'config.study.name')
   try:
     section = dataclasses.asdict(study())

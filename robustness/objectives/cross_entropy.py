@@ -60,10 +60,19 @@ class JSD(Objective):
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses [B], equal weights, the unchanged state, and metrics.
+    """Returns the losses of examples with several images each, equal weights, state and metrics.
+
+    The loss is the cross-entropy of the first image, which is clean, plus a weight times the
+    Jensen–Shannon divergence of the predictions for all images.
+
+    Args:
+      outputs: `logits`, [B, V, classes] for V images of each example.
+      batch: `target`, the class probabilities [B, classes].
+      state: state of the objective, returned unchanged.
+      total: not used.
 
     Raises:
-      InputError: augmentation returns one image per training image, so there is nothing to compare.
+      InputError: augmentation returns one image per example, so that there is nothing to compare.
     """
     logits = outputs['logits'].astype(jnp.float32)
     if logits.ndim != 3:

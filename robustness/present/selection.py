@@ -160,7 +160,11 @@ class Selection:
 
   @property
   def short_words(self) -> str:
-    """A name without conditions for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'."""
+    """The name of the selected values for a narrow column: 'mCE', 'AA 8/255 error'.
+
+    It is the description of the quantity without its conditions ('under …'). If the selection has
+    the lowest or highest value under several conditions, it begins with that: 'lowest accuracy'.
+    """
     if self.attack_words:
       return f'{self.attack_words} error'
     without_condition = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')

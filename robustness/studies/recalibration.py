@@ -499,9 +499,11 @@ class _Fitted:
   def measured(self, shard: Shard) -> np.ndarray:
     """Measures n images in v views and returns F values for each, float32 [n, v, F].
 
-    With each scaling these are −log p, the confidence, and whether the prediction is right. For
-    each score they are whether the prediction set has the true class, and its size. Sets are
-    measured at the threshold and at both ends of its interval.
+    `self` has what was fitted for one classifier: scalings of the logits, and for each score the
+    threshold of prediction sets. With each scaling the values are −log p of the true class, the
+    confidence, and whether the prediction is right. For each score they are whether the prediction
+    set has the true class, and its size. Sets are measured at the threshold and at both ends of its
+    interval.
 
     Args:
       shard: recorded logits of some of the images.

@@ -244,10 +244,11 @@ class SiScore(Study):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns recorded predictions arranged by pair and level, and the table of levels.
+    """Returns predictions with a row per pair and a view per level, and a table of the levels.
 
-    A pair is an object and a background. A level is a combination of area, angle and position at
-    which all pairs are shown.
+    A pair is an object and a background. A level is a combination of area, angle and position of
+    the object; the study shows each pair at each level. Stored scenes have a row for each scene and
+    are rearranged. The table also has groups of levels for means, such as all levels of one area.
 
     Args:
       records: predictions, for stored scenes with a row for each.

@@ -517,11 +517,16 @@ class VideoPmK(study.ScoresPredictions):
   def _by_distance(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields three accuracies as functions of the distance from the anchor in frames.
 
-    An anchor is a labelled frame.
+    An anchor is a labelled frame of a video, and a neighbor set is an anchor with the frames around
+    it. pm-d counts a set as right if all its frames up to the distance d are.
 
-    * pm-0 to pm-(k − 1): on the worst frame within each distance. `_accuracies` has pm-k.
+    * pm-0 to pm-(k − 1); `_accuracies` has pm-k.
     * pm-0 to pm-k without the anchor.
     * Conditional accuracy: on frames at exactly this distance from an anchor that is right.
+
+    Args:
+      right: whether each classifier is right on each frame of A neighbor sets. A neighbor has an
+        offset, its signed distance from the anchor.
     """
     # Each tuple has the arguments of the quantity's statistic, after the outcomes.
     distances = range(self.k)

@@ -206,7 +206,11 @@ class _Run:
   newest: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Sets `settings` (the section `config.training`) and `meter`, which collects metrics."""
+    """Sets two attributes that a training loop needs besides its fields.
+
+    They are `settings`, the section `config.training`, and `meter`, which collects the metrics of
+    steps on the devices until they are written.
+    """
     self.settings = self.training.settings
     self.meter = Meter(
       self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))
