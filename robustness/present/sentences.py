@@ -111,7 +111,8 @@ def _overall_findings(selections: Sequence[Selection], quantity: Quantity) -> It
     if len(widened) > 1:
       text = f'{text} Differences are simultaneous over {len(widened)} networks.'
     stated_rows = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
-    yield Finding(text, stated_rows, selection.facets)
+    if not stated_rows.empty:
+      yield Finding(text, stated_rows, selection.facets)
 
 
 def _with_note(finding: Finding) -> Finding:

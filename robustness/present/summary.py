@@ -251,6 +251,8 @@ def most_changed(results: Results) -> list[Finding]:
   for task, results_of_task in results.by_task.items():
     shares = {q.name: q for q in results_of_task.quantities if q.kind == SHARE}
     table = results_of_task.table
+    if table.empty:  # the task makes no estimates, and its table has no column for the seed
+      continue
     keys = [table[name] for name in (*SUBJECT, *facets_of(table), 'family') if name != SEED]
     is_mean = table[SEED].isna()
     spreads = table['value'].mask(is_mean).groupby(keys, dropna=False).transform('std')

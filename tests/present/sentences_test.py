@@ -193,6 +193,16 @@ def test_a_value_that_is_undefined_in_some_views_or_draws_has_a_note():
   assert 'under fog, undefined in a draw;' in largest and 'snow, undefined in a draw.' in largest
 
 
+def test_differences_that_cannot_be_widened_have_no_sentence_of_their_own():
+  results = made_results()
+  overall = [select(results.table, 'error', versus) for versus in ('', 'first')]
+  results.table = pd.concat(overall, ignore_index=True)
+  is_value = results.table.versus == ''
+  results.table.loc[is_value, ['low', 'high']] = np.nan
+  results.table.loc[~is_value, 'method'] = 'regression'
+  assert sentences.findings(results) == []
+
+
 @pytest.mark.parametrize('versus', ['', 'first'])
 def test_values_without_an_interval_are_not_chosen_as_the_extreme(versus):
   results = made_results()

@@ -173,6 +173,15 @@ def test_the_share_that_changes_most_is_found_although_intervals_are_cut():
   assert ' is b, top-1 accuracy: 50' in finding.text and finding.text.endswith('(0 to 100).')
 
 
+def test_a_task_without_estimates_has_no_share_that_changes_most():
+  by_seed = {}
+  for seed, results in THREE_SEEDS.items():
+    without_rows = dataclasses.replace(results, table=results.table[:0])
+    by_seed[seed] = join_tasks({'clean': results, 'pictures': without_rows}, {})
+  (finding,) = most_changed(mean_over_seeds(by_seed))
+  assert ' clean, b minus a, ' in finding.text
+
+
 @pytest.mark.parametrize('battery', [False, True])
 def test_the_share_that_another_seed_changes_most_is_stated_as_a_mean(battery):
   by_seed: dict[int, Results] = THREE_SEEDS
