@@ -226,12 +226,14 @@ class BaseConfig(tfds.core.BuilderConfig):
   resized_by: str = 'tensorflow'
 
   def __post_init__(self) -> None:
-    """Raises InputError unless `base` names a data set and whole numbers are 0 or above."""
+    """Raises InputError for a missing `base`, a negative number or an unused interpolation."""
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     for key in self.WHOLE_NUMBERS:
       value = getattr(self, key)
       is_valid = isinstance(value, (int, np.integer)) and value >= 0
       require(bool(is_valid), key, value, 'a whole number from 0')
+    is_used = self.resize > 0 or self.interpolation == DataSettings.interpolation
+    require(is_used, 'interpolation', self.interpolation, 'the default where resize is 0')
 
 
 class MadeOfBase(MadeOf):

@@ -257,7 +257,8 @@ class Attack(Part):
     Settings of the base class are left out. The first own setting is always listed, and another one
     only if it differs from its default.
     """
-    fields = dataclasses.fields(self)[len(dataclasses.fields(Attack)) :]  # after the base class's
+    shared = {field.name for field in dataclasses.fields(Attack)}
+    fields = [field for field in dataclasses.fields(self) if field.name not in shared]
     listed = [*fields[:1], *(f for f in fields[1:] if getattr(self, f.name) != f.default)]
     return ', '.join(f'{getattr(self, field.name)} {field.name}' for field in listed)
 

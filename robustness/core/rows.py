@@ -380,7 +380,7 @@ def in_class_order(names: Iterable[str]) -> list[str]:
   If all names are numbers, they are sorted by number, and otherwise alphabetically, in Unicode's
   composed form.
   """
-  ascending = sorted(names, key=composed_unicode)
+  ascending = sorted(names, key=lambda name: (composed_unicode(name), name))
   are_numbers = all(name.isdecimal() and name.isascii() for name in ascending)
   return sorted(ascending, key=int) if are_numbers else ascending
 

@@ -1,5 +1,6 @@
 """Tests the study `attack_error` against attacks on whole batches, counted in NumPy."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from scipy import stats
 
 from robustness import parallel
 from robustness.attacks.auto_attack import BY_SQUARE
+from robustness.attacks.fab import FAB
 from robustness.attacks.pgd import FGSM, PGD
 from robustness.core import random_keys
 from robustness.estimates.comparison import mcnemar
@@ -225,6 +227,21 @@ def test_auto_attack_counts_images_by_stage_equally_on_any_devices(tmp_path, cap
   np.testing.assert_array_equal(
     by_pmap.table('measure/stage'), first.records.table('measure/stage')
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class Smoothing:
+  """A setting that a user's attack inherits from another class than `Attack`."""
+
+  temperature: float = 1.0
+
+
+class SmoothedFab(FAB, Smoothing):
+  """An attack with a setting before those of `Attack`."""
+
+
+def test_the_words_of_an_attack_begin_with_its_first_setting():
+  assert SmoothedFab(steps=3).words == '1.0 temperature, 3 steps'
 
 
 def test_the_words_of_an_error_name_the_norm_and_a_single_attack():

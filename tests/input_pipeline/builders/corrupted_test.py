@@ -110,6 +110,7 @@ def test_beam_writes_the_same_images(build):
   ({'corruption': 'clean'}, bad_setting('severity', 1)),
   ({'quantize': 'ceil'}, bad_setting('quantize', 'ceil')),
   ({'constants': 48}, bad_setting('constants', 48)),
+  ({'interpolation': 'bilinear'}, bad_setting('interpolation', 'bilinear')),
   ({'base': ''}, bad_setting('base', '')),
   ({'splits': ('test[:3]', 'test[5:]')}, bad_setting('splits', ('test[:3]', 'test[5:]'))),
   ({'splits': 'test[:32]'}, bad_setting('splits', 'test[:32]', words='a tuple')),
