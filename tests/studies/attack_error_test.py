@@ -236,6 +236,7 @@ class Smoothing:
   temperature: float = 1.0
 
 
+@dataclasses.dataclass(frozen=True)
 class SmoothedFab(FAB, Smoothing):
   """An attack with a setting before those of `Attack`."""
 
