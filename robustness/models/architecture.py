@@ -125,13 +125,7 @@ class Weights:
 
 
 def timm(
-  architecture: str,
-  name: str,
-  *,
-  side: int = 224,
-  crop: float = 0.95,
-  interpolation: str = 'bicubic',
-  **fields: Any,
+  architecture: str, name: str, *, side: int = 224, crop: float = 0.95, **fields: Any
 ) -> Weights:
   """Describes weights that timm publishes on the Hugging Face hub.
 
@@ -140,20 +134,11 @@ def timm(
     name: timm's name of the weights, such as 'resnet50.a1_in1k'.
     side: side of the images that the weights take, in pixels.
     crop: share of the resized side that the central crop keeps.
-    interpolation: filter that resizes images.
-    **fields: other fields of `Weights`.
+    **fields: other fields of `Weights`; `interpolation` is 'bicubic' by default.
   """
-  return Weights(
-    name=f'{TIMM}:{name}',
-    architecture=architecture,
-    source=TIMM,
-    package=f'timm/{name}',
-    file='model.safetensors',
-    input_size=side,
-    crop_fraction=crop,
-    interpolation=interpolation,
-    **fields,
-  )
+  fields = {'input_size': side, 'crop_fraction': crop, 'interpolation': 'bicubic', **fields}
+  repository, file = f'timm/{name}', 'model.safetensors'
+  return Weights(f'{TIMM}:{name}', architecture, TIMM, repository, file, **fields)
 
 
 def torchvision(
@@ -164,7 +149,7 @@ def torchvision(
   *,
   theirs: str = '',
   side: int = 224,
-  interpolation: str = 'bilinear',
+  **fields: Any,
 ) -> Weights:
   """Describes weights that torchvision publishes.
 
@@ -175,20 +160,13 @@ def torchvision(
     resize: shorter side before the central crop, in pixels.
     theirs: torchvision's name of the architecture; '' if it is the same.
     side: side of the crop in pixels.
-    interpolation: filter that resizes images.
+    **fields: other fields of `Weights`.
   """
   theirs = theirs or architecture
-  return Weights(
-    name=f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}',
-    architecture=architecture,
-    source=TORCHVISION,
-    package='https://download.pytorch.org/models/',
-    file=f'{theirs}-{digest}.pth',
-    input_size=side,
-    crop_fraction=side / resize,
-    interpolation=interpolation,
-    licence='BSD-3-Clause',
-  )
+  fields = {'input_size': side, 'crop_fraction': side / resize, 'licence': 'BSD-3-Clause', **fields}
+  name, folder = f'{theirs}.IMAGENET1K_V{version}', 'https://download.pytorch.org/models/'
+  file = f'{theirs}-{digest}.pth'
+  return Weights(f'{TORCHVISION}:{name}', architecture, TORCHVISION, folder, file, **fields)
 
 
 @dataclasses.dataclass(frozen=True)
