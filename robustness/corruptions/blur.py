@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from robustness.corruptions import filters
-from robustness.corruptions.corruption import Constants, Strength, common, corruption
+from robustness.corruptions.corruption import Constants, Strength, corruption, published
 from robustness.corruptions.names import BLUR
 from robustness.corruptions.pixels import to_levels
 
@@ -17,7 +17,7 @@ Moves = Callable[[jax.Array | int, jax.Array], jax.Array]
 """A function that draws the pixel moves of a pass of glass blur, see `_draw_moves`."""
 
 
-@common(BLUR)
+@published(BLUR)
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a Gaussian of standard deviation `sigma` pixels.
 
@@ -27,7 +27,7 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   return jnp.clip(filters.gaussian_filter(image, sigma, largest), 0, 1)
 
 
-@common(BLUR)
+@published(BLUR)
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma` pixels.
 
@@ -91,7 +91,7 @@ def _draw_angle(
   return drawn if angle == 'random' else jnp.float32(-45)
 
 
-@common(BLUR, draw=_draw_angle, options={'angle': ('random', 'fixed')})
+@published(BLUR, draw=_draw_angle, options={'angle': ('random', 'fixed')})
 def motion_blur(
   degrees: jax.Array, image: jax.Array, strength: Strength, angle: str = 'random'
 ) -> jax.Array:
@@ -180,7 +180,7 @@ def _draw_moves(
   return moves
 
 
-@common(
+@published(
   BLUR,
   draw=_draw_moves,
   options={'exchange': ('copy', 'swap')},

@@ -32,7 +32,7 @@ Draws = Mapping[str, jax.Array]
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 """{image side: the side with the constants of corruptions that have none for this side}."""
 PUBLISHED = tomllib.loads(pathlib.Path(__file__).with_name('constants.toml').read_text())
-"""{common corruption: {'parameters': their names, side of the images: constants}}."""
+"""{corruption: {'parameters': their names, side of the images: constants}}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,8 +193,8 @@ def corruption(
   return lambda function: Corruption(function, family=family, constants=constants, **declared)
 
 
-def common(family: str, **declared: Any) -> Callable[[Callable[..., jax.Array]], Corruption]:
-  """Returns a decorator for a common corruption, which has its constants in `constants.toml`.
+def published(family: str, **declared: Any) -> Callable[[Callable[..., jax.Array]], Corruption]:
+  """Returns a decorator for a corruption that has its constants in `constants.toml`.
 
   Args:
     family: one of `names.FAMILIES`.
@@ -223,7 +223,6 @@ def rows(text: str) -> list[tuple[float, ...]]:
 
 def c_bar(
   draw: Callable[[jax.Array, int], Draws],
-  by_side: Mapping[int, tuple[float, ...]],
   *,
   keys: int = 1,
   family: str = UNLIKE_OTHERS,
@@ -231,12 +230,11 @@ def c_bar(
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
   """Returns a decorator for a corruption of CIFAR-10-C-bar or ImageNet-C-bar.
 
-  Such a corruption has a single constant, its `magnitude`.
+  Such a corruption has a single constant, its `magnitude`. The constants for 32 pixels are those of
+  CIFAR-10-C-bar, and for 224 of ImageNet-C-bar; a set that lacks the corruption has none.
 
   Args:
     draw: `(keys, side)` returns the random numbers of an image of side × side pixels.
-    by_side: {side of the images: magnitude at each severity}. 32 is for CIFAR-10-C-bar and 224 for
-      ImageNet-C-bar. A set that lacks the corruption is left out.
     keys: number of keys that `draw` takes; with 1 it takes the image's key without a split.
     family: one of `names.FAMILIES`.
     **declared: other fields of `Corruption`.
@@ -246,9 +244,7 @@ def c_bar(
     """Draws the random numbers for an image of this shape, by the `draw` of the corruption."""
     return draw(key if keys == 1 else jax.random.split(key, keys), shape[0])
 
-  return corruption(
-    'magnitude',
-    by_side,
+  return published(
     family,
     draw=draw_for_shape,
     square=True,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import jpeg
-from robustness.corruptions.corruption import Strength, common
+from robustness.corruptions.corruption import Strength, published
 from robustness.corruptions.filters import HIGHEST
 from robustness.corruptions.names import BLUR, HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
@@ -16,7 +16,7 @@ FRACTION = 22  # fractional bits of Pillow's weights
 BAND = 32  # groups of lines that one matrix product averages
 
 
-@common(UNLIKE_OTHERS)
+@published(UNLIKE_OTHERS)
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds the constant `shift` to V of the hue, saturation, value model: clip(V + shift, 0, 1).
 
@@ -25,7 +25,7 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
   return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 
-@common(HAZE)
+@published(HAZE)
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Scales every channel x about its mean m over the image: clip(m + factor (x - m), 0, 1).
 
@@ -35,7 +35,7 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
 
 
-@common(UNLIKE_OTHERS)
+@published(UNLIKE_OTHERS)
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Changes the saturation S of the hue, saturation, value model: clip(factor S + shift, 0, 1).
 
@@ -45,7 +45,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   return jnp.clip(scale_saturation(image, strength['factor'], strength['shift']), 0, 1)
 
 
-@common(UNLIKE_OTHERS)
+@published(UNLIKE_OTHERS)
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Compresses the image to JPEG with the constant `quality` and decodes it again.
 
@@ -55,7 +55,7 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   return jpeg.round_trip(image, strength['quality'])
 
 
-@common(
+@published(
   BLUR,
   least_side=lambda constants: int(np.ceil(1 / min(constants['scale']))),
   reason='or less than one large pixel remains',

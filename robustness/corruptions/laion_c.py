@@ -26,7 +26,7 @@ from PIL import Image, ImageDraw
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded, files_in
 from robustness.core.pictures import SUFFIXES, read_rgb
-from robustness.corruptions.corruption import Constants, Corruption, Draws, Strength, corruption
+from robustness.corruptions.corruption import Constants, Corruption, Draws, Strength, published
 from robustness.corruptions.names import UNLIKE_OTHERS
 from robustness.corruptions.pixels import from_levels, grey, to_levels
 
@@ -43,15 +43,11 @@ LevelsFunction = Callable[..., jax.Array]
 """Function of RGB levels, int32 [H, W, 3], that returns distorted levels."""
 
 
-def distortion(
-  parameters: str, values: Sequence[Any], **declared: Any
-) -> Callable[[LevelsFunction], Corruption]:
+def distortion(**declared: Any) -> Callable[[LevelsFunction], Corruption]:
   """Returns a decorator that turns a function of RGB levels, int32 [H, W, 3], into a corruption.
 
   Args:
-    parameters: names of the constants, separated by blanks, such as 'low high'.
-    values: five entries, one for each severity: a constant, or a tuple of all constants.
-    **declared: other fields of `Corruption`, such as `draw`.
+    **declared: fields of `Corruption` but constants and family, such as `draw`.
   """
 
   def declare(function: LevelsFunction) -> Corruption:
@@ -59,7 +55,7 @@ def distortion(
 
     Args:
       function: function (draws, levels int32 [H, W, 3], strength) -> levels. `strength` has its
-        constants at the severity, which `values` lists.
+        constants at the severity.
     """
 
     @functools.wraps(function)
@@ -77,15 +73,12 @@ def distortion(
       corrupted = from_levels(function(draws, rgb, strength, **options))
       return grey(corrupted) if image.shape[-1] == 1 else corrupted
 
-    # the values were published for images of 224 pixels
-    return corruption(parameters, {224: values}, UNLIKE_OTHERS, **declared)(on_floats)
+    return published(UNLIKE_OTHERS, **declared)(on_floats)
 
   return declare
 
 
-@distortion(
-  'level', (2, 4, 5, 8, 10), least_side=lambda constants: 4, reason='or no quarter has a row'
-)
+@distortion(least_side=lambda constants: 4, reason='or no quarter has a row')
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Shifts bands of rows sideways and one colour channel downwards; every other row is black.
 
@@ -138,8 +131,6 @@ def draw_glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np
 
 
 @distortion(
-  'tile',
-  (4, 6, 8, 16, 28),
   options={'photographs': ()},
   least_side=lambda constants: max(constants['tile']),
   reason='or no tile fits',
@@ -246,8 +237,6 @@ def _draw_stickers(
 
 
 @distortion(
-  'count',
-  (100, 200, 400, 600, 1200),
   draw=_draw_stickers,
   options={'photographs': ()},
   least_side=lambda constants: STICKER + 1,
@@ -320,7 +309,7 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   }
 
 
-@distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
+@distortion(draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws shapes of a single colour at random positions; a later shape covers an earlier one.
 
@@ -387,7 +376,7 @@ def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) ->
   return jax.random.uniform(key, [-(-side // CELL) for side in shape[:2]])  # rounded up
 
 
-@distortion('low high', ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)), draw=_draw_cells)
+@distortion(draw=_draw_cells)
 def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Makes the cells of a checkerboard alternately lighter and darker.
 
@@ -406,7 +395,7 @@ def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Streng
   return jnp.floor(jnp.clip(levels + pixel_change[..., None], 0, 255)).astype(jnp.int32)
 
 
-@distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)))
+@distortion()
 def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Redraws the image as vertical lines on black that bend to the left where the image is dark.
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from robustness.core import random_images
-from robustness.corruptions.corruption import Strength, common
+from robustness.corruptions.corruption import Strength, published
 from robustness.corruptions.filters import any_of_batch
 from robustness.corruptions.names import NOISE
 
@@ -20,7 +20,7 @@ LEVELS = 255
 TAIL = 2.0**-34  # probability omitted from a table on each side, below the 2⁻³² of a draw
 
 
-@common(NOISE)
+@published(NOISE)
 def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds noise of standard deviation σ = `sigma`: clip(x + σε, 0, 1) for the image x.
 
@@ -30,7 +30,7 @@ def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.
   return jnp.clip(image + strength['sigma'] * noise, 0, 1)
 
 
-@common(NOISE)
+@published(NOISE)
 def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds noise in proportion to the image x: clip(x + σxε, 0, 1) with σ = `sigma`.
 
@@ -40,7 +40,7 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   return jnp.clip(image + strength['sigma'] * image * noise, 0, 1)
 
 
-@common(NOISE)
+@published(NOISE)
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Replaces each value of a pixel and channel by 0 or by 1 with probability `rate` / 2 each.
 
@@ -54,7 +54,7 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
 
 
-@common(NOISE, options={'draws': ('alias', 'inverse')})
+@published(NOISE, options={'draws': ('alias', 'inverse')})
 def shot_noise(
   key: jax.Array, image: jax.Array, strength: Strength, draws: str = 'alias'
 ) -> jax.Array:

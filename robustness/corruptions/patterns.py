@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
+from robustness.corruptions.corruption import PUBLISHED, Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import pixel_grid
 from robustness.corruptions.names import NOISE
 from robustness.corruptions.pixels import GUARD, from_levels
@@ -26,7 +26,7 @@ GREY = 128 / 255
 """Grey value of lines and of checkerboard cells."""
 MAX_CELLS = 40  # cells of the checkerboard along a side
 LINE_GUARD = 1e-4  # added before rounding down, so that a number such as 2.9999999 becomes 3
-LINES = (0.5, 1.0, 1.5, 2.0, 2.5)
+LINES = PUBLISHED['lines']['32']
 """Magnitudes of `lines` at severities 1 to 5."""
 STARS = 5
 """Number of stars of `sparkles`."""
@@ -52,7 +52,7 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
   return {'frequency': frequency, 'phase': phase}
 
 
-@c_bar(_draw_wave, {224: (1.0, 1.5, 2.0, 4.5, 5.0)}, keys=4)
+@c_bar(_draw_wave, keys=4)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) at row r and column c.
 
@@ -72,7 +72,6 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
     'wobble': uniform(keys[2], 0, side / 10),
     'width': uniform(keys[3], 0, side / 10),
   },
-  {224: (3.0, 5.0, 8.0, 9.0, 10.0)},
   keys=4,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
@@ -99,7 +98,6 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
     'sharpness': uniform(keys[2], 0.5, 1),
     'scale': uniform(keys[3], 0.075 * side, 0.2 * side),
   },
-  {224: (4.75, 7.0, 8.5, 9.25, 10.0)},
   keys=4,
 )
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
@@ -148,7 +146,7 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_perlin, {224: (4.6, 5.2, 5.8, 7.6, 8.8)}, keys=2)
+@c_bar(_draw_perlin, keys=2)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Mixes the image x with a grey pattern g of Perlin noise (Perlin 1985): (1 − α) x + α g.
 
@@ -202,7 +200,6 @@ def gradient_noise(
 
 @c_bar(
   lambda key, side: {'phases': uniform(key, 0, 2 * np.pi, (side, side // 2))},
-  {32: (0.7, 1.4, 2.1, 3.5, 4.2), 224: (0.8, 1.6, 2.4, 4.0, 5.6)},
   even=True,
   family=NOISE,
 )
@@ -219,7 +216,6 @@ def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax
 
 @c_bar(
   lambda key, side: {'phases': uniform(key, 0, 2 * np.pi, (3, side, side // 2))},
-  {32: (2.5, 4.0, 5.5, 6.5, 7.0), 224: (1.0, 2.0, 3.0, 4.0, 5.0)},
   even=True,
   family=NOISE,
 )
@@ -273,7 +269,6 @@ def _squared_frequency(side: int) -> np.ndarray:
     'cell': jnp.maximum(side * uniform(keys[1], 0.1, 0.25), 1),
     'luck': uniform(keys[2], 0, 1, (MAX_CELLS, MAX_CELLS)),
   },
-  {32: (1.0, 2.0, 3.0, 4.0, 5.0), 224: (2.0, 3.0, 4.0, 5.0, 6.0)},
   keys=3,
 )
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
@@ -320,7 +315,7 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_lines, {32: LINES}, keys=4)
+@c_bar(_draw_lines, keys=4)
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws anti-aliased grey lines of similar directions.
 
@@ -389,11 +384,7 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
   }
 
 
-@c_bar(
-  lambda keys, side: _stars(keys, STARS, 0, side),
-  {32: (0.7, 3.5, 5.6, 6.3, 7.0), 224: (1.0, 2.0, 3.0, 5.0, 6.0)},
-  keys=3,
-)
+@c_bar(lambda keys, side: _stars(keys, STARS, 0, side), keys=3)
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds five bright stars: 1 − (1 − x) Π_s (1 − w_s), with w_s the brightness of star s in [0, 1].
 
@@ -415,7 +406,6 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 @c_bar(
   lambda keys, side: _stars(keys, 1, 0.25 * side, 0.75 * side),  # not near the border
-  {32: (1.0, 1.5, 2.5, 4.5, 5.0), 224: (1.0, 2.0, 4.0, 9.0, 10.0)},
   keys=3,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:

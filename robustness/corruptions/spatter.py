@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import Strength, common
+from robustness.corruptions.corruption import Strength, published
 from robustness.corruptions.filters import gaussian_filter
 from robustness.corruptions.names import UNLIKE_OTHERS
 from robustness.corruptions.pixels import like_channels
@@ -30,7 +30,7 @@ STEPS = (
 )
 
 
-@common(UNLIKE_OTHERS, draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]))
+@published(UNLIKE_OTHERS, draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]))
 def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 

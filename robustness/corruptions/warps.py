@@ -38,7 +38,6 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
     'length': uniform(keys[0], 0.1 * side, 0.3 * side, (2,)),
     'phase': uniform(keys[1], 0, 2 * np.pi, (2,)),
   },
-  {32: (5.5, 6.0, 6.5, 7.5, 8.0)},
   keys=2,
 )
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
@@ -69,7 +68,7 @@ def _signs(key: jax.Array, side: int) -> Draws:
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-@c_bar(_signs, {32: (5.5, 6.0, 6.5, 8.5, 10.0)})
+@c_bar(_signs)
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it.
 
@@ -108,7 +107,6 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
     'time': uniform(keys[0], 0.5, 2),
     'size': uniform(keys[1], 0.75 * side, 1.25 * side),
   },
-  {224: (2.35, 3.2, 4.9, 6.6, 9.15)},
   keys=2,
 )
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
@@ -173,7 +171,7 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
   return jnp.round(values * 1000) / 1000
 
 
-@c_bar(lambda key, side: {}, {32: (2.8, 3.6, 4.4, 5.2, 6.0)}, family=BLUR)
+@c_bar(lambda key, side: {}, family=BLUR)
 def circular_motion_blur(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Averages rotations of the image x about its centre: Σ_i w_i R(t_i · 1.5 m°) x.
 
@@ -259,11 +257,7 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   return [filters.border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
 
 
-@c_bar(
-  lambda key, side: {'order': jax.random.permutation(key, 3)},
-  {32: (1.0, 2.0, 5.0, 9.0, 10.0)},
-  rounded=True,
-)
+@c_bar(lambda key, side: {'order': jax.random.permutation(key, 3)}, rounded=True)
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:

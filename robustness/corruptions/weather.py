@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import textures
-from robustness.corruptions.corruption import Constants, Draws, Strength, common
+from robustness.corruptions.corruption import Constants, Draws, Strength, published
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
 from robustness.corruptions.names import HAZE, UNLIKE_OTHERS
 from robustness.corruptions.pixels import grey, like_channels, to_levels
@@ -30,7 +30,7 @@ def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> 
   }
 
 
-@common(UNLIKE_OTHERS, draw=_draw_snow)
+@published(UNLIKE_OTHERS, draw=_draw_snow)
 def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Whitens the image and adds falling flakes s and the same flakes rotated by 180°.
 
@@ -54,7 +54,7 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   return jnp.clip(whitened + flakes + flakes[::-1, ::-1], 0, 1)
 
 
-@common(UNLIKE_OTHERS, options={'photographs': ()})
+@published(UNLIKE_OTHERS, options={'photographs': ()})
 def frost(
   key: jax.Array,
   image: jax.Array,
@@ -177,7 +177,7 @@ def _draw_fog(
   return jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
 
 
-@common(HAZE, draw=_draw_fog, options={'cloud': ('released', 'tfds')})
+@published(HAZE, draw=_draw_fog, options={'cloud': ('released', 'tfds')})
 def fog(
   draws: jax.Array, image: jax.Array, strength: Strength, cloud: str = 'released'
 ) -> jax.Array:
