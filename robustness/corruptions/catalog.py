@@ -160,7 +160,7 @@ def corrupt(
   quantize: str | None = None,
   *,
   side: int | None = None,
-  photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
+  photographs: textures.Source = None,
   **options: object,
 ) -> jax.Array:
   """Corrupts an image or a batch with one corruption, such as 'fog' at severity 3.

@@ -34,6 +34,8 @@ SEED = 19
 DIRECTIONS = 16  # directions of crystals
 NEEDLE = (9.0, 0.45)  # standard deviations of a crystal along and across, in pixels
 DENSITY = 2e-3  # crystals per pixel and direction
+Source = str | os.PathLike[str] | Sequence[Any] | None
+"""A folder, `PACKAGE`, `PROCEDURAL`, or uint8 pictures [h, w, 3]; None for procedural ones."""
 
 
 def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
@@ -61,7 +63,7 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
   return tuple(np.asarray(read_rgb(folder / name)) for name in FILES)
 
 
-def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
+def pictures(source: Source) -> tuple[Any, ...]:
   """Returns pictures of frost, uint8 [h, w, 3] each.
 
   Args:

@@ -1,7 +1,6 @@
 """Snow, frost and fog; in formulas, x is the image."""
 
 import functools
-import os
 from collections.abc import Sequence
 
 import jax
@@ -56,10 +55,7 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 @published(UNLIKE_OTHERS, options={'photographs': ()})
 def frost(
-  key: jax.Array,
-  image: jax.Array,
-  strength: Strength,
-  photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
+  key: jax.Array, image: jax.Array, strength: Strength, photographs: textures.Source = None
 ) -> jax.Array:
   """Mixes the image x with a random piece of a picture of frost: clip(a x + b frost, 0, 1).
 

@@ -61,7 +61,7 @@ def _class_names_of_indices(
     InputError: a file is named after a label space but has other classes, ImageNet-Vid-Robust comes
       with ImageNet's index alone, or the indices differ.
   """
-  names_in = {path: _names_in_index(path, index) for path, index in indices.items()}
+  names_in = {path: names_in_index(path, index) for path, index in indices.items()}
   first, *_ = names_in  # the path of the first file
   folder = first.parent  # of all files
   for path, names in names_in.items():
@@ -98,7 +98,7 @@ def _check_named_space(path: pathlib.Path, names: tuple[str, ...]) -> None:
     raise InputError(f'{path} holds {content}, and not those of {named_space}.')
 
 
-def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
+def names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
   """Returns the class names in a class index file, in label order.
 
   For the 1000 WordNet identifiers of ImageNet, the label space 'imagenet' provides the names,

@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from robustness.core import json_files
 from robustness.core.errors import InputError
+from robustness.video.class_index import names_in_index
 
 K = TypeVar('K', bound=Hashable)
 ANCHORS, PAIRS = 'anchor_labels.json', 'pmk_labels.json'
@@ -80,7 +81,8 @@ def read(
       frame, or the CSV file lacks an anchor.
   """
   _check_files(folder)
-  class_names = _class_names(folder / CLASSES)
+  index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
+  class_names = names_in_index(folder / CLASSES, index)
   marks_of_anchors = _annotations(folder / ANCHORS, GOOD, _frame_path)
   marks_of_pairs = _annotations(folder / PAIRS, SIMILAR, _pair_paths)
   bad_anchors = {anchor for (anchor, _), marks in marks_of_pairs.items() if BAD_ANCHOR in marks}
@@ -113,14 +115,6 @@ def _check_files(folder: pathlib.Path) -> None:
     advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
     has = f'YTBB-Robust has {", ".join(FILES)}{advice}.'
     raise InputError(f'{folder} has no {" and ".join(missing)}; {has}')
-
-
-def _class_names(path: pathlib.Path) -> tuple[str, ...]:
-  """Reads the class names of YTBB-Robust, in label order, from `ytbb_class_index.json`."""
-  index = json_files.read(path, {str: str}, _ADVICE)
-  if not index or set(index) != set(map(str, range(len(index)))):
-    raise InputError(f'{path} does not number its classes 0..{len(index) - 1}.')
-  return tuple(index[str(number)] for number in range(len(index)))
 
 
 def _annotations(
