@@ -73,11 +73,9 @@ def means(
   outcomes.require(quantity)
   rows: list[Row] = []
   groups = list(outcomes.groups(by, where))
-  first, *later = outcomes.labels
-  pairs = [(label, '') for label in outcomes.labels]  # '' for a mean without a difference
-  if paired:
-    pairs += [(label, first) for label in later]
-  for label, versus in pairs:
+  for label, versus in pairs_of(outcomes.labels):
+    if versus and not paired:
+      break  # the differences come last
     pair = outcomes.pair(versus, label) if versus else None
     for group in groups:
       if pair is None:
@@ -91,6 +89,16 @@ def means(
       all_facets = {**(facets or {}), **group.facets}
       rows.append(estimate_row(label, versus, quantity, all_facets, estimate, confidence, scale))
   return table_of_rows(rows)
+
+
+def pairs_of(labels: Sequence[str]) -> list[tuple[str, str]]:
+  """Returns what is estimated of each classifier, as pairs of `classifier` and `versus`.
+
+  The values of all classifiers come first, with '' in the second place. The differences from the
+  first classifier follow.
+  """
+  first, *later = labels
+  return [(label, '') for label in labels] + [(label, first) for label in later]
 
 
 def published_row(label: str, quantity: Quantity, value: float, n: int, **facets: object) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.means import Row, estimate_row, table_of_rows
+from robustness.estimates.means import Row, estimate_row, pairs_of, table_of_rows
 from robustness.estimates.of_means import bootstrap, units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
@@ -34,14 +34,11 @@ def medians(
     confidence: confidence of each interval, in (0, 1).
   """
   outcomes.require(quantity)
-  first, *compared = outcomes.labels
-  unit_of_row = np.arange(len(outcomes.values[first]))
+  unit_of_row = np.arange(len(outcomes.values[outcomes.labels[0]]))
   if outcomes.clusters is not None:
     _, unit_of_row = np.unique(outcomes.clusters, return_inverse=True)
-  pairs = [(label, '') for label in outcomes.labels]  # '' for a median without a difference
-  pairs += [(label, first) for label in compared]
   rows: list[Row] = []
-  for label, versus in pairs:
+  for label, versus in pairs_of(outcomes.labels):
     for group in outcomes.groups(by):
       (view,) = group.views  # `by` has the facets that distinguish all views
       names = [label, versus] if versus else [label]

@@ -21,6 +21,7 @@ from robustness.estimates.means import (
   Estimate,
   estimate_row,
   means,
+  pairs_of,
   share_difference,
   table_of_rows,
 )
@@ -44,10 +45,6 @@ h.
 Statistic = Callable[[np.ndarray], np.ndarray]
 """A function of weights of the units [B, K], which sum to 1, that returns one value [B] or one for
 each group [B, G].
-"""
-_Estimates = dict[tuple[str, str], list[Estimate]]
-"""{(label, versus): [an estimate, or one for each group of views]}. `versus` is the label of the
-classifier that is subtracted; '' for none.
 """
 
 
@@ -237,15 +234,18 @@ def function_of_means(
   if ratio and baseline is not None:
     return _relative_to_published(quantity, ratio, outcomes, groups, baseline, confidence, facets)
   common = outcomes.common.with_rows_counted_in(joined_views(groups))
-  units_by_label = {label: units_of_classifier(common, label, groups) for label in outcomes.labels}
-  if ratio:  # the baseline is the first classifier
-    estimates = _ratios_to_first(ratio, units_by_label, confidence)
-  else:
-    estimates = _functions_of_means(function, units_by_label, confidence)
+  units = {label: units_of_classifier(common, label, groups) for label in outcomes.labels}
+  ratios = _ratios_to_first(ratio, units, confidence) if ratio else {}
   facets_of_groups = [group.facets for group in groups] if by_group else [{}]
   rows = []
-  for (label, versus), estimates_of_groups in estimates.items():
-    for group_facets, estimate in zip(facets_of_groups, estimates_of_groups, strict=True):
+  for label, versus in pairs_of(outcomes.labels):
+    if ratio:  # the first classifier has the ratio 1, which a difference subtracts
+      estimate, subtracted = ratios[label], 1.0 if versus else 0.0
+      ends = {'low': estimate.low - subtracted, 'high': estimate.high - subtracted}
+      estimates = [dataclasses.replace(estimate, value=estimate.value - subtracted, **ends)]
+    else:
+      estimates = _function_of_means(function, units[label], units.get(versus), confidence)
+    for group_facets, estimate in zip(facets_of_groups, estimates, strict=True):
       all_facets = {**(facets or {}), **group_facets}
       estimate = unless_equal(estimate)  # an interval of width 0 becomes NaN
       rows.append(estimate_row(label, versus, quantity, all_facets, estimate, confidence))
@@ -253,73 +253,53 @@ def function_of_means(
 
 
 def _ratios_to_first(
-  ratio: MeanRatio, units_by_label: Mapping[str, Units], confidence: float
-) -> _Estimates:
-  """Returns the ratio of each classifier to the first classifier, and each ratio minus 1.
-
-  The ratio minus 1 is the difference from the first classifier, which has the ratio 1.
+  ratio: MeanRatio, units: Mapping[str, Units], confidence: float
+) -> dict[str, Estimate]:
+  """Returns the ratio of each classifier to the first classifier, {label: ratio}.
 
   Args:
     ratio: the ratio of means, such as mCE.
-    units_by_label: {label: sums of the classifier}, the first classifier first.
+    units: {label: sums of the classifier}, the first classifier first.
     confidence: confidence of each interval, in (0, 1).
-
-  Returns:
-    {(label, ''): [ratio]} for all classifiers, followed by {(label, first label): [difference]} for
-    all but the first.
   """
-  first, *compared = units_by_label
-  base = units_by_label[first]
-  itself = Estimate(1.0, 1.0, 1.0, base.n, len(base.weight), EXACT, note=ITSELF)
-  estimates: _Estimates = {(first, ''): [itself]}
+  first, *compared = units
+  base = units[first]
+  ratios = {first: Estimate(1.0, 1.0, 1.0, base.n, len(base.weight), EXACT, note=ITSELF)}
   for label in compared:
-    measured = units_by_label[label]
     if ratio.is_excess:  # its denominators may be near 0, where `log_ratio` has no valid interval
-      statistic = functools.partial(_function_in_samples, ratio, measured, base)
-      (estimate,) = bootstrap(statistic, measured, confidence)
-      if np.isnan(estimate.value):
-        note = ratio.why_undefined(base) or estimate.note
-        estimate = dataclasses.replace(estimate, note=note)
+      statistic = functools.partial(_function_in_samples, ratio, units[label], base)
+      (estimate,) = bootstrap(statistic, units[label], confidence)
+      reason = ratio.why_undefined(base) if np.isnan(estimate.value) else ''
+      ratios[label] = dataclasses.replace(estimate, note=reason or estimate.note)
     else:
-      estimate = log_ratio(ratio, measured, base, confidence)
-    estimates[label, ''] = [estimate]
-  for label in compared:
-    (estimate,) = estimates[label, '']
-    value, low, high = estimate.value - 1, estimate.low - 1, estimate.high - 1
-    estimates[label, first] = [dataclasses.replace(estimate, value=value, low=low, high=high)]
-  return estimates
+      ratios[label] = log_ratio(ratio, units[label], base, confidence)
+  return ratios
 
 
-def _functions_of_means(
-  function: Function, units_by_label: Mapping[str, Units], confidence: float
-) -> _Estimates:
-  """Returns f(means) of each classifier, and the differences from the first classifier.
+def _function_of_means(
+  function: Function, measured: Units, subtracted: Units | None, confidence: float
+) -> list[Estimate]:
+  """Returns f(means) of a classifier, or its difference from another classifier.
 
   Args:
     function: f, a function of means over groups of views.
-    units_by_label: {label: sums of the classifier}, the first classifier first.
+    measured: sums of the classifier by unit.
+    subtracted: sums of the other classifier; None subtracts nothing.
     confidence: confidence of each interval, in (0, 1).
 
   Returns:
-    {(label, ''): estimates of f} for all classifiers, followed by {(label, first label): estimates
-    of the difference} for all but the first. The lists have one estimate, or one per group.
+    One estimate, or one for each group.
   """
-  first, *compared = units_by_label
-  estimates: _Estimates = {}
-  statistics: dict[str, Statistic] = {}
-  for label, measured in units_by_label.items():
+
+  def statistic(weights: np.ndarray) -> np.ndarray:
+    """Returns f or the difference in B bootstrap samples, [B] or [B, G]."""
     # f is called with a baseline's means too, but only a `MeanRatio` uses them.
-    statistics[label] = functools.partial(_function_in_samples, function, measured, measured)
-    estimates[label, ''] = bootstrap(statistics[label], measured, confidence)
-  for label in compared:
-    difference = functools.partial(_difference, statistics[label], statistics[first])
-    estimates[label, first] = bootstrap(difference, units_by_label[label], confidence)
-  return estimates
+    value = _function_in_samples(function, measured, measured, weights)
+    if subtracted is None:
+      return value
+    return np.asarray(value - _function_in_samples(function, subtracted, subtracted, weights))
 
-
-def _difference(statistic: Statistic, subtracted: Statistic, weights: np.ndarray) -> np.ndarray:
-  """Returns one statistic minus another, [B] or [B, G], at weights of the units, [B, K]."""
-  return np.asarray(statistic(weights) - subtracted(weights))
+  return bootstrap(statistic, measured, confidence)
 
 
 def _function_in_samples(

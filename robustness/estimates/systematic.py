@@ -15,7 +15,7 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -263,9 +263,16 @@ class EnvironmentShares:
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
-    draws = accuracies.drawn(normals, kind, self.confidence)
-    low, high, undefined = _rho_interval(rho_by_environment, draws, kind, value, self.confidence)
-    if undefined:
+    lower, upper = accuracies.drawn(normals, kind, self.confidence)
+    # ρ rises with the classifier's accuracy on unseen classes and the baseline's on seen classes.
+    # It falls with all other accuracies. The lower end therefore takes draws for the upper ends of
+    # these others.
+    raises_rho, tail = np.isin(kind, [U, B_SEEN]), (1 - self.confidence) / 2
+    for_low = known_mean(rho_by_environment(np.where(raises_rho, lower, upper)))
+    for_high = known_mean(rho_by_environment(np.where(raises_rho, upper, lower)))
+    low = min(_quantile_of_defined(for_low, tail, value), value)
+    high = max(_quantile_of_defined(for_high, 1 - tail, value), value)
+    if undefined := int(np.isnan(for_high).sum()):  # draws without ρ in any environment
       notes.append(f'undefined in {undefined} of {samples} draws')
     return Estimate(value, low, high, n, n, method, note='; '.join(notes))
 
@@ -341,40 +348,6 @@ def _arguments_of_rho(means: np.ndarray, num_kinds: int, by_cell: bool) -> np.nd
     return np.stack([s, u, 0 * s, 0 * u])
   subtracted = by_kind[[B_SEEN, B_UNSEEN]] if by_cell else by_kind[[B, B]]
   return np.stack([s, u, *subtracted])
-
-
-def _rho_interval(
-  rho_by_environment: Callable[[np.ndarray], np.ndarray],
-  draws: tuple[np.ndarray, np.ndarray],
-  kind: np.ndarray,
-  value: float,
-  confidence: float,
-) -> tuple[float, float, int]:
-  """Returns the interval of the average ρ, and the number of draws in which ρ is undefined.
-
-  ρ rises with the classifier's accuracy on unseen classes and the baseline's on seen classes. It
-  falls with all other accuracies. The lower end therefore takes draws for the upper ends of these
-  others.
-
-  Args:
-    rho_by_environment: called with accuracies [samples, Q]; returns ρ in each of E environments,
-      [samples, E].
-    draws: draws of the accuracies for lower ends and for upper ends, [samples, Q] each.
-    kind: the kind of each accuracy, such as `S`, [Q].
-    value: the average ρ, which the interval contains.
-    confidence: confidence of the interval, in (0, 1).
-
-  Returns:
-    (low, high, number of draws in which ρ is undefined in all environments).
-  """
-  lower, upper = draws
-  raises_rho = np.isin(kind, [U, B_SEEN])
-  rhos_for_low = known_mean(rho_by_environment(np.where(raises_rho, lower, upper)))
-  rhos_for_high = known_mean(rho_by_environment(np.where(raises_rho, upper, lower)))
-  tail = (1 - confidence) / 2
-  low = min(_quantile_of_defined(rhos_for_low, tail, value), value)
-  high = max(_quantile_of_defined(rhos_for_high, 1 - tail, value), value)
-  return low, high, int(np.isnan(rhos_for_high).sum())
 
 
 def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) -> float:
