@@ -11,7 +11,6 @@ of a stream are then preceded by warm-up batches, which have the same rows in a 
 """
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,7 +33,7 @@ from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays, view_key
 from robustness.models.adaptation import Adaptation, ImageBatch, Outputs, Result
 from robustness.models.callables import check_logits
-from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
+from robustness.parallel.mesh import BATCH, REPLICATED
 
 ORDER = 0xADA
 """Constant that is folded into the study's key to draw the order of the rows, and into the key of
@@ -170,10 +169,11 @@ class AdaptingEvaluator(Evaluator):
     outputs, adaptation = [], self._adaptation
     if not adaptation.is_continual:
       current = initial
+    adapt = self._program('adapt', self._adapt, _PLACEMENT, (BATCH, REPLICATED))
     for batch in stream:
       if adaptation.is_episodic:
         current = initial
-      fields, current = self.adaptation_step(variables, current, batch, views)
+      fields, current = adapt(variables, current, batch, views)
       outputs.append(fields)
     return outputs, (initial, current)
 
@@ -191,20 +191,13 @@ class AdaptingEvaluator(Evaluator):
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
     state = self.parallel.replicate(state)
+    observe = self._program('observe', self._observe_stored, _PLACEMENT, REPLICATED)
     num_observed = 0
     for batch in batches:
       if num_observed < adaptation.num_clean_images:
-        state = self.observation(variables, state, batch, views)
+        state = observe(variables, state, batch, views)
         num_observed += batch['mask'].size
     return state
-
-  @functools.cached_property
-  def observation(self) -> Compiled:
-    """The compiled `_observe_stored`, which shows clean images to the adaptation.
-
-    It maps (variables, state, batch, a single view) to the new state.
-    """
-    return self.parallel.compile(self._observe_stored, _PLACEMENT, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
     """Returns the state of the adaptation after it has observed a batch of stored images.
@@ -240,14 +233,6 @@ class AdaptingEvaluator(Evaluator):
       return jax.random.fold_in(view_key(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))
-
-  @functools.cached_property
-  def adaptation_step(self) -> Compiled:
-    """The compiled `_adapt`, which predicts a batch and adapts to it.
-
-    It maps (variables, state, batch, a single view) to (recorded fields, new state).
-    """
-    return self.parallel.compile(self._adapt, _PLACEMENT, (BATCH, REPLICATED))
 
   def _adapt(
     self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View

@@ -111,8 +111,8 @@ class Evaluator(Step):
     ids, parameters = self.views.at(positions)
     views = dataclasses.replace(self.views, ids=ids, parameters=parameters)
     evaluator = dataclasses.replace(self, views=views)
-    # the cached properties `run` and `prepared` of the new object get the programs of this one
-    vars(evaluator).update(run=self.run, prepared=self.prepared)
+    # the new object runs this one, which numbers all views in messages, and has its programs
+    vars(evaluator).update(run=self.run, _programs=self._programs)
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:

@@ -7,7 +7,6 @@ the results so far: adversarial images, and whether each is still classified cor
 import dataclasses
 import functools
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Self
 
 import jax
 import numpy as np
@@ -16,13 +15,10 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import part_of_step
 from robustness.core.typing import PyTree
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.step import View, view_at
+from robustness.evaluation.step import HostView, View, view_at
 from robustness.evaluation.views import STAGED, Arrays, Stages, view_key
-from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
+from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.present.phrases import plural
-
-HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
-"""Id and parameters of a view, or of the views of a chunk, on the host."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +29,6 @@ class StagedEvaluator(Evaluator):
   progress after each run. The runs of a view end early when every image of the batch is
   misclassified.
   """
-
-  def with_views(self, positions: np.ndarray) -> Self:
-    """Returns an evaluator of only some views, which shares the compiled programs.
-
-    Args:
-      positions: int [v], the positions of the views.
-    """
-    evaluator = super().with_views(positions)
-    vars(evaluator)['_programs'] = self._programs
-    return evaluator
 
   @property
   def _stages(self) -> Stages:
@@ -72,8 +58,9 @@ class StagedEvaluator(Evaluator):
     # index of each view in the chunk; repeats of the last view, which fill the chunk, are left out
     _, view_indices = np.unique(ids, return_index=True)
     outputs = []
+    begin = self._program('begin', self._begin, (REPLICATED, BATCH), BATCH)
     for batch in step_batches:
-      initial_state = self._program('begin')(variables, batch)
+      initial_state = begin(variables, batch)
       last_states: list[Arrays] = []  # of each view that has steps
       # index in `last_states` for each view; views without steps do not use it
       state_numbers = np.zeros(len(ids), np.int32)
@@ -110,41 +97,22 @@ class StagedEvaluator(Evaluator):
       state: the state before the first run, {name: [B, ...]}.
     """
     view_on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
+    placement = REPLICATED, BATCH, BATCH, REPLICATED, REPLICATED
     for name, program, run in steps:
       if not num_right:  # every image is misclassified already
         break
       with part_of_step(f'{name}, {plural(num_right, "image")} still right'):
         run_on_devices = self.parallel.replicate(np.int32(run))
-        state = self._program(program)(variables, batch, state, view_on_devices, run_on_devices)
+        # `program` says which attack is run, such as (0, 2) for the third of the first ensemble
+        function = functools.partial(self._advance, program)
+        advance = self._program(('advance', program), function, placement, BATCH)
+        state = advance(variables, batch, state, view_on_devices, run_on_devices)
         num_right = self._num_right(state)
     return state
 
   def _num_right(self, state: Arrays) -> int:
     """Returns the number of images that are still classified correctly and need further runs."""
     return int(self.parallel.gather({'is_right': state['is_right']})['is_right'].sum())
-
-  @functools.cached_property
-  def _programs(self) -> dict[Hashable, Compiled]:
-    """Cache of `_program`, {program: compiled function}."""
-    return {}
-
-  def _program(self, program: Hashable) -> Compiled:
-    """Returns a compiled program of the attack, which is compiled once.
-
-    Args:
-      program: 'begin' for `_begin`. Any other value is for `_advance`, and says which attack the
-        program runs. For instance, (0, 2) is the third attack of the first ensemble.
-    """
-    if program not in self._programs:
-      # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)
-      if program == 'begin':
-        compiled = self.parallel.compile(self._begin, (REPLICATED, BATCH), BATCH)
-      else:
-        advance = functools.partial(self._advance, program)
-        placement = REPLICATED, BATCH, BATCH, REPLICATED, REPLICATED
-        compiled = self.parallel.compile(advance, placement, BATCH)
-      self._programs[program] = compiled
-    return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
     """Returns the state of a batch before the first attack, {name: [B, ...]}.

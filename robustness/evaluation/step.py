@@ -8,7 +8,7 @@ all rows and views.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import jax
@@ -34,6 +34,8 @@ T = TypeVar('T')
 Logits = Callable[[jax.Array], jax.Array]
 View = tuple[jax.Array, Arrays]
 """Id and parameters of a view, or ids and parameters of the views of a chunk, on the devices."""
+HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
+"""Id and parameters of a view, or of the views of a chunk, on the host."""
 Fields = dict[str, jax.Array]
 """{field: values} of the rows of a step."""
 Shown = tuple[jax.Array, Fields]
@@ -45,6 +47,8 @@ FINITE_IMAGE = 'finite_image'
 MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 """Fields of a step, [rows] and [rows, H, W, C]: confidence and image of each row's most confident
 mistake."""
+PLACEMENT = REPLICATED, BATCH, REPLICATED
+"""How (variables, batch, views) are placed: the rows of a batch are divided over devices."""
 MAX_VIEWS_AT_ONCE = 4
 """Most views in one batch on an accelerator. The rate is 1.04 to 1.25 times the rate of one view at
 a time on an NVIDIA H200 (docs/records/benchmarks.md)."""
@@ -120,30 +124,47 @@ class Step:
       return max(1, self.views_at_once)
     return max(n for n in range(1, MAX_VIEWS_AT_ONCE + 1) if chunk_views % n == 0)
 
-  @functools.cached_property
-  def run(self) -> Callable[..., Fields]:
-    """Function that predicts a batch of images in a chunk of views.
+  def run(self, variables: PyTree, batch: Arrays, chunk: HostView) -> Fields:
+    """Predicts a batch of images in a chunk of views, and returns {field: [rows, views, ...]}.
 
-    It is called with the classifier's weights, the batch on the devices, and ids and parameters of
-    the views on the host. It returns {field: [rows, views, ...]}. It is the compiled `step`, or
-    `_run_host_function` for a classifier that is a Python function on the host and cannot be
-    compiled.
+    The compiled `step` does it, or `_run_host_function` for a classifier that is a Python function
+    on the host and cannot be compiled.
+
+    Args:
+      variables: the classifier's weights.
+      batch: columns [rows, ...] on the devices.
+      chunk: ids [views] and parameters {name: [views, ...]} of the views, on the host.
     """
     if self.classifier and self.classifier.host_function:
-      return self._run_host_function
-    replicate = self.parallel.replicate
-    return lambda variables, batch, chunk: self.compiled(variables, batch, replicate(chunk))
+      return self._run_host_function(variables, batch, chunk)
+    fields: Fields = self.compiled(variables, batch, self.parallel.replicate(chunk))
+    return fields
 
   @functools.cached_property
-  def prepared(self) -> Callable[[Arrays], Arrays]:
-    """The compiled `_prepare`, a function of the columns of a batch, {name: [B, ...]}.
+  def _programs(self) -> dict[Hashable, Compiled]:
+    """Cache of `_program`, {name: compiled function}."""
+    return {}
 
-    It computes what all views share. Without `Views.prepare` it returns the batch unchanged, and
-    nothing is compiled.
+  def _program(
+    self, name: Hashable, function: Callable[..., PyTree], inputs: Sequence[str], outputs: PyTree
+  ) -> Compiled:
+    """Returns a compiled function. A function of the same name is compiled once.
+
+    `Parallel.compile` describes the other arguments.
+    """
+    if name not in self._programs:
+      self._programs[name] = self.parallel.compile(function, inputs, outputs)
+    return self._programs[name]
+
+  def prepared(self, batch: Arrays) -> Arrays:
+    """Applies the compiled `_prepare` to the columns of a batch, {name: [B, ...]}.
+
+    Without `Views.prepare` the batch is returned unchanged, and nothing is compiled.
     """
     if self.views.prepare is None:
-      return self._prepare
-    return self.parallel.compile(self._prepare, (BATCH,), BATCH)
+      return batch
+    columns: Arrays = self._program('prepare', self._prepare, (BATCH,), BATCH)(batch)
+    return columns
 
   def _prepare(self, batch: Arrays) -> Arrays:
     """Computes what all views of a study share, for each image of a batch, if anything.
@@ -160,10 +181,10 @@ class Step:
     # the second argument, a view, is None: the preparation is the same for all views
     return self._by_row(lambda row, _: prepare(row), with_scaled_image(batch), None)
 
-  @functools.cached_property
+  @property
   def compiled(self) -> Compiled:
     """The compiled `step`: (variables, batch, chunk of views) -> {field: [rows, views, ...]}."""
-    return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
+    return self._program('step', self.step, PLACEMENT, BATCH)
 
   def step(self, variables: PyTree, batch: Arrays, chunk: View) -> Fields:
     """Perturbs and predicts a batch of images in a chunk of views.
@@ -237,9 +258,7 @@ class Step:
       **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
     }
 
-  def _run_host_function(
-    self, variables: PyTree, batch: Arrays, chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]
-  ) -> Fields:
+  def _run_host_function(self, variables: PyTree, batch: Arrays, chunk: HostView) -> Fields:
     """Does the work of `step` for a classifier that is a Python function on the host.
 
     The devices make the images of one view after another. Meanwhile the host calls the classifier
@@ -258,11 +277,13 @@ class Step:
     num_views = len(np.unique(ids))  # without repeats of the last view, which fill the last chunk
     views = [view_at(chunk, index) for index in range(num_views)]
     logits, measured = [], []  # an entry for each view
-    pending = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
+    # (variables, batch, one view) -> (images, {field: [B, ...]})
+    show = self._program('show', self.show, PLACEMENT, BATCH)
+    pending = show(variables, batch, self.parallel.replicate(views[0]))
     for number in range(num_views):
       images, fields = self.parallel.gather(pending)  # waits for the devices and copies to the host
       if number + 1 < num_views:  # starts the next view, and does not wait
-        pending = self._compiled_show(variables, batch, self.parallel.replicate(views[number + 1]))
+        pending = show(variables, batch, self.parallel.replicate(views[number + 1]))
       logits.append(self._call_host_function(images, batch, ids[number]))
       measured.append(fields)
     # repeats the last view, as the chunk does: [rows, views, ...]
@@ -270,11 +291,6 @@ class Step:
     chunk_fields = {k: _filled([fields[k] for fields in measured], len(ids)) for k in measured[0]}
     logits_on_devices, recorded = self.parallel.put_batch((chunk_logits, chunk_fields))
     return {**self._reduce_logits(logits_on_devices, batch['label']), **recorded}
-
-  @functools.cached_property
-  def _compiled_show(self) -> Compiled:
-    """The compiled `show`: (variables, batch, one view) -> (images, {field: [B, ...]})."""
-    return self.parallel.compile(self.show, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   @functools.cached_property
   def _reduce_logits(self) -> Compiled:
