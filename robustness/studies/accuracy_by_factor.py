@@ -25,7 +25,7 @@ from robustness.core.errors import KEYS, InputError, for_caller
 from robustness.core.registry import are_distinct_and_some, setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
-from robustness.estimates.means import Measured, share_difference
+from robustness.estimates.means import Measured, pairs_of, share_difference
 from robustness.estimates.of_means import units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, Quantity, declare_accuracy, declare_error
@@ -441,16 +441,13 @@ class AccuracyByFactor(Study):
     """
     grouped = self._grouped(wrong, levels, (name,))
     assert grouped.counted is not None
-    first, *later = grouped.labels
     # All images are one more group, the last, to which the others are relative.
-    counted = np.hstack([grouped.counted[first], np.ones((len(levels[name]), 1), bool)])
+    counted = np.hstack([grouped.counted[grouped.labels[0]], np.ones((len(levels[name]), 1), bool)])
     with_all = wrong.in_groups(counted, pd.DataFrame({'group': range(counted.shape[1])}))
     groups = list(with_all.groups(('group',)))
     # {classifier: numbers of wrong answers and of images, by cluster of images and by group}
     units = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
-    # (classifier, the one that is subtracted or '' for none)
-    pairs = [(label, '') for label in units] + [(label, first) for label in later]
-    for label, versus in pairs:
+    for label, versus in pairs_of(with_all.labels):
       # `relative_errors` subtracts the first of two classifiers from the second
       compared = [units[versus], units[label]] if versus else [units[label]]
       ratios = relative_errors(compared, self.confidence)

@@ -8,6 +8,7 @@ class (out of distribution, OOD). It measures how well each score of
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -93,6 +94,13 @@ class Workdirs(WorkdirPredictions):
   def unknown(self) -> tuple[str, ...]:
     """All runs on out-of-distribution images: `out_of_distribution`, `near` and `far`."""
     return (*self.out_of_distribution, *self.near, *self.far)
+
+  @property
+  def short_names(self) -> dict[str, str]:
+    """{path in `unknown`: its last part}; the whole paths are the names if last parts repeat."""
+    names = [expanded(path).resolve().name for path in self.unknown]
+    are_distinct = len(set(names)) == len(names)
+    return dict(zip(self.unknown, names if are_distinct else self.unknown, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,7 +261,7 @@ class OodScores(ScoresPredictions):
       banks: {path: run} on images that scores are fitted to: training images, then held-out images.
         It may have training images only, or be empty.
     """
-    runs, unknown_runs = list(known_runs.values()), list(unknown.values())
+    runs = list(known_runs.values())
     # Without a bank no score is fitted, and the test images only stand in for it.
     bank_runs = list(banks.values()) or runs[:1]
     recordings = [_recording(run, label) for run in bank_runs]
@@ -262,48 +270,26 @@ class OodScores(ScoresPredictions):
     @functools.cache
     def last_layer() -> LastLayer:
       """Finds the last layer from features and logits; 'vim', 'react' and 'ash' need it."""
-      return LastLayer.solved(bank, (_recording(run, label) for run in [*runs, *unknown_runs]))
+      all_runs = [*runs, *unknown.values()]
+      return LastLayer.solved(bank, (_recording(run, label) for run in all_runs))
 
     data = FitData(bank, held_out, last_layer)
     scores = {name: find(name, self.key('scores')).fit(self, data) for name in self.scores}
     # The values of scores, by set of images of no known class, and by run on known classes.
-    values_of_unknown = (_values(run, label, scores) for run in unknown_runs)
-    by_set = dict(zip(_names(workdirs.unknown), values_of_unknown, strict=True))
+    names = workdirs.short_names
+    by_set = {names[path]: _values(run, label, scores) for path, run in unknown.items()}
     by_run = _with_ids_apart(runs, [_values(run, label, scores) for run in runs])
-    if len(runs) == 1:
-      yield from self._compare(workdirs, by_run, by_set, facets={})
-      return
-    # First the test images alone, then test and shifted images together.
-    yield from self._compare(workdirs, by_run[:1], by_set, {'id_set': TEST})
-    note = NOTE_ON_VERSIONS if len(set(map(_data_set, runs))) > 1 else ''
-    yield from self._compare(workdirs, by_run, by_set, {'id_set': SHIFTED}, note)
-
-  def _compare(
-    self,
-    workdirs: Workdirs,
-    by_run: Sequence[Values],
-    by_set: Mapping[str, Values],
-    facets: Mapping[str, str],
-    note: str = '',
-  ) -> Iterator[Measured]:
-    """Yields AUROC, AUPR and FPR95 of each score against each out-of-distribution set.
-
-    Args:
-      workdirs: folders of the finished runs. Several sets in `near`, or in `far`, get a mean.
-      by_run: scores of in-distribution images, for one or several runs.
-      by_set: {name of an out-of-distribution set: scores of its images}, in the order of
-        `workdirs.unknown`.
-      facets: further columns of the results, such as {'id_set': 'test images'}.
-      note: note on all results; '' for none.
-    """
-    names = dict(zip(workdirs.unknown, by_set, strict=True))  # {path: name of the set}
     means = {}  # {name of a mean: the sets that it is over}
     for group, paths in (('near', workdirs.near), ('far', workdirs.far)):
       if len(paths) > 1:
         means[f'mean of {len(paths)} {group} sets'] = [names[path] for path in paths]
-    ids = np.concatenate([values[ID] for values in by_run])
-    for score in self.scores:
-      known_scores = np.concatenate([values[score] for values in by_run])
+    # What is compared with the sets: scores by run on known classes, facets, and a note for all.
+    compared: list[tuple[Sequence[Values], dict[str, str], str]] = [(by_run, {}, '')]
+    if len(runs) > 1:  # the test images alone, then test and shifted images together
+      note = NOTE_ON_VERSIONS if len(set(map(_data_set, runs))) > 1 else ''
+      compared = [(by_run[:1], {'id_set': TEST}, ''), (by_run, {'id_set': SHIFTED}, note)]
+    for (known, facets, note), score in itertools.product(compared, self.scores):
+      ids, known_scores = (np.concatenate([x[key] for x in known]) for key in (ID, score))
       unknown_scores = {name: (values[score], values[ID]) for name, values in by_set.items()}
       separations = ood.separations(
         known_scores, ids, unknown_scores, means, self.positives, self.confidence, workdirs.seed
@@ -461,9 +447,3 @@ def _data_set(task: FinishedStudy) -> tuple[object, str]:
   name, path = str(data.get('name', '')).partition('/')[0], str(data.get('path', ''))
   # Data without a name are identified by their absolute path, or '' if they have none.
   return data.get('source'), name or (str(expanded(path).resolve()) if path else '')
-
-
-def _names(paths: Sequence[str]) -> list[str]:
-  """Returns short names for folders: their last parts, or full paths if these repeat."""
-  names = [expanded(path).resolve().name for path in paths]
-  return names if len(set(names)) == len(names) else list(paths)

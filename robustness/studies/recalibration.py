@@ -206,62 +206,34 @@ class Recalibration(StoredOrMade):
     resamples = Draws.generate(len(measured), self.resamples, SEED)
     for name in (scaling.NONE, *self.scalings):
       fields = self._select_fields(values, name, SCALING_FIELDS)
+      right = Outcomes.from_fields(RIGHT, fields, views)
+      losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
       notes = {label: fitted.note(name) for label, fitted in fits.items()}
-      yield from self._likelihoods(name, fields, views, notes)
-      yield self._calibration(name, fields, views, resamples)
+      facets = {'scaling': name}
+      for by in GROUPS:
+        likelihood = self.means(LIKELIHOOD, losses, by, facets=facets)
+        yield likelihood.assign(note=likelihood.classifier.map(notes))
+        yield self.means(RIGHT, right, by, facets=facets)
+      yield self._calibration(fields, right, facets, resamples)
     for name in self.scores:
-      is_in_set = np.stack([fitted.is_in_set[name] for fitted in fits.values()])
       # At the threshold, and then at both ends of its interval.
       by_threshold = [self._select_fields(values, name, SET_FIELDS, end) for end in ENDS]
-      yield from self._coverage_and_size(name, by_threshold, views, is_in_set.astype(float))
+      yield from self._coverage_and_size(name, by_threshold, views, fits)
       # The gaps are by corruption and severity only, and at the threshold itself.
-      facets = views.drop(columns='view').assign(score=name)
-      yield from self._coverage_gaps(by_threshold[0], labels, facets)
-
-  def _likelihoods(
-    self, name: str, fields: Fields, views: pd.DataFrame, notes: Mapping[str, str]
-  ) -> Iterator[pd.DataFrame]:
-    """Yields negative log-likelihood and accuracy with one scaling of the logits.
-
-    Results are over all corruptions, by severity, by corruption, and by both.
-
-    Args:
-      name: name of the scaling, such as 'temperature'.
-      fields: {classifier: {'nll' or 'right': values [N, V]}} for N images in V views.
-      views: table with the corruption and severity of each view.
-      notes: {classifier: note on its likelihoods}.
-    """
-    losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
-    right = Outcomes.from_fields(RIGHT, fields, views)
-    facets = {'scaling': name}
-    for by in GROUPS:
-      likelihood = self.means(LIKELIHOOD, losses, by, facets=facets)
-      yield likelihood.assign(note=likelihood.classifier.map(notes))
-      yield self.means(RIGHT, right, by, facets=facets)
-
-  def _coverage_gaps(
-    self, fields: Fields, labels: Mapping[str, np.ndarray], views: pd.DataFrame
-  ) -> Iterator[pd.DataFrame]:
-    """Yields two gaps of coverage: the largest by set size, and the mean over classes.
-
-    Coverage is the share of prediction sets that have the true class. A gap is its distance from 1
-    − `alpha`.
-
-    Args:
-      fields: {classifier: {'covered' or 'size': values [N, V]}} for N images in V views, for the
-        prediction sets of one score.
-      labels: {classifier: classes of the images, [N]}.
-      views: table with the corruption and severity of each view, and the score.
-    """
-    for label, at_threshold in fields.items():
-      is_covered, sizes = at_threshold['covered'] > 0, at_threshold['size']
-      largest_gap = prediction_sets.size_stratified_violation(is_covered, sizes, self.alpha)
-      yield self.arrays(STRATIFIED, label, views, largest_gap, n=len(sizes))
-      mean_gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
-      yield self.arrays(BY_CLASS, label, views, mean_gap, n=len(sizes))
+      facets_of_gaps = views.drop(columns='view').assign(score=name)
+      for label, at_threshold in by_threshold[0].items():
+        is_covered, sizes = at_threshold['covered'] > 0, at_threshold['size']
+        largest_gap = prediction_sets.size_stratified_violation(is_covered, sizes, self.alpha)
+        yield self.arrays(STRATIFIED, label, facets_of_gaps, largest_gap, n=len(sizes))
+        mean_gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
+        yield self.arrays(BY_CLASS, label, facets_of_gaps, mean_gap, n=len(sizes))
 
   def _coverage_and_size(
-    self, score: str, by_threshold: Sequence[Fields], views: pd.DataFrame, is_in_set: np.ndarray
+    self,
+    score: str,
+    by_threshold: Sequence[Fields],
+    views: pd.DataFrame,
+    fits: Mapping[str, _Fitted],
   ) -> Iterator[pd.DataFrame]:
     """Yields coverage and size of the prediction sets of one score.
 
@@ -273,10 +245,11 @@ class Recalibration(StoredOrMade):
       by_threshold: {classifier: {'covered' or 'size': values [N, V]}} at three thresholds: q, and
         the low and the high end of its interval.
       views: table with the corruption and severity of each of V views.
-      is_in_set: float [M, n], whether the true class is in the prediction set (1 or 0), for M
-        classifiers and the n images that determine q.
+      fits: {classifier: whether the true class is in the prediction set, for the n images that
+        determine q, and other facts}.
     """
     # Correlations with the first classifier, for the intervals of differences from it.
+    is_in_set = np.stack([fitted.is_in_set[score] for fitted in fits.values()]).astype(float)
     correlations = [_correlation(is_in_set[0], of_classifier) for of_classifier in is_in_set]
     for by in GROUPS:
       for quantity in (COVERED, SIZE):
@@ -396,7 +369,7 @@ class Recalibration(StoredOrMade):
     return fitted
 
   def _calibration(
-    self, name: str, fields: Fields, views: pd.DataFrame, resamples: Draws
+    self, fields: Fields, right: Outcomes, facets: Mapping[str, str], resamples: Draws
   ) -> pd.DataFrame:
     """Returns expected calibration errors with one scaling of the logits.
 
@@ -404,13 +377,12 @@ class Recalibration(StoredOrMade):
     differences from the first classifier.
 
     Args:
-      name: name of the scaling, such as 'temperature'.
-      fields: {classifier: {'confidence' or 'right': values [N, V]}} for N images in V views.
-      views: table with the corruption and severity of each view.
+      fields: {classifier: {'confidence': values [N, V]}} for N images in V views.
+      right: whether predictions are right, [N, V].
+      facets: {'scaling': name of the scaling}.
       resamples: bootstrap samples of the images.
     """
     rows: list[Row] = []
-    right = Outcomes.from_fields(RIGHT, fields, views)
     groups = [group for by in GROUPS for group in right.groups(by)]
     first = right.labels[0]
     first_scores: list[Scores] = []  # of the first classifier, by group
@@ -420,14 +392,14 @@ class Recalibration(StoredOrMade):
       scores_by_view = [calibration.scores(view, resamples, self.bins) for view in predictions]
       for number, group in enumerate(groups):
         scores = Scores.mean([scores_by_view[view] for view in group.views])
-        facets = {'scaling': name, **group.facets}
+        all_facets = {**facets, **group.facets}
         estimate = scores.estimate(ECE.name, self.confidence)
-        rows.append(estimate_row(label, '', ECE, facets, estimate, self.confidence))
+        rows.append(estimate_row(label, '', ECE, all_facets, estimate, self.confidence))
         if label == first:
           first_scores.append(scores)
         else:
           estimate = scores.minus(first_scores[number], ECE.name, self.confidence)
-          rows.append(estimate_row(label, first, ECE, facets, estimate, self.confidence))
+          rows.append(estimate_row(label, first, ECE, all_facets, estimate, self.confidence))
     return table_of_rows(rows)
 
 

@@ -69,10 +69,6 @@ instead.
 """
 Shares = Mapping[str, EnvironmentShares]
 """{classifier: whether it is right, by image and environment, or level}."""
-Averages = Sequence[tuple[Mapping[str, object], Sequence[int]]]
-"""Pairs: the facets of an estimate, and the environments, or levels, that it is averaged over, as
-indices of columns of `EnvironmentShares`.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -443,7 +439,9 @@ class Systematic(Study):
     """Yields the robustness ρ of a classifier by environment and by severity or angle, and means.
 
     ρ is the gain in accuracy over a baseline on classes that training has not shown in an
-    environment, divided by the gain on classes that it has shown there.
+    environment (unseen), divided by the gain on classes that it has shown there (seen). The two
+    accuracies are also yielded. A note says that ρ means little if accuracy on seen classes is not
+    significantly above chance.
 
     Args:
       label: name of the classifier, which was trained on the environments.
@@ -458,20 +456,28 @@ class Systematic(Study):
     # then each alone.
     averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
     averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
-    baseline = self._baseline_of(label)  # '' for none, which has no shares
-    shares, baseline_shares = by_environment[label], by_environment.get(baseline)
-    yield from self._rho_and_accuracies(shares, baseline_shares, averages, notes, num_classes)
-    if by_level:
-      shares, baseline_shares = by_level[label], by_level.get(baseline)
-      levels = []  # such as ({'environment': 'fog', 'severity': 1}, [0]) for column 0
-      for column, (k, level) in enumerate(self._levels):
-        kind = self._transforms[k - 1].kind_of_level  # 'severity' or 'angle'
-        levels.append(({ENVIRONMENT: names[k - 1], kind: level}, [column]))
-      yield from self._rho_and_accuracies(shares, baseline_shares, levels, notes, num_classes)
-      # The mean of ρ over the levels of an environment, or of all of them.
-      for facets, environments in averages:
-        columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
-        yield MEAN_RHO, facets, self._rho(shares, columns, baseline_shares)
+    columns_by_level = list(enumerate(self._levels)) if by_level else []
+    levels = []  # such as ({'environment': 'fog', 'severity': 1}, [0]) for column 0
+    for column, (k, level) in columns_by_level:
+      kind = self._transforms[k - 1].kind_of_level  # 'severity' or 'angle'
+      levels.append(({ENVIRONMENT: names[k - 1], kind: level}, [column]))
+    for shares, means in ((by_environment, averages), (by_level, levels)):
+      for facets, columns in means:
+        rho, seen = self._rho(shares, label, columns), shares[label].accuracy(columns, SEEN)
+        if seen.low <= 1 / num_classes:
+          rho = rho.with_notes(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
+        environment = str(facets.get(ENVIRONMENT, ''))  # '' for the mean over environments
+        yield RHO, facets, rho.with_notes(notes.get(environment, ''))
+        yield SEEN_ACCURACY, facets, seen
+        yield UNSEEN_ACCURACY, facets, shares[label].accuracy(columns, UNSEEN)
+        baseline = shares.get(self._baseline_of(label))
+        if baseline is not None:
+          yield UNSEEN_GAIN, facets, shares[label].gain(baseline, columns)
+          yield BASELINE, facets, baseline.accuracy(columns)
+    # The mean of ρ over the levels of an environment, or of all of them.
+    for facets, environments in averages if by_level else ():
+      columns = [column for column, (k, _) in columns_by_level if k in environments]
+      yield MEAN_RHO, facets, self._rho(by_level, label, columns)
 
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
@@ -504,51 +510,16 @@ class Systematic(Study):
         facets = {ENVIRONMENT: name, 'class': facts['classes'][index]}
         yield GRID_ACCURACY, facets, in_class.accuracy([k])
 
-  def _rho_and_accuracies(
-    self,
-    shares: EnvironmentShares,
-    baseline: EnvironmentShares | None,
-    averages: Averages,
-    notes: Mapping[str, str],
-    num_classes: int,
-  ) -> Iterator[Measured]:
-    """Yields the robustness ρ, and the accuracies on seen and unseen classes that it is from.
-
-    Training has shown seen classes in the environment, and unseen classes not. ρ is the gain in
-    accuracy over the baseline on unseen classes divided by the gain on seen classes. A note says
-    that ρ means little if accuracy on seen classes is not significantly above chance.
-
-    Args:
-      shares: whether the classifier is right, by image and environment, or severity.
-      baseline: whether the baseline classifier is right; None subtracts nothing.
-      averages: pairs of columns that describe an estimate and the indices in `shares` to average.
-      notes: {environment: note on its ρ}; the key '' is for the mean over environments.
-      num_classes: number of classes, for chance accuracy.
-    """
-    for facets, columns in averages:
-      rho = self._rho(shares, columns, baseline)
-      seen = shares.accuracy(columns, SEEN)
-      if seen.low <= 1 / num_classes:
-        rho = rho.with_notes(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
-      environment = str(facets.get(ENVIRONMENT, ''))  # '' for the mean over environments
-      yield RHO, facets, rho.with_notes(notes.get(environment, ''))
-      yield SEEN_ACCURACY, facets, seen
-      yield UNSEEN_ACCURACY, facets, shares.accuracy(columns, UNSEEN)
-      if baseline is not None:
-        yield UNSEEN_GAIN, facets, shares.gain(baseline, columns)
-        yield BASELINE, facets, baseline.accuracy(columns)
-
-  def _rho(
-    self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
-  ) -> Estimate:
+  def _rho(self, shares: Shares, label: str, columns: Sequence[int]) -> Estimate:
     """Computes ρ, the systematic robustness to environments, with its interval.
 
     Args:
-      shares: whether the classifier is right, by image and environment, or severity.
+      shares: {classifier: whether it is right, by image and environment, or severity}.
+      label: name of the classifier.
       columns: indices of the environments, or severities, to average over.
-      baseline: whether the baseline classifier is right; None subtracts nothing.
     """
-    return shares.rho(
+    baseline = shares.get(self._baseline_of(label))  # None subtracts nothing
+    return shares[label].rho(
       columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
     )
 
