@@ -365,33 +365,15 @@ def _relative_to_published(
   rows = []
   common = weighted.common
   (corrupted,) = common.groups(where=is_corrupted)  # without facets there is one group
-  for label in common.labels:
-    estimate = _mean_change(common, label, groups[0], corrupted, confidence)
+  for label, values in common.values.items():
+    # Where the boolean statistic is true only in the other view, and only in the clean view.
+    clean_values = values[:, groups[0].views]
+    changes = {'gained': values & ~clean_values, 'lost': ~values & clean_values}
+    changed = dataclasses.replace(common, values=changes)
+    gained, lost = changed.sums('gained', corrupted), changed.sums('lost', corrupted)
+    estimate = share_difference(gained, lost, confidence)
     rows.append(estimate_row(label, '', quantity, facets or {}, estimate, confidence, scale))
   return table_of_rows(rows)
-
-
-def _mean_change(
-  outcomes: Outcomes, label: str, clean: Group, corrupted: Group, confidence: float
-) -> Estimate:
-  """Returns the mean change of a boolean statistic from the clean view to other views.
-
-  The change is the share of images and views where the statistic is true only in the other view
-  ('gained'), minus the share where it is true only in the clean view ('lost').
-
-  Args:
-    outcomes: values of the boolean statistic.
-    label: label of the classifier.
-    clean: the clean view.
-    corrupted: the other views, with their weights in the mean.
-    confidence: confidence of the interval, in (0, 1).
-  """
-  values = outcomes.values[label]
-  clean_values = values[:, clean.views]
-  changes = {'gained': values & ~clean_values, 'lost': ~values & clean_values}
-  changed = dataclasses.replace(outcomes, values=changes)
-  gained, lost = changed.sums('gained', corrupted), changed.sums('lost', corrupted)
-  return share_difference(gained, lost, confidence)
 
 
 def bootstrap(

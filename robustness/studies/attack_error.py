@@ -6,6 +6,7 @@ Each image is shown clean and as changed by every attack at every radius ε (Yin
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
@@ -225,13 +226,11 @@ class AttackError(AttackStudy):
     the radius. Hence random starts do not depend on other attacks of the run. Fourier spectra are
     also recorded: of the clean images, and of the changes by each attack.
     """
-    ids, indices, radii = [0], [-1], [0.0]  # the clean view has no attack, −1, and the radius 0
-    for epsilon in self.radii:
-      for index, (label, attack) in enumerate(self.runs.items()):
-        words = f'{label} {attack.loss} {self.norm} {epsilon:.6g}'
-        ids.append(id_of(words) + 1)  # at least 1, because the clean view has id 0
-        indices.append(index)
-        radii.append(epsilon)
+    views = [(0, -1, 0.0)]  # the clean view has the id 0, no attack, −1, and the radius 0
+    for epsilon, (index, label) in itertools.product(self.radii, enumerate(self.runs)):
+      words = f'{label} {self.runs[label].loss} {self.norm} {epsilon:.6g}'
+      views.append((id_of(words) + 1, index, epsilon))  # an id is at least 1
+    ids, indices, radii = zip(*views, strict=True)
     high_pass(*image_shape[:2], self.bandwidth)  # raises InputError for other bandwidths
     return Views(
       self._show,

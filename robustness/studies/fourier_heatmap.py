@@ -435,16 +435,11 @@ def _with_relative_changes(results: Results) -> Results:
   # A layer without any change has the largest 0: the division by NaN leaves it without a value.
   relative = changes[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([other_rows, changes.assign(layer=titles, **relative)])
-  quantities = tuple(map(_as_share_of_largest, results.quantities))
-  return dataclasses.replace(results, table=table, quantities=quantities)
-
-
-def _as_share_of_largest(quantity: Quantity) -> Quantity:
-  """Describes the change of layers as a share of the largest change, not other quantities."""
-  if quantity.name != LAYER_CHANGE.name:
-    return quantity
-  words = f'{quantity.words}, share of the largest in its map'
-  return dataclasses.replace(quantity, words=words, kind='share')
+  quantities = {quantity.name: quantity for quantity in results.quantities}
+  change = quantities[LAYER_CHANGE.name]
+  words = f'{change.words}, share of the largest in its map'
+  quantities[change.name] = dataclasses.replace(change, words=words, kind='share')
+  return dataclasses.replace(results, table=table, quantities=tuple(quantities.values()))
 
 
 def _window_in_words(window: int) -> str:

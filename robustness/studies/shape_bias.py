@@ -11,7 +11,7 @@ al., Partial success in closing the gap between human and machine vision, NeurIP
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation.outcomes import ONE_VIEW, Recorded
-from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
+from robustness.evaluation.study import Recipes, Study
 from robustness.models import label_space
 
 TEXTURE, CLASS, HUMANS = 'texture', 'class', 'humans'
@@ -83,30 +83,18 @@ class ShapeBias(Study):
     if np.array_equal(textures.astype(str), np.asarray(rows.class_names)[shapes]):
       raise InputError('no picture has the texture of another class than its shape has.')
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns shape bias and share of decided answers, over all images and by class of shape.
-
-    An answer is decided if it is the class of the shape or of the texture. Published values are
-    added.
-    """
-    return Findings(estimates=[*self._estimates_of_run(evaluations), *self._published_rows()])
-
-  def _estimates_of_run(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields the share of decided answers and the shape bias of this run's classifiers.
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields shape bias and share of decided answers, over all images and by class of shape.
 
     An image has the shape of one class and the texture of another, such as a cat with the skin of
     an elephant. An answer is decided if it is the class of the shape or of the texture; the shape
     bias is the share of decided answers that name the shape. Images with the same class for both do
-    not count. There are values over all images and by class of shape.
-
-    Args:
-      evaluations: for each classifier, its predictions for N images. The label is the class of the
-        shape, and a column has the name of the texture's class.
+    not count. Published values follow the values of this run.
     """
-    Recorded(evaluations).require_equal_columns((TEXTURE,))
+    recorded.require_equal_columns((TEXTURE,))
     # {classifier: whether it names the shape, and whether it names the texture, bool [N, 2]}
     answered = dict[str, np.ndarray]()
-    for evaluation in evaluations:
+    for evaluation in recorded.evaluations:
       records = evaluation.records
       # Labels and predictions are numbers of this classifier's classes. Another classifier may
       # number its classes differently, so that only their names can be compared.
@@ -123,6 +111,7 @@ class ShapeBias(Study):
       if name in shapes[is_conflict]:
         has_shape = is_conflict & (shapes == name)
         yield from self._estimates_of_images(answered, has_shape, {CLASS: name})
+    yield from self._published_rows()
 
   def _estimates_of_images(
     self, answered: Mapping[str, np.ndarray], mask: np.ndarray, facets: Mapping[str, str]
