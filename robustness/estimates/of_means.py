@@ -239,10 +239,12 @@ def function_of_means(
   facets_of_groups = [group.facets for group in groups] if by_group else [{}]
   rows = []
   for label, versus in pairs_of(outcomes.labels):
-    if ratio:  # the first classifier has the ratio 1, which a difference subtracts
-      estimate, subtracted = ratios[label], 1.0 if versus else 0.0
-      ends = {'low': estimate.low - subtracted, 'high': estimate.high - subtracted}
-      estimates = [dataclasses.replace(estimate, value=estimate.value - subtracted, **ends)]
+    if ratio:
+      estimate = ratios[label]
+      if versus:  # the first classifier has the ratio 1, which is subtracted
+        low, high = estimate.low - 1, estimate.high - 1
+        estimate = dataclasses.replace(estimate, value=estimate.value - 1, low=low, high=high)
+      estimates = [estimate]
     else:
       estimates = _function_of_means(function, units[label], units.get(versus), confidence)
     for group_facets, estimate in zip(facets_of_groups, estimates, strict=True):
