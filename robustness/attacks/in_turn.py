@@ -36,7 +36,9 @@ def in_turn(
   Returns:
     (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
   """
-  num_rows = len(arguments.labels)
+  _, logits, images, labels, scale = arguments
+  images, labels = jnp.asarray(images), jnp.asarray(labels)
+  num_rows = len(labels)
   # T, the images in a tile
   tile = min(num_rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
 
@@ -55,46 +57,23 @@ def in_turn(
     # wrong, in tiles of 2, they are 1, 2, 3, 3, 3.
     right_rows = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=num_rows)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(arguments.keys)
-    run_arguments = arguments._replace(keys=run_keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the state after the attack of the tile with this number."""
-      rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))
-      return _attack_tile(run, number, run_arguments, rows, state)
+      """Returns the state after the attack of the tile with the number `index`."""
+      current, is_right = state
+      padded_rows = jax.lax.dynamic_slice(right_rows, (index * tile,), (tile,))
+      rows = jnp.where(padded_rows < num_rows, padded_rows, padded_rows[0])  # copies of the first
+      candidates = run(number, Arguments(run_keys[rows], logits, images[rows], labels[rows], scale))
+      is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
+      # The rows that get a new image. B is past the last row, and `mode='drop'` ignores it.
+      replaced = jnp.where(is_success, padded_rows, num_rows)
+      current = current.at[replaced].set(candidates, mode='drop')
+      return current, is_right.at[replaced].set(False, mode='drop')
 
     num_tiles = -(-is_right.sum() // tile)  # rounded up
     return jax.lax.fori_loop(0, num_tiles, attack_tile, state)
 
   return jax.lax.fori_loop(first, first + num_runs, attack_rows, state)
-
-
-def _attack_tile(
-  run: Run, number: Array, arguments: Arguments, padded_rows: Array, state: tuple[Array, Array]
-) -> tuple[Array, Array]:
-  """Attacks one tile, a small batch of images that are still classified correctly.
-
-  Args:
-    run: function that attacks the images of a tile, with the arguments (number, arguments).
-    number: number of the run.
-    arguments: the arguments of the attack, for all B images.
-    padded_rows: indices in 0..B − 1 of the images of the tile, int32 [T]. If the tile has fewer
-      than T images, the remaining entries are B.
-    state: (adversarial images [B, H, W, C], whether they are classified correctly, bool [B]).
-
-  Returns:
-    The state after the attack.
-  """
-  keys, logits, images, labels, scale = arguments
-  images, labels = jnp.asarray(images), jnp.asarray(labels)
-  current, is_right = state
-  no_row = len(labels)  # B, an index past the last row, which `mode='drop'` ignores
-  rows = jnp.where(padded_rows < no_row, padded_rows, padded_rows[0])  # copies of the first row
-  tile_arguments = Arguments(keys[rows], logits, images[rows], labels[rows], scale)
-  candidates = run(number, tile_arguments)
-  is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
-  replaced = jnp.where(is_success, padded_rows, no_row)  # the rows that get a new image
-  current = current.at[replaced].set(candidates, mode='drop')
-  return current, is_right.at[replaced].set(False, mode='drop')
 
 
 def attack_in_turn(run: Run, num_runs: int, arguments: Arguments) -> Array:
