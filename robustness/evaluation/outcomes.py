@@ -196,7 +196,7 @@ class Recorded:
     num_rows = max(int(records.shown.max()) for records in sequential.values())
     values, is_shown = {}, {}
     for label, records in sequential.items():
-      values[label], is_shown[label] = _values_of_rounds(records, statistic, num_rows)
+      values[label], is_shown[label] = records.values(statistic, num_rows)
     first, *_ = sequential.values()  # all classifiers have the same stopping rule, the design
     return Outcomes(values, self.views, is_shown, design=first.design, statistic=statistic)
 
@@ -243,31 +243,3 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
   if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)
   return (shard[RANK_FIRST] < k) & (shard[RANK_LAST] >= k)
-
-
-def _values_of_rounds(
-  rounds: SequentialRecords, statistic: Statistic, num_rows: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the values of a statistic in all rounds of a sequential evaluation.
-
-  Each round shows the next images in some of the V views.
-
-  Args:
-    rounds: the records of the rounds.
-    statistic: function that computes the values of a shard.
-    num_rows: number of rows of the result, at least the number of images that were shown.
-
-  Returns:
-    The values, [num_rows, V], 0 where an image was not shown in a view; and where it was shown,
-    bool [num_rows, V].
-  """
-  by_round = [records.values(statistic) for records in rounds.rounds]
-  values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))
-  is_shown = np.zeros(values.shape, bool)
-  begin = 0
-  for round_values, views in zip(by_round, rounds.views, strict=True):
-    end = begin + len(round_values)
-    values[begin:end, views] = round_values
-    is_shown[begin:end, views] = True
-    begin = end
-  return values, is_shown

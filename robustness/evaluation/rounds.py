@@ -17,6 +17,7 @@ import numpy as np
 
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth
+from robustness.estimates.quantity import Statistic
 from robustness.evaluation.records import TOTAL, Records, RecordsReader, Shard
 
 ROUND = 'round'
@@ -130,6 +131,28 @@ class SequentialRecords:
     rounds with all views come first.
     """
     return sum(len(views) == self.num_views for views in self.views)
+
+  def values(self, statistic: Statistic, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the values of a statistic in all rounds.
+
+    Args:
+      statistic: function that computes the values of a shard.
+      num_rows: number of rows of the result, at least the number of images that were shown.
+
+    Returns:
+      The values, [num_rows, V], 0 where an image was not shown in a view; and where it was shown,
+      bool [num_rows, V].
+    """
+    by_round = [records.values(statistic) for records in self.rounds]
+    values = np.zeros((num_rows, self.num_views), np.result_type(*by_round))
+    is_shown = np.zeros(values.shape, bool)
+    begin = 0
+    for round_values, views in zip(by_round, self.views, strict=True):
+      end = begin + len(round_values)
+      values[begin:end, views] = round_values
+      is_shown[begin:end, views] = True
+      begin = end
+    return values, is_shown
 
 
 class CommonRows(RecordsReader):
