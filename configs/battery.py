@@ -32,13 +32,8 @@ robustness battery:imagenet_paper --workdir=/tmp/paper --config.classifier.name=
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_battery, variants
-from robustness.config.trainings import (
-  add_gaussian_noise,
-  train_small_networks,
-  use_cifar10,
-  use_imagenet,
-)
 
 TASKS = {
   'clean': 'accuracy',
@@ -78,15 +73,15 @@ def digits() -> ConfigDict:
   config.battery.heat_map.data.num_images = 100
   config.battery.attack.study.epsilon = 0.1
   config.battery.neighbors.data.source = 'made_clips'
-  train_small_networks(config, epochs=6.0)
-  add_gaussian_noise(config.classifiers.gaussian)
+  trainings.train_small_networks(config, epochs=6.0)
+  trainings.add_gaussian_noise(config.classifiers.gaussian)
   return config
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of a battery of studies of a ResNet-20 on 1000 CIFAR-10 test images."""
   config = _all_tasks()
-  use_cifar10(config)
+  trainings.use_cifar10(config)
   config.battery.heat_map.study.norm = 4.0
   config.classifier.name = 'resnet20'
   return config
@@ -126,8 +121,8 @@ def imagenet_paper() -> ConfigDict:
   It takes all validation images, and 5000 of them for AutoAttack.
   """
   config = imagenet()
-  use_imagenet(config)
-  # with the size and crop of `use_imagenet`, as the images of ImageNet-C were prepared
+  trainings.use_imagenet(config)
+  # with the size and crop of `trainings.use_imagenet`, as the images of ImageNet-C were prepared
   config.data.interpolation, config.data.resized_by = 'bilinear', 'pillow'
   config.battery.attack.data.num_images = 5000
   return _paper(config)

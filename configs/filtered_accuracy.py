@@ -29,14 +29,8 @@ python main.py --config=configs/filtered_accuracy.py:imagenet_trained \
   trainings of 90 epochs, an estimated 10 hours each at 3000 images a second. Not run.
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import (
-  resnet20_on_cifar10,
-  train_airbench,
-  train_on_imagenet,
-  train_small_networks,
-  use_cifar10,
-)
 
 
 def digits() -> ConfigDict:
@@ -45,27 +39,27 @@ def digits() -> ConfigDict:
   One is trained on whole images, and four behind a low or high pass.
   """
   config = _behind_filters(low_pass=(3, 7), high_pass=(21, 25))
-  train_small_networks(config, epochs=6.0)
+  trainings.train_small_networks(config, epochs=6.0)
   return config
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of accuracy of a ResNet-20 on low- and high-passed CIFAR-10 test images."""
-  return resnet20_on_cifar10('filtered_accuracy')
+  return trainings.resnet20_on_cifar10('filtered_accuracy')
 
 
 def cifar10_trained() -> ConfigDict:
   """Returns the config of networks trained behind filters on CIFAR-10 (Yin et al., figure 1)."""
   config = _behind_filters(low_pass=(3, 7, 15), high_pass=(31, 27, 21))
-  train_airbench(config, 'airbench94_half')
-  use_cifar10(config)
+  trainings.train_airbench(config, 'airbench94_half')
+  trainings.use_cifar10(config)
   return config
 
 
 def imagenet_trained() -> ConfigDict:
   """Returns the config of ResNet-50 trained behind filters on ImageNet."""
   config = _behind_filters(low_pass=(7, 23, 45), high_pass=(223, 209, 179))
-  train_on_imagenet(config)
+  trainings.train_on_imagenet(config)
   return config
 
 

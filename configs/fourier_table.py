@@ -53,13 +53,8 @@ python main.py --config=configs/fourier_table.py:imagenet,natural,gaussian \
 Every variant takes recipes after commas: :cifar10,natural,gaussian,adversarial trains these three.
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, check_variant, default_battery, variants
-from robustness.config.trainings import (
-  take_two_steps,
-  train_airbench,
-  train_on_imagenet,
-  use_cifar10,
-)
 
 TASKS = {
   'errors': 'corruption_error',
@@ -121,8 +116,8 @@ def cifar10() -> ConfigDict:
   Training takes all training images, and tasks evaluate 500 to 2000 test images.
   """
   config = _recipes('airbench94', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
-  train_airbench(config)
-  use_cifar10(config, num_images=2000)
+  trainings.train_airbench(config)
+  trainings.use_cifar10(config, num_images=2000)
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.protocol = 'as_released'
   config.battery.heat_maps.study.norm = 4.0
@@ -132,7 +127,7 @@ def cifar10() -> ConfigDict:
   for label in ('gaussian', 'fog_noise'):
     config.classifiers[label].augment.policy = ('alternating_flip', 'crop', label)
   config.classifiers.auto_augment.augment.policy = ('auto_augment', 'crop', 'alternating_flip')
-  take_two_steps(config.classifiers.adversarial)
+  trainings.take_two_steps(config.classifiers.adversarial)
   return config
 
 
@@ -163,7 +158,7 @@ def full() -> ConfigDict:
   number of epochs.
   """
   config = _recipes('wide_resnet_28_10', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
-  use_cifar10(config, num_images=0)  # all
+  trainings.use_cifar10(config, num_images=0)  # all
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.protocol = 'as_released'
   config.battery.heat_maps.study.norm = 4.0
@@ -184,7 +179,7 @@ def imagenet() -> ConfigDict:
   config.battery.tasks = TABLES
   config.classifiers.auto_augment.augment.policy = ('flip', 'auto_augment')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'imagenet'
-  train_on_imagenet(config)
+  trainings.train_on_imagenet(config)
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.corruptions = ('fourier_imagenet',)
   config.battery.heat_maps.study.update(norm=15.7, window=63)

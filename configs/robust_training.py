@@ -35,13 +35,8 @@ python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_
   corruptions at severity 3, and the lowest frequencies (docs/fine_tuning.md).
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_battery, variants
-from robustness.config.trainings import (
-  take_two_steps,
-  train_airbench,
-  train_small_networks,
-  use_cifar10,
-)
 
 TASKS = {
   'clean': 'accuracy',
@@ -64,7 +59,7 @@ def digits() -> ConfigDict:
   There is one for each recipe, such as AugMix.
   """
   config = default_battery(TASKS, RECIPES)
-  train_small_networks(config, epochs=4.0)
+  trainings.train_small_networks(config, epochs=4.0)
   _add_recipes(config)
   config.data.num_images = 200
   config.battery.corruptions.study.severities = (1, 5)
@@ -82,9 +77,9 @@ def cifar10() -> ConfigDict:
   There is one for each recipe, such as AugMix.
   """
   config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'))
-  train_airbench(config, 'airbench94_half')
+  trainings.train_airbench(config, 'airbench94_half')
   _add_recipes(config)
-  use_cifar10(config, num_images=2000)
+  trainings.use_cifar10(config, num_images=2000)
   config.battery.heat_map.study.norm = 4.0
   config.battery.heat_map.data.num_images = 500
   config.battery.attack.data.num_images = 1000
@@ -94,7 +89,7 @@ def cifar10() -> ConfigDict:
   for label in ('auto_augment', 'rand_augment'):
     config.classifiers[label].augment[label].without = ('Brightness', 'Contrast')
   config.training.epochs = 6.0
-  take_two_steps(config.classifiers.adversarial)
+  trainings.take_two_steps(config.classifiers.adversarial)
   config.classifiers.afa.training.auxiliary_norms = 1
   return config
 
@@ -107,7 +102,7 @@ def fourier() -> ConfigDict:
   """
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)
-  use_cifar10(config, num_images=500)
+  trainings.use_cifar10(config, num_images=500)
   config.battery.corruptions.study.severities = (3,)
   config.battery.heat_map.study.window = 15
   config.battery.heat_map.data.num_images = 200

@@ -56,16 +56,8 @@ files or in memory. :imagenet+methods and :imagenet_finetuned+methods read class
 
 import copy
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import (
-  add_methods,
-  finetune_resnet50,
-  train_airbench_selectively,
-  train_on_imagenet,
-  train_selectively,
-  train_small_networks,
-  use_cifar10,
-)
 
 LABELS = 'clean', 'erm'
 """Labels of a network trained without corruptions, for comparison, and of one trained on the
@@ -84,8 +76,8 @@ def digits() -> ConfigDict:
   on one group of classes.
   """
   config = default_config('systematic', LABELS)
-  train_small_networks(config)
-  train_selectively(config, ENVIRONMENTS)
+  trainings.train_small_networks(config)
+  trainings.train_selectively(config, ENVIRONMENTS)
   return config
 
 
@@ -96,7 +88,7 @@ def methods() -> ConfigDict:
   purpose (`allow_leaks`): its autocontrast, which resembles contrast, is applied to all classes.
   """
   config = digits()
-  add_methods(config)
+  trainings.add_methods(config)
   with config.classifiers.unlocked():
     config.classifiers.augmix = copy.deepcopy(config.classifiers.erm)
   config.classifiers.augmix.augment.policy = ('crop', 'environment', 'augmix')
@@ -112,8 +104,8 @@ def cifar10() -> ConfigDict:
   on one group of classes.
   """
   config = default_config('systematic', LABELS)
-  use_cifar10(config)
-  train_airbench_selectively(config, ENVIRONMENTS)
+  trainings.use_cifar10(config)
+  trainings.train_airbench_selectively(config, ENVIRONMENTS)
   config.seeds = SEEDS
   return config
 
@@ -124,15 +116,15 @@ def cifar10_finetuned() -> ConfigDict:
   The user sets the initial weights of both networks. `clean` is fine-tuned on clean images; its
   accuracy is the baseline b of the relative robustness ρ. `erm` also sees corruptions: the classes
   are divided into four groups, one for each corruption of `ENVIRONMENTS`, which is shown on images
-  of its group only (`train_selectively`).
+  of its group only (`trainings.train_selectively`).
   """
   config = default_config('systematic', LABELS)
-  use_cifar10(config, num_images=500)
+  trainings.use_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
     classifier.update(name='airbench94', train=True)
     classifier.augment.policy = ('flip', 'crop')
     classifier.augment.crop.update(padding=2, border='reflect')
-  train_selectively(config, ENVIRONMENTS)
+  trainings.train_selectively(config, ENVIRONMENTS)
   config.training.update(steps=40, batch_size=250, learning_rate=0.1, evaluate_every_epochs=0.0)
   config.seeds = SEEDS
   return config
@@ -145,8 +137,8 @@ def imagenet() -> ConfigDict:
   on one group of classes.
   """
   config = default_config('systematic', LABELS)
-  train_on_imagenet(config)
-  train_selectively(config, ENVIRONMENTS)
+  trainings.train_on_imagenet(config)
+  trainings.train_selectively(config, ENVIRONMENTS)
   return config
 
 
@@ -157,11 +149,11 @@ def imagenet_finetuned() -> ConfigDict:
   The other also sees each corruption on one class group.
   """
   config = imagenet()
-  finetune_resnet50(config)
+  trainings.finetune_resnet50(config)
   return config
 
 
 get_config = variants(
   *(digits, methods, cifar10, cifar10_finetuned, imagenet, imagenet_finetuned),
-  added={'methods': add_methods},
+  added={'methods': trainings.add_methods},
 )

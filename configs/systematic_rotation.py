@@ -25,16 +25,8 @@ in a batch, Group DRO, IRM and CORAL over environments and mixup within each, wi
 `erm`. ImageNet is then read from class folders, as in systematic_corruptions.py.
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import (
-  add_methods,
-  finetune_resnet50,
-  train_airbench_selectively,
-  train_on_imagenet,
-  train_selectively,
-  train_small_networks,
-  use_cifar10,
-)
 
 LABELS = 'upright', 'erm'
 """A network trained upright, for comparison, and one to which some classes are shown rotated."""
@@ -46,8 +38,8 @@ def digits() -> ConfigDict:
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
   config = default_config('systematic', LABELS)
-  train_small_networks(config)
-  train_selectively(config, ('rotation',))
+  trainings.train_small_networks(config)
+  trainings.train_selectively(config, ('rotation',))
   return config
 
 
@@ -57,8 +49,8 @@ def cifar10() -> ConfigDict:
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
   config = default_config('systematic', LABELS)
-  use_cifar10(config)
-  train_airbench_selectively(config, ('rotation',))
+  trainings.use_cifar10(config)
+  trainings.train_airbench_selectively(config, ('rotation',))
   return config
 
 
@@ -68,8 +60,8 @@ def imagenet() -> ConfigDict:
   One network is trained upright. The other sees half of the classes rotated too.
   """
   config = default_config('systematic', LABELS)
-  train_on_imagenet(config)
-  train_selectively(config, ('rotation',))
+  trainings.train_on_imagenet(config)
+  trainings.train_selectively(config, ('rotation',))
   return config
 
 
@@ -79,10 +71,10 @@ def imagenet_finetuned() -> ConfigDict:
   One is fine-tuned on upright images; its accuracy is the baseline b of the relative robustness ρ.
   """
   config = imagenet()
-  finetune_resnet50(config)
+  trainings.finetune_resnet50(config)
   return config
 
 
 get_config = variants(
-  *(digits, cifar10, imagenet, imagenet_finetuned), added={'methods': add_methods}
+  *(digits, cifar10, imagenet, imagenet_finetuned), added={'methods': trainings.add_methods}
 )

@@ -20,23 +20,18 @@ python main.py --config=configs/train.py:cifar10_fast --workdir=/tmp/train_fast
   --config.precision=bfloat16.
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import (
-  resnet20_on_cifar10,
-  small_cnn_on_digits,
-  train_airbench,
-  use_cifar10,
-)
 
 
 def digits() -> ConfigDict:
   """Returns the default config: the small CNN on MNIST digits."""
-  return small_cnn_on_digits('accuracy')
+  return trainings.small_cnn_on_digits('accuracy')
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of a ResNet-20 trained on CIFAR-10 for 200 epochs with flips and crops."""
-  config = resnet20_on_cifar10('accuracy', num_images=0)  # all test images
+  config = trainings.resnet20_on_cifar10('accuracy', num_images=0)  # all test images
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
   config.training.update(epochs=200.0, batch_size=128, learning_rate=0.1, weight_decay=5e-4)
@@ -49,8 +44,8 @@ def cifar10_fast() -> ConfigDict:
   Unlike in the recipe, test images are not augmented.
   """
   config = default_config('accuracy')
-  use_cifar10(config, num_images=0)  # all test images
-  train_airbench(config)
+  trainings.use_cifar10(config, num_images=0)  # all test images
+  trainings.train_airbench(config)
   return config
 
 
