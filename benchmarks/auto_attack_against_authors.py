@@ -42,8 +42,6 @@ NETWORK = 'resnet20'
 KINDS = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
 KINDS |= {'mean': 'running_mean', 'var': 'running_var'}
 THEIRS = {'apgd_ce': 'apgd-ce', 'apgd_t': 'apgd-t', 'fab_t': 'fab-t', 'apgd_dlr': 'apgd-dlr'}
-ERRORS = ('after', 'ours', 'theirs', 'theirs - ours, 95 %', 'only theirs, only ours', 'McNemar p')
-RATES = ('network', 'images', 'ours, images/s', 'theirs, images/s', 'ratio', 'seconds, theirs')
 
 
 def networks(file: str, name: str = NETWORK) -> tuple[Any, Classifier]:
@@ -91,16 +89,20 @@ def evaluator_of_attack(network: Classifier, study: AttackError) -> Evaluator:
   return StagedEvaluator(network, views, key, parallel.create('jit')).with_views(np.array([1]))
 
 
-def paired(ours: np.ndarray, theirs: np.ndarray) -> list[str]:
+def paired(ours: np.ndarray, theirs: np.ndarray) -> dict[str, str]:
   """Returns how two errors of the same images, bool [N], differ.
 
-  The cells are the interval of the paired difference, the images that only one side makes wrong,
-  and the p value of McNemar's test.
+  The cells, by the heads of their columns, are the interval of the paired difference, the images
+  that only one side makes wrong, and the p value of McNemar's test.
   """
   only_theirs, only_ours = int((theirs & ~ours).sum()), int((ours & ~theirs).sum())
   difference, low, high = paired_difference(only_theirs, only_ours, len(ours))
   interval = f'{difference:+.4f} ({low:+.4f} to {high:+.4f})'
-  return [interval, f'{only_theirs}, {only_ours}', f'{float(mcnemar(only_theirs, only_ours)):.3g}']
+  return {
+    'theirs - ours, 95 %': interval,
+    'only theirs, only ours': f'{only_theirs}, {only_ours}',
+    'McNemar p': f'{float(mcnemar(only_theirs, only_ours)):.3g}',
+  }
 
 
 def our_stages(runner: Evaluator, data: ArrayRows) -> np.ndarray:
@@ -185,13 +187,14 @@ def measure(args: Any) -> None:
   lines = []
   for number, name in enumerate(('clean', *VERSIONS[attack.version])):
     wrong, their_wrong = ours <= number, theirs <= number
-    errors = f'{wrong.mean():.4f}', f'{their_wrong.mean():.4f}'
-    lines.append([name, *errors, *paired(wrong, their_wrong)])
-  timing.print_table(ERRORS, lines)
+    errors = {'ours': f'{wrong.mean():.4f}', 'theirs': f'{their_wrong.mean():.4f}'}
+    lines.append({'after': name, **errors, **paired(wrong, their_wrong)})
+  timing.print_table(lines)
   rate, their_rate = args.images / taken, args.images / sum(seconds.values())
   by_attack = ', '.join(f'{name} {value:.1f}' for name, value in seconds.items())
-  rates = [f'{rate:.3g}', f'{their_rate:.3g}', f'{rate / their_rate:.2f}']
-  timing.print_table(RATES, [[NETWORK, args.images, *rates, by_attack]])
+  rates = {'ours, images/s': f'{rate:.3g}', 'theirs, images/s': f'{their_rate:.3g}'}
+  ratio = {'ratio': f'{rate / their_rate:.2f}', 'seconds, theirs': by_attack}
+  timing.print_table([{'network': NETWORK, 'images': args.images, **rates, **ratio}])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

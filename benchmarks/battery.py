@@ -177,17 +177,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = (BATTERY, ONE_BY_ONE)  # long ones, which are timed without a call before
     timings = timing.alternate(timed, args.rounds, timing.CLOCKS[args.clock], cold=runs)
   timing.print_table(
-    ('task', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),
-    [
-      [
-        name,
-        work[FORWARD],
-        work[GRADIENT],
-        f'{np.median(timings.seconds[name]):.1f}',
-        timing.describe_ratio(ratio_to_plain(work, timings, name)),
-      ]
-      for name, work in works.items()
-    ],
+    {
+      'task': name,
+      'forward passes': work[FORWARD],
+      'gradients': work[GRADIENT],
+      'seconds': f'{np.median(timings.seconds[name]):.1f}',
+      'ratio to plain passes': timing.describe_ratio(ratio_to_plain(work, timings, name)),
+    }
+    for name, work in works.items()
   )
   print(f'one by one: {np.median(timings.seconds[ONE_BY_ONE]):.1f} s')
   print(f'battery ÷ one by one: {timing.describe_ratio(timings.ratio(BATTERY, ONE_BY_ONE))}')

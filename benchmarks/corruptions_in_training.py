@@ -41,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     candidates[f'{framework}, corrupted'] = (with_corruptions, args.batch * args.steps)
   timings = timing.alternate(candidates, args.rounds, timing.CLOCKS[args.clock])
   timing.print_table(
-    (f'{NETWORK}, batch {args.batch}', 'images/s', 'ratio (range)'),
-    (
-      (name, f'{timings.rate(name):.4g}', timing.describe_ratio(timings.ratio(name, plain)))
+    {
+      f'{NETWORK}, batch {args.batch}': name,
+      'images/s': f'{timings.rate(name):.4g}',
       # 'jax, corrupted' is compared with 'jax'
-      for name, plain in ((name, name.partition(',')[0]) for name in candidates)
-    ),
+      'ratio (range)': timing.describe_ratio(timings.ratio(name, name.partition(',')[0])),
+    }
+    for name in candidates
   )
 
 

@@ -24,8 +24,6 @@ from robustness.core.errors import InputError
 from robustness.models.weights import digest
 
 SEPARATOR = '|'
-HEADER = ('network', 'saved', 'here', 'images', 'ratio of equal top-1')
-HEADER += ('largest difference of a probability', "median of images' largest")
 
 
 def probabilities(name: str, precision: str, args: argparse.Namespace) -> tuple[np.ndarray, str]:
@@ -79,10 +77,17 @@ def compare(args: argparse.Namespace) -> None:
         )
       equal = values.argmax(1) == stored[key].argmax(1)
       difference = np.abs(values - stored[key]).max(1)
-      line = [name, f'{saved_in}, {saved_on}', f'{precision}, {device}', len(equal)]
-      numbers = [f'{difference.max():.2g}', f'{np.median(difference):.2g}']
-      table.append([*line, f'{equal.mean():.6f}', *numbers])
-  timing.print_table(HEADER, table)
+      line = {
+        'network': name,
+        'saved': f'{saved_in}, {saved_on}',
+        'here': f'{precision}, {device}',
+        'images': len(equal),
+        'ratio of equal top-1': f'{equal.mean():.6f}',
+        'largest difference of a probability': f'{difference.max():.2g}',
+        "median of images' largest": f'{np.median(difference):.2g}',
+      }
+      table.append(line)
+  timing.print_table(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -161,16 +161,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
       # kinds that do not depend on the precision are measured once
       for precision in args.precisions[:1] if kind in ONE_PRECISION else args.precisions:
         line = measure(kind, size, precision, args)
-        times = (f'{name}: {value:.4g}' for name, value in line['microseconds'].items())
-        ratio = timing.describe_ratio(line['ratio'])
-        table.append([kind, ' × '.join(map(str, size)), precision, *times, ratio])
-        print(*table[-1], flush=True)
+        ours, other = (f'{name}: {value:.4g}' for name, value in line['microseconds'].items())
+        setting = {'kind': kind, 'size': ' × '.join(map(str, size)), 'precision': precision}
+        times = {'ours, µs a row': ours, 'other, µs a row': other}
+        table.append({**setting, **times, 'ratio': timing.describe_ratio(line['ratio'])})
+        print(*table[-1].values(), flush=True)
         if args.json:
           with open(args.json, 'a') as file:
             file.write(f'{json.dumps({**device, **line})}\n')
-  timing.print_table(
-    ('kind', 'size', 'precision', 'ours, µs a row', 'other, µs a row', 'ratio'), table
-  )
+  timing.print_table(table)
 
 
 if __name__ == '__main__':

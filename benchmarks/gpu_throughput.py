@@ -256,37 +256,24 @@ def traced(args: argparse.Namespace, name: str) -> Iterator[None]:
 
 def print_studies(lines: Sequence[Line]) -> None:
   """Prints what `measure` returned as three tables: rates, rates by step, and times by part."""
-  about = ('study', 'network', 'precision')
-  rates = [
-    [
-      *(line[key] for key in about),
-      f'{line["images_per_second"]["forward"]:.0f}',
-      f'{line["images_per_second"]["study"]:.0f}',
-      *(timing.describe_ratio(line['ratio'][name]) for name in ('study', 'written')),
-      f'{timing.describe_ratio(line["ratio"]["best"])} at {line["best_step"]}',
-      line['goal'],
-      f'{line["flop_a_pass"] / 1e6:.1f}',
-      f'{line["matrix_flop_per_second"] / 1e12:.3g}',
-      f'{line["share_of_matrix_rate"]["forward"]:.3f}',
-      f'{line["share_of_matrix_rate"]["study"]:.3f}',
-    ]
-    for line in lines
-  ]
+  about = [{key: line[key] for key in ('study', 'network', 'precision')} for line in lines]
   timing.print_table(
-    (
-      *about,
-      'forward, images/s',
-      'study, images/s',
-      'ratio',
-      'ratio, records written',
-      'ratio at the best step',
-      'goal',
-      'Mflop a pass',
-      'matrix rate, Tflop/s',
-      "forward's share of it",
-      "study's share of it",
-    ),
-    rates,
+    {
+      **setting,
+      'forward, images/s': f'{line["images_per_second"]["forward"]:.0f}',
+      'study, images/s': f'{line["images_per_second"]["study"]:.0f}',
+      'ratio': timing.describe_ratio(line['ratio']['study']),
+      'ratio, records written': timing.describe_ratio(line['ratio']['written']),
+      'ratio at the best step': (
+        f'{timing.describe_ratio(line["ratio"]["best"])} at {line["best_step"]}'
+      ),
+      'goal': line['goal'],
+      'Mflop a pass': f'{line["flop_a_pass"] / 1e6:.1f}',
+      'matrix rate, Tflop/s': f'{line["matrix_flop_per_second"] / 1e12:.3g}',
+      "forward's share of it": f'{line["share_of_matrix_rate"]["forward"]:.3f}',
+      "study's share of it": f'{line["share_of_matrix_rate"]["study"]:.3f}',
+    }
+    for setting, line in zip(about, lines, strict=True)
   )
   for title, key, unit in (
     ('step', 'steps', 'images/s'),
@@ -294,30 +281,24 @@ def print_studies(lines: Sequence[Line]) -> None:
   ):
     print()
     timing.print_table(
-      (*about, title, unit),
-      [
-        [*(line[name] for name in about), part, f'{value:.4g}']
-        for line in lines
-        for part, value in line[key].items()
-      ],
+      {**setting, title: part, unit: f'{value:.4g}'}
+      for setting, line in zip(about, lines, strict=True)
+      for part, value in line[key].items()
     )
 
 
 def print_trainings(lines: Sequence[Line]) -> None:
   """Prints the table of training steps."""
   timing.print_table(
-    ('network', 'precision', 'batch', 'images/s', 'matrix rate, Tflop/s', 'ratio to it'),
-    [
-      [
-        line['network'],
-        line['precision'],
-        line['batch'],
-        f'{line["images_per_second"]:.0f}',
-        f'{line["matrix_flop_per_second"] / 1e12:.3g}',
-        timing.describe_ratio(line['share_of_matrix_rate']),
-      ]
-      for line in lines
-    ],
+    {
+      'network': line['network'],
+      'precision': line['precision'],
+      'batch': line['batch'],
+      'images/s': f'{line["images_per_second"]:.0f}',
+      'matrix rate, Tflop/s': f'{line["matrix_flop_per_second"] / 1e12:.3g}',
+      'ratio to it': timing.describe_ratio(line['share_of_matrix_rate']),
+    }
+    for line in lines
   )
 
 

@@ -11,7 +11,8 @@ classifiers, of means over few seeds, and of ratios and κ of images that come i
 docs/intervals.md holds the output.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -403,10 +404,10 @@ def describe(result: Coverage, sides: bool = False) -> str:
   return f'{result.held:.3f}{one_side} ({result.width:.2g}){undefined}'
 
 
-def print_next_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-  """Prints a table after an empty line."""
+def print_next_table(rows: Iterable[Mapping[str, object]]) -> None:
+  """Prints a table after an empty line; see `timing.print_table`."""
   print()
-  timing.print_table(header, rows)
+  timing.print_table(rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -420,54 +421,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
       if quantity == WITHOUT_LEVEL and name != next(iter(LEVELS)):
         continue
       count = max(2, SAMPLES // 4) if quantity == SLOW else SAMPLES
-      cells = [describe(coverage(function, images, n, count)) for n in SIZES]
-      rows.append([quantity, name, *cells])
-  header = ('quantity', 'mean error', *(f'n = {n}' for n in SIZES))
-  timing.print_table(header, rows)
+      cells = {f'n = {n}': describe(coverage(function, images, n, count)) for n in SIZES}
+      rows.append({'quantity': quantity, 'mean error': name, **cells})
+  timing.print_table(rows)
   images = population(LEVELS['.2'])  # 2. tests of many views at once
-  tests = [false_discoveries(images, n, SAMPLES) for n in SIZES]
+  tests = [(n, *false_discoveries(images, n, SAMPLES)) for n in SIZES]
   print_next_table(
-    ('images', 'false-discovery rate', 'discoveries'),
-    [[n, f'{false:.3f}', f'{count:.1f}'] for n, (false, count) in zip(SIZES, tests, strict=True)],
+    {'images': n, 'false-discovery rate': f'{false:.3f}', 'discoveries': f'{count:.1f}'}
+    for n, false, count in tests
   )
   # 3. how often two equally accurate classifiers are called different: (images, views, power p)
   cases = [(n, 1, power) for power in (1.0, 1.3) for n in (200, 1000, 5000)] + [(200, 15, 1.0)]
   rates = [called_different(*case, max(2, SAMPLES // 5)) for case in cases]
   print_next_table(
-    ('images', 'views', 'second right with', *calibration.BIASED),
-    [
-      [n, views, f'p^{power:g}', *(f'{rate:.3f}' for rate in case_rates.values())]
-      for (n, views, power), case_rates in zip(cases, rates, strict=True)
-    ],
+    {
+      'images': n,
+      'views': views,
+      'second right with': f'p^{power:g}',
+      **{name: f'{rate:.3f}' for name, rate in case_rates.items()},
+    }
+    for (n, views, power), case_rates in zip(cases, rates, strict=True)
   )
   # 4. slope and intercept of a line through classifiers
   lines = [(models, *line_coverage(models, SAMPLES)) for models in (3, 4, 5, 10, 45)]
   print_next_table(
-    ('classifiers', 'slope', 'intercept'),
-    [[models, *(f'{held:.3f}' for held in coverages)] for models, *coverages in lines],
+    {'classifiers': models, 'slope': f'{slope:.3f}', 'intercept': f'{intercept:.3f}'}
+    for models, slope, intercept in lines
   )
   # 5. means over k training seeds
-  shares = [(k, *(seed_coverage(k, mean, SAMPLES) for mean in MEANS)) for k in (2, 3, 5)]
-  print_next_table(
-    ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
-    [[k, *(f'{held:.3f} ({width:.2g})' for held, width in cells)] for k, *cells in shares],
-  )
+  rows = []
+  for k in (2, 3, 5):
+    coverages = {mean: seed_coverage(k, mean, SAMPLES) for mean in MEANS}
+    cells = {f'mean {mean:g}': f'{held:.3f} ({w:.2g})' for mean, (held, w) in coverages.items()}
+    rows.append({'seeds': k, **cells})
+  print_next_table(rows)
   # 6. images that come from sites: the error ratio of a group with this share, or κ (None)
-  site_cells = [(share, sites) for share in (*GROUPS, None) for sites in SITES]
-  print_next_table(
-    ('', 'sites', *(f'ICC {correlation:g}' for correlation in CORRELATIONS)),
-    [
-      [
-        f'ratio, {share:.0%}' if share else 'κ',
-        sites,
-        *(
-          describe(site_coverage(sites, correlation, share, SITE_SAMPLES), sides=True)
-          for correlation in CORRELATIONS
-        ),
-      ]
-      for share, sites in site_cells
-    ],
-  )
+  rows = []
+  for share, sites in itertools.product((*GROUPS, None), SITES):
+    row = {'': f'ratio, {share:.0%}' if share else 'κ', 'sites': sites}
+    for correlation in CORRELATIONS:
+      held = site_coverage(sites, correlation, share, SITE_SAMPLES)
+      row[f'ICC {correlation:g}'] = describe(held, sides=True)
+    rows.append(row)
+  print_next_table(rows)
 
 
 if __name__ == '__main__':

@@ -17,8 +17,8 @@ from robustness.estimates.fixed_width import fixed_size, plan
 ERRORS = (0.02, 0.1, 0.25, 0.5)
 
 
-def line(half_width: float, confidence: float) -> list[str]:
-  """Returns the cells of the table's line for one half width and confidence.
+def line(half_width: float, confidence: float) -> dict[str, str]:
+  """Returns the table's line for one half width and confidence, as {head of the column: cell}.
 
   The least coverage is over all proportions; each share is the expected number of images of the
   sequential design at one of `ERRORS` ÷ the number of images of the fixed design.
@@ -29,11 +29,14 @@ def line(half_width: float, confidence: float) -> list[str]:
     design.coverage(part).min() for part in np.array_split(design.proportions_to_test(), 16)
   )
   shares = design.expected_trials(ERRORS) / fixed
-  sizes = f'{design.trials} × {design.looks}'
-  return [
-    *(f'{half_width:g}', f'{confidence:g}', str(fixed), sizes, f'{least_coverage:.4f}'),
-    *(f'{share:.2f}' for share in shares),
-  ]
+  return {
+    '±': f'{half_width:g}',
+    'confidence': f'{confidence:g}',
+    'fixed n': str(fixed),
+    'sequential n': f'{design.trials} × {design.looks}',
+    'least coverage': f'{least_coverage:.4f}',
+    **{f'share at {e:g}': f'{share:.2f}' for e, share in zip(ERRORS, shares, strict=True)},
+  }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,11 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--half_widths', type=float, nargs='+', default=[0.2, 0.1, 0.07, 0.05, 0.03])
   parser.add_argument('--confidences', type=float, nargs='+', default=[0.9, 0.95, 0.99])
   args = parser.parse_args(arguments)
-  columns = ('±', 'confidence', 'fixed n', 'sequential n', 'least coverage')
-  timing.print_table(
-    (*columns, *(f'share at {error:g}' for error in ERRORS)),
-    (line(width, level) for level in args.confidences for width in args.half_widths),
-  )
+  timing.print_table(line(width, level) for level in args.confidences for width in args.half_widths)
 
 
 if __name__ == '__main__':

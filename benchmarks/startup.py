@@ -108,11 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
       for name in ('first', 'second')
     )
   timing.print_table(
-    ['seconds of', 'first run', 'second run', 'ratio'],
-    [
-      [name, f'{first[name]:.1f}', f'{second[name]:.1f}', f'{second[name] / first[name]:.2f}']
-      for name in ROWS
-    ],
+    {
+      'seconds of': name,
+      'first run': f'{first[name]:.1f}',
+      'second run': f'{second[name]:.1f}',
+      'ratio': f'{second[name] / first[name]:.2f}',
+    }
+    for name in ROWS
   )
 
 

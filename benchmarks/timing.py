@@ -122,9 +122,11 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
   return json.loads(process.stdout.splitlines()[-1])
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-  """Prints an aligned table in Markdown."""
-  lines = [[str(cell) for cell in line] for line in (header, *rows)]
+def print_table(rows: Iterable[Mapping[str, object]]) -> None:
+  """Prints rows {head of the column: cell}, all with the same heads, as a table in Markdown."""
+  rows = list(rows)
+  heads_and_cells = (*rows[:1], *(row.values() for row in rows))
+  lines = [[str(cell) for cell in line] for line in heads_and_cells]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   lines.insert(1, ['-' * width for width in widths])
   for line in lines:

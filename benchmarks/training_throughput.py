@@ -34,8 +34,6 @@ try:
 except ImportError:
   torch = None  # type: ignore[assignment]
 
-HEADER = ('network', 'precision', 'batch', 'measured', 'images/s', 'reference', 'ratio', 'load')
-
 
 class Rate:
   """A writer of metrics that keeps a training's last rate, in images per second."""
@@ -140,20 +138,20 @@ def torch_rates(
 
 def table(
   name: str, batch: int, measured: tuple[timing.Timings, list[tuple[str, str]]]
-) -> list[list[object]]:
-  """Returns a row of `HEADER`'s columns for each pair (label, reference) of a network's timings."""
+) -> list[dict[str, object]]:
+  """Returns a row of the table for each pair (label, reference) of a network's timings."""
   timings, pairs = measured
   return [
-    [
-      name,
-      'float32',
-      batch,
-      label,
-      f'{timings.rate(label):.0f}',
-      f'{reference}, {timings.rate(reference):.0f}',
-      timing.describe_ratio(timings.ratio(label, reference)),
-      f'{os.getloadavg()[0]:.1f}',
-    ]
+    {
+      'network': name,
+      'precision': 'float32',
+      'batch': batch,
+      'measured': label,
+      'images/s': f'{timings.rate(label):.0f}',
+      'reference': f'{reference}, {timings.rate(reference):.0f}',
+      'ratio': timing.describe_ratio(timings.ratio(label, reference)),
+      'load': f'{os.getloadavg()[0]:.1f}',
+    }
     for label, reference in pairs
   ]
 
@@ -166,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--steps', type=int, default=30)
   parser.add_argument('--only', default='', choices=('', 'loop', 'torch'), help='one comparison')
   args = parser.parse_args(arguments)
-  lines: list[list[object]] = []
+  lines: list[dict[str, object]] = []
   for name in args.networks:
     for batch in args.batches:
       if args.only != 'torch':
@@ -175,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       if args.only != 'loop' and torch is not None and name in (*subject.CIFAR_RESNETS, *AIRBENCH):
         clock = timing.CLOCKS[args.clock]
         lines += table(name, batch, torch_rates(name, batch, args.steps, args.rounds, clock))
-  timing.print_table(HEADER, lines)
+  timing.print_table(lines)
 
 
 if __name__ == '__main__':
