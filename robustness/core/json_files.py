@@ -135,29 +135,23 @@ def _mismatches(value: object, form: Form, path: str) -> Iterator[tuple[str, str
   Yields:
     The path of a member, its expected type in words, and its actual value in words.
   """
-  if isinstance(form, dict):
-    yield from _mismatches_in_object(value, form, path)
-  elif isinstance(form, list):
-    if not isinstance(value, Sequence) or isinstance(value, str):
-      yield path, _NAMES[list], _value_in_words(value)
-      return
-    (entry_form,) = form  # all entries have the same form
+  alternatives = form if isinstance(form, tuple) else (form,)
+  types = [kind for kind in alternatives if not isinstance(kind, dict | list)]
+  if float in types:
+    types.append(int)  # 1 is a number as 1.0 is
+  container = next((kind for kind in alternatives if kind not in types), None)  # at most one
+  if isinstance(container, dict) and isinstance(value, Mapping):
+    yield from _mismatches_in_object(value, container, path)
+  elif isinstance(container, list) and isinstance(value, Sequence) and not isinstance(value, str):
+    (entry_form,) = container  # all entries have the same form
     for index, entry in enumerate(value):
       yield from _mismatches(entry, entry_form, f'{path}[{index}]')
-  else:
-    alternatives = form if isinstance(form, tuple) else (form,)
-    containers = [kind for kind in alternatives if isinstance(kind, dict | list)]
-    types = [kind for kind in alternatives if kind not in containers]
-    if float in types:
-      types.append(int)  # 1 is a number as 1.0 is
-    if containers and isinstance(value, dict | list):
-      yield from _mismatches(value, containers[0], path)  # a form has at most one of them
-    elif type(value) not in types and not (dict in types and isinstance(value, Mapping)):
-      yield path, _form_in_words(form), _value_in_words(value)
+  elif type(value) not in types and not (dict in types and isinstance(value, Mapping)):
+    yield path, _form_in_words(form), _value_in_words(value)
 
 
 def _mismatches_in_object(
-  value: object, form: dict[Any, Form], path: str
+  value: Mapping[str, object], form: dict[Any, Form], path: str
 ) -> Iterator[tuple[str, str, str]]:
   """Yields the members of a JSON object that do not have the expected type.
 
@@ -170,9 +164,6 @@ def _mismatches_in_object(
   Yields:
     (path, expected type, actual value), as `_mismatches` does.
   """
-  if not isinstance(value, Mapping):
-    yield path, _NAMES[dict], _value_in_words(value)
-    return
   prefix = f'{path}.' if path else ''
   if str in form:  # {str: form}: the members have any keys, and all have this form
     for key, member in value.items():
