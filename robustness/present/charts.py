@@ -26,20 +26,8 @@ from robustness.estimates.jackknife import TOO_FEW, TOO_FEW_SEEDS
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, significant
 from robustness.estimates.table import select, select_by, without_repeats
-from robustness.present import forms, maps
-from robustness.present.notation import (
-  Notation,
-  are_degenerate,
-  column_name,
-  is_axis,
-  joined_words,
-  label_of,
-  name_of,
-  sentence,
-  span,
-  value_words,
-  words_with_condition,
-)
+from robustness.present import forms, maps, notation
+from robustness.present.notation import Notation
 from robustness.present.selection import with_few_facets
 from robustness.results import SEED, Results
 
@@ -71,7 +59,7 @@ def draw(results: Results) -> dict[str, Picture]:
       (facets, rows) for facets, rows in without_repeats(estimates) if facets and SEED not in facets
     ]
     for facets, rows in with_few_facets(groups):
-      name = name_of(quantity.name, facets)
+      name = notation.name_of(quantity.name, facets)
       for suffix, picture in draw_rows(rows, quantity, facets, results).items():
         figures[f'{name}{suffix}'] = picture
   return figures or draw_levels(results)
@@ -95,12 +83,13 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
     return {}
   facet = up.facet(by)
   panels = [
-    forms.NamedPoints((label_of(facet, value),), x, rows.set_index('classifier'))
+    forms.NamedPoints((notation.label_of(facet, value),), x, rows.set_index('classifier'))
     for value, rows in y.groupby(by, sort=False)
   ]
   figure = forms.named_points(panels, Notation(across).head, Notation(up).head, results.labels)
   words = f'{up.words} against {across.words} by {facet.words}'
-  return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample_in_words(y)}'))}
+  caption = notation.sentence(f'{words}{sample_in_words(y)}')
+  return {f'{up.name}_against_{across.name}': (figure, caption)}
 
 
 def with_line(figures: dict[str, Picture], name: str, level: float, words: str) -> None:
@@ -138,7 +127,7 @@ def draw_levels(results: Results) -> dict[str, Picture]:
     rows = estimates.dropna(subset=['value'])
     has_one_condition = len(rows) and all(rows[name].nunique() == 1 for name in facets)
     if quantity.kind == SHARE and has_one_condition:
-      rows = rows.assign(words=words_with_condition(quantity, rows.iloc[0], facets))
+      rows = rows.assign(words=notation.words_with_condition(quantity, rows.iloc[0], facets))
       parts[bool((rows.versus != '').any())].append(rows)
   figures: dict[str, Picture] = {}
   for shares in parts.values():
@@ -152,7 +141,7 @@ def draw_levels(results: Results) -> dict[str, Picture]:
     # 'levels' has the shares without differences if there are no others
     name = 'levels_without_differences' if figures else 'levels'
     text = f'{", ".join(names)}{sample_in_words(rows)}{difference_words(plots[-1], rate)}'
-    figures[name] = figure, sentence(text)
+    figures[name] = figure, notation.sentence(text)
   return figures
 
 
@@ -177,7 +166,7 @@ def draw_rows(
   labels, rate = results.labels, results.false_discovery_rate
   varying = [name for name in facets if rows[name].nunique() > 1]
   # Facets with ordered numbers, such as severity, and those with names, such as corruption.
-  axes = [name for name in varying if is_axis(quantity, rows, name)]
+  axes = [name for name in varying if notation.is_axis(quantity, rows, name)]
   names = [name for name in varying if name not in axes]
   if len(axes) == 2 and not names:
     shorter, longer = sorted(axes, key=lambda name: int(rows[name].nunique()))
@@ -306,18 +295,17 @@ def values_and_differences(
 def _panels_by_classifier(plots: Sequence[maps.Panel]) -> list[maps.Panel]:
   """Divides plots into one plot per classifier, and per pair of classifiers for differences."""
   return [
-    maps.Panel(column_name(label, versus), group, notation)
-    for _, rows, notation in plots
-    for (label, versus), group in rows.groupby(['classifier', 'versus'], sort=False)
+    maps.Panel(notation.column_name(label, versus), group, plot.notation)
+    for plot in plots
+    for (label, versus), group in plot.rows.groupby(['classifier', 'versus'], sort=False)
   ]
 
 
 def _panels_by_value(plot: maps.Panel, name: str) -> list[maps.Panel]:
   """Divides a plot into one plot per value of the column `name`, with the value as title."""
-  _, rows, notation = plot
-  facet = notation.quantity.facet(name)
+  rows, facet = plot.rows, plot.notation.quantity.facet(name)
   return [
-    maps.Panel(label_of(facet, value), rows[rows[name] == value], notation)
+    maps.Panel(notation.label_of(facet, value), rows[rows[name] == value], plot.notation)
     for value in dict.fromkeys(rows[name])
   ]
 
@@ -393,17 +381,17 @@ def _caption(
     varying: the columns of `facets` with several values. The value of each other column is stated.
     rate: false-discovery rate of the differences that are marked as significant.
   """
-  _, rows, notation = plots[0]
-  quantity = notation.quantity
-  text = f'difference in {quantity.words}' if notation.difference else quantity.words
+  first = plots[0]
+  rows, quantity = first.rows, first.notation.quantity
+  text = f'difference in {quantity.words}' if first.notation.difference else quantity.words
   if varying:
-    text = f'{text} by {joined_words(quantity, varying)}'
+    text = f'{text} by {notation.joined_words(quantity, varying)}'
   fixed = [name for name in facets if name not in varying]
   if fixed:
-    values = [value_words(quantity.facet(name), rows[name].iloc[0]) for name in fixed]
+    values = [notation.value_words(quantity.facet(name), rows[name].iloc[0]) for name in fixed]
     text = f'{text} {", ".join(values)}'
   text = f'{text}{sample_in_words(rows)}'
-  has_axes = any(is_axis(quantity, rows, name) for name in varying)
+  has_axes = any(notation.is_axis(quantity, rows, name) for name in varying)
   has_points = len(varying) == 1 and not has_axes
   is_grid = len(varying) == 2 and not has_axes
   if has_points and rows[varying[0]].nunique() > MAX_POINTS:
@@ -412,12 +400,12 @@ def _caption(
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)  # each note once
   if notes and is_grid:
     text = f'{text}. Outlined: {", ".join(notes)}'
-  elif are_degenerate(rows).any():
+  elif notation.are_degenerate(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate, 1 by definition'
   for units, note in (('clusters', TOO_FEW), ('seeds', TOO_FEW_SEEDS)):
     if rows.note.str.contains(note, regex=False).any():
       text = f'{text}. Estimates from too few {units} have no interval'
-  return sentence(text + difference_words(plots[-1], rate))
+  return notation.sentence(text + difference_words(plots[-1], rate))
 
 
 def difference_words(plot: maps.Panel, rate: float = RATE) -> str:
@@ -427,8 +415,8 @@ def difference_words(plot: maps.Panel, rate: float = RATE) -> str:
     plot: the plot. The result is '' if it shows values.
     rate: false-discovery rate of the differences that are marked as significant.
   """
-  _, rows, notation = plot
-  if not notation.difference:
+  rows = plot.rows
+  if not plot.notation.difference:
     return ''
   family = f' over {len(rows):,} differences' if len(rows) > 1 else ''
   num_unpaired = int((rows['method'] == NEWCOMBE).sum())  # classifiers of different images
@@ -445,7 +433,7 @@ def sample_in_words(rows: pd.DataFrame) -> str:
   An example is ', n = 10,000; 95 % intervals'. A part is left out if no row has it. Intervals that
   allow for the choice of the highest or lowest of several values are named.
   """
-  images = span(rows.n.dropna())
+  images = notation.span(rows.n.dropna())
   confidence = rows.confidence[rows.low.notna()]
   text = f', n = {images}' if images else ''
   joint = JOINT if (rows['family'] > 1).any() else ''

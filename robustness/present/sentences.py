@@ -16,14 +16,7 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import widen_for_family
 from robustness.estimates.systematic import DEGENERATE, SAYS_LITTLE, UNDEFINED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.notation import (
-  MAX_NAMED,
-  Notation,
-  conditions_of,
-  name_of,
-  preposition,
-  sentence,
-)
+from robustness.present import notation
 from robustness.present.selection import Selection, selections
 from robustness.results import Results
 
@@ -54,7 +47,7 @@ class Finding(NamedTuple):
   @property
   def figure(self) -> str:
     """The name of the figure that shows the estimates, such as 'error_corruption'."""
-    return name_of(self.rows['quantity'].iloc[0], self.facets)
+    return notation.name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
 def findings(results: Results) -> list[Finding]:
@@ -168,7 +161,7 @@ def _difference_sentence(selection: Selection) -> str:
   """
   quantity = selection.quantity
   clauses = []
-  at = preposition(quantity, selection.rows, selection.varying)
+  at = notation.preposition(quantity, selection.rows, selection.varying)
   for (label, versus), rows in selection.rows.groupby(['classifier', 'versus'], sort=False):
     extremes = _extremes_of_rows(selection, rows)
     largest = extremes.iloc[0]
@@ -257,8 +250,8 @@ def _conditions_in_words(selection: Selection, rows: pd.DataFrame, total: int, a
   """
   if total > 1 and len(rows) == total:  # a single condition is named
     return f'{at} all'
-  if len(rows) <= MAX_NAMED + 1:  # `conditions_of` names all of them
-    return _without_frequency(conditions_of(selection.quantity, rows, selection.facets))
+  if len(rows) <= notation.MAX_NAMED + 1:  # `conditions_of` names all of them
+    return _without_frequency(notation.conditions_of(selection.quantity, rows, selection.facets))
   percent = 100 * len(rows) / total
   if total >= MANY and 1 <= percent < 99.5:  # rounded neither to 0 % nor to 100 %
     return f'{at} {percent:.0f} %'
@@ -291,7 +284,7 @@ def _estimate_text(quantity: Quantity, row: pd.Series, condition: str = '') -> s
   Its note is added if the estimate is undefined, degenerate, says little, or is the ratio of a
   classifier to itself.
   """
-  text = f'{Notation(quantity, bool(row.versus)).full(row)} {condition}'.rstrip()
+  text = f'{notation.Notation(quantity, bool(row.versus)).full(row)} {condition}'.rstrip()
   if ITSELF in row.note:
     return f'{text}, {ITSELF}'
   if any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE)):
@@ -306,5 +299,5 @@ def _join_clauses(begin: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_I
   Each clause is on its own line if there are more than `limit`.
   """
   if len(clauses) <= limit:
-    return sentence(f'{begin} {"; ".join(clauses)}')
-  return sentence('\n'.join([begin, ';\n'.join(clauses)]))
+    return notation.sentence(f'{begin} {"; ".join(clauses)}')
+  return notation.sentence('\n'.join([begin, ';\n'.join(clauses)]))

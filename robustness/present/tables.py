@@ -14,15 +14,7 @@ from robustness.core.plain_characters import escaped
 from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.systematic import DEGENERATE
-from robustness.present.notation import (
-  MINUS,
-  Notation,
-  column_name,
-  is_axis,
-  joined_words,
-  name_of,
-  value_text,
-)
+from robustness.present import notation
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
@@ -73,9 +65,9 @@ def tables(results: Results) -> Iterator[Titled]:
       continue
     wide = _wide_table(rows, quantity, facets)
     if len(wide.rows) <= MOST_ROWS:
-      by = joined_words(quantity, facets)
-      title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
-      yield Titled(title, wide, name_of(quantity.name, facets))
+      by = notation.joined_words(quantity, facets)
+      title = f'{notation.Notation(quantity).head}{f" by {by}" if by else ""}'
+      yield Titled(title, wide, notation.name_of(quantity.name, facets))
 
 
 def left_out(results: Results, names: Container[str]) -> list[str]:
@@ -88,9 +80,9 @@ def left_out(results: Results, names: Container[str]) -> list[str]:
     names: names of the existing tables.
   """
   return [
-    f'{quantity.words} by {joined_words(quantity, facets)}: {len(rows):,} rows'
+    f'{quantity.words} by {notation.joined_words(quantity, facets)}: {len(rows):,} rows'
     for quantity, facets, rows in results.by_facets()
-    if name_of(quantity.name, facets) not in names
+    if notation.name_of(quantity.name, facets) not in names
   ]
 
 
@@ -114,7 +106,7 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
   columns = sorted(pairs, key=lambda pair: pair[1] != '')
   ordered_values = []  # for each facet
   for name in facets:
-    values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
+    values = rows[name].sort_values() if notation.is_axis(quantity, rows, name) else rows[name]
     ordered_values.append(list(dict.fromkeys(values)))
   lines = []
   for condition in in_order(texts, ordered_values):
@@ -124,7 +116,7 @@ def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...])
     words = words or [quantity.words]
     lines.append([*words, *(texts[condition].get(column, '') for column in columns)])
   heads = [quantity.facet(name).axis for name in facets] or ['quantity']
-  return Table((*heads, *itertools.starmap(column_name, columns)), lines)
+  return Table((*heads, *itertools.starmap(notation.column_name, columns)), lines)
 
 
 def _estimate_text(quantity: Quantity, row: Any) -> str:
@@ -142,7 +134,7 @@ def _estimate_text(quantity: Quantity, row: Any) -> str:
   first_note = row.note.partition(';')[0]
   if math.isnan(row.value) and first_note:
     return first_note
-  text = Notation(quantity, difference=bool(row.versus)).bare(row)
+  text = notation.Notation(quantity, difference=bool(row.versus)).bare(row)
   return f'{text}, {first_note}' if first_note == DEGENERATE else text
 
 
@@ -169,8 +161,8 @@ def _facet_text(facet: Facet, value: Any) -> str:
   four significant digits.
   """
   if facet.name in ('attack', 'epsilon'):
-    return value_text(facet, value)
-  return value if isinstance(value, str) else cell_text(value).replace('-', MINUS)
+    return notation.value_text(facet, value)
+  return value if isinstance(value, str) else cell_text(value).replace('-', notation.MINUS)
 
 
 def cell_text(value: Any, missing: str = '') -> str:
@@ -193,7 +185,7 @@ def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
   """Returns a table as CSV. `bold` is ignored, since CSV has no bold cells."""
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
-  readable = ([cell.replace(MINUS, '-') for cell in line] for line in lines)
+  readable = ([cell.replace(notation.MINUS, '-') for cell in line] for line in lines)
   csv.writer(buffer, lineterminator='\n').writerows(readable)
   return buffer.getvalue()
 
