@@ -6,6 +6,7 @@ import pytest
 
 from robustness.corruptions import names
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES, ConstantsTable, table_for
+from robustness.corruptions.corruption import PUBLISHED as TABLES_OF_CONSTANTS
 from robustness.corruptions.corruption import Strength, corruption
 from robustness.corruptions.names import KNOWN, NAMED, NAMES, NUMBERS, OFFICIAL, SETS, STORED_SETS
 from robustness.environments.transforms import ROTATION, get
@@ -104,6 +105,10 @@ def test_every_parameter_has_five_values_and_is_interpolated_between_severities(
   assert table['jpeg_compression']['quality'][6] == round(0.75 * qualities[3] + 0.25 * qualities[4])
   zooms = table['zoom_blur']['zooms']
   assert zooms[0][-1] < zooms[5][-1] < zooms[1][-1] and zooms[5][1] == zooms[0][1]
+
+
+def test_every_table_of_constants_is_of_a_corruption():
+  assert {*TABLES_OF_CONSTANTS} <= {*CORRUPTIONS}
 
 
 def test_sets_of_corruptions_are_those_of_the_papers():
