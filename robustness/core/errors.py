@@ -59,7 +59,15 @@ class SettingError(InputError):
     fix: str = '',
     problem: str = '',
   ):
-    """Makes the message from the attributes: key, value, problem, valid values and fix."""
+    """Composes the message: 'KEY is VALUE, PROBLEM; it must be VALID. FIX'.
+
+    Args:
+      key: the config key of the setting.
+      value: its value, which is shortened in the message.
+      valid: the valid values in words, or a list of them, of which the nearest ones are named.
+      fix: sentences on what to do.
+      problem: a clause on what is wrong.
+    """
     self.key, self.value, self.fix, self.problem = key_name(str(key)), value, fix, problem
     self.valid = valid if isinstance(valid, str) else tuple(valid)
     printed = repr(value)

@@ -89,7 +89,15 @@ class Heartbeat:
     self._thread.start()
 
   def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
-    """Calls `beat` until `stop`; for the arguments see the constructor."""
+    """Calls `beat` at intervals until `stop` is called, in a thread of its own.
+
+    Intervals get longer after a while.
+
+    Args:
+      beat: function of the elapsed seconds.
+      first: seconds until the first call.
+      every: seconds between calls.
+    """
     seconds, wait = 0.0, first
     while not self._stopped.wait(wait):  # returns True, without waiting, after `stop`
       seconds += wait
@@ -257,7 +265,10 @@ class Progress:
 
   @property
   def rate(self) -> float:
-    """Units of work per second, without the first step as soon as a second step has ended."""
+    """The speed in units of work per second.
+
+    The first step includes compilation and is left out as soon as a second one has ended.
+    """
     start, done = self._end_of_first_step, self._done_after_first_step
     if start is None or done == self._done:  # no step has ended after the first
       start, done = self._start, self._initial

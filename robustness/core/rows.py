@@ -449,7 +449,11 @@ class ArrayRows:
   facts: Facts = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Raises InputError for arrays with other types, shapes, lengths or values than documented."""
+    """Raises InputError for arrays with other types, shapes, lengths or values than documented.
+
+    They are `images` [N, H, W, C], uint8 or in [0, 1], `labels` with the class names, and
+    optionally ids of the images and further columns.
+    """
     if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
       actual = f'{self.images.dtype} of shape {self.images.shape}'
       raise InputError(f'images must be uint8 or float32 [N, H, W, C]; got {actual}.')

@@ -102,12 +102,16 @@ class ConstantsTable:
   between: tuple[float, ...] = ()
 
   def __getitem__(self, name: str) -> Constants:
-    """Returns the constants of a corruption as {parameter: one value per severity}.
+    """Looks up the constants of a corruption, as {parameter: one value per severity}.
 
-    The five published values come first, then the values interpolated at `between`.
+    The table is for images of one size. The five published values come first, then those
+    interpolated at the fractional severities `between`.
+
+    Args:
+      name: name of the corruption.
 
     Raises:
-      InputError: No constants were published for this corruption and side.
+      InputError: No constants were published for this corruption and size.
     """
     by_side = find(name).constants
     if self.side not in by_side:

@@ -131,7 +131,11 @@ class Corruption:
     return self.function(draws, image, Strength(constants, severity), **options)
 
   def check_options(self, options: Facts) -> None:
-    """Raises InputError for an unknown option or an invalid value of an option."""
+    """Raises InputError for an unknown option of the corruption, or an invalid value of one.
+
+    Args:
+      options: {option: value}, such as {'photographs': FOLDER} of frost.
+    """
     if not isinstance(options, Mapping):
       raise InputError(f'options of {self.name} are {options!r}; they must be {{option: value}}.')
     for option, value in options.items():

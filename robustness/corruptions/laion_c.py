@@ -186,7 +186,12 @@ def shrink(levels: jax.Array, factor: int) -> jax.Array:
   """
 
   def along(values: jax.Array, axis: int) -> jax.Array:
-    """Returns values shrunk along an axis and rounded to whole levels in 0..255."""
+    """Shrinks values along one axis bicubically, and rounds them to whole levels in 0..255.
+
+    Args:
+      values: [H, W, 3], float32.
+      axis: 0 or 1; its length is divided by `factor`.
+    """
     weights = bicubic(values.shape[axis], factor)
     exact = jnp.tensordot(weights, values, (1, axis), precision=jax.lax.Precision.HIGHEST)
     return jnp.clip(jnp.floor(jnp.moveaxis(exact, 0, axis) + 0.5), 0, 255)

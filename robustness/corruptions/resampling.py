@@ -96,10 +96,16 @@ def _resampling(
     up: str = enlarging,
     quality: int = jpeg_quality,
   ) -> jax.Array:
-    """Shrinks the image by the factor of its severity and enlarges it by the kernel `up`.
+    """Applies the corruption: shrinks the image by the factor of its severity, then enlarges it.
 
-    The shrunk image is compressed to JPEG of `quality` and decoded, unless `quality` is 0. `key` is
-    unused.
+    The shrunk image is compressed to JPEG and decoded, unless `quality` is 0.
+
+    Args:
+      key: not used.
+      image: float32 [H, W, C] in [0, 1].
+      strength: has the constant `scale`, the factor.
+      up: kernel by which the image is enlarged.
+      quality: quality of the JPEG.
     """
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 

@@ -113,10 +113,10 @@ def canny(levels: jax.Array) -> jax.Array:
   candidates = _is_local_maximum(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Adds neighbouring candidates to the edges.
+    """Adds the candidates next to edges to the edges, for `lax.while_loop` of Canny's algorithm.
 
     Args:
-      state: (edges, edges before the last call). The loop ends when both are equal.
+      state: (edges, edges before the last call), bool [H, W]. The loop ends when both are equal.
 
     Returns:
       The next state.
@@ -133,9 +133,13 @@ def canny(levels: jax.Array) -> jax.Array:
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the Sobel gradient of a plane: (|dy| + |dx|, dy, dx), int32 [H, W] each.
+  """Computes the Sobel gradient of a plane of levels, with a replicated border.
 
-  The border is replicated.
+  Args:
+    levels: uint8 [H, W].
+
+  Returns:
+    (|dy| + |dx|, dy, dx), int32 [H, W] each, with dy down and dx to the right.
   """
   height, width = levels.shape
   padded = jnp.pad(levels.astype(jnp.int32), 1, mode='edge')

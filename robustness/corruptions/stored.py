@@ -64,7 +64,11 @@ class StoredOrMade(CorruptionViews):
   source: str = word(GENERATED, (GENERATED, STORED))
 
   def __post_init__(self) -> None:
-    """Raises InputError for settings that only affect computed images if images are stored."""
+    """Raises InputError for settings of corruptions without an effect on stored images.
+
+    Corrupted images are either stored or computed. Settings that only affect computed ones must
+    keep their defaults if images are stored.
+    """
     super().__post_init__()
     if not self.is_stored:
       return
@@ -185,9 +189,15 @@ class StoredOrMade(CorruptionViews):
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
-      """Returns the energies of an image's difference from its clean image, or of a clean image.
+      """Returns the Fourier energies of an image's change by its corruption, or of a clean image.
 
-      The result is {} if the data set has no clean images.
+      Args:
+        row: the clean image and the severity, 0 for a clean image.
+        image: the stored image [H, W, C].
+        view: not used: stored images have a single view.
+
+      Returns:
+        {name: energy}; {} if the data set has no clean images.
       """
       if CLEAN_IMAGE not in row:
         return {}
@@ -461,7 +471,11 @@ def with_clean_images(rows: Rows) -> Rows:
   in_memory = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
 
   def clean_images(batch: Batch) -> np.ndarray:
-    """Returns the clean image that each row of a batch was made from, [B, H, W, C]."""
+    """Reads the clean image that each row of a batch was made from, [B, H, W, C].
+
+    Args:
+      batch: columns of corrupted images; `base_id` is the id of the clean image of each.
+    """
     index = np.searchsorted(base_ids, batch['base_id'])  # of each row's clean image, [B]
     # several rows of a batch may have the same clean image, which is read only once
     needed, position_in_needed = np.unique(index, return_inverse=True)

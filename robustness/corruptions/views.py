@@ -88,7 +88,10 @@ class CorruptionOptions:
   watermark: str = ''
 
   def __post_init__(self) -> None:
-    """Raises InputError if a field has an invalid value."""
+    """Raises InputError if an option has an invalid value.
+
+    The fields are the options of corruptions; each of these corruptions has one.
+    """
     for name, value in dataclasses.asdict(self).items():
       (valid,) = catalog.CORRUPTIONS[name].options.values()  # each has a single option
       if valid:  # () accepts any value
@@ -168,7 +171,12 @@ class CorruptionViews(Study):
       require(not self.variants, 'config.study.options', ', '.join(self.variants), valid)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for photographs or options that concern none of the corruptions."""
+    """Raises InputError for photographs or options of corruptions that are not shown.
+
+    Args:
+      rows: the images.
+      recipes: the classifiers, for the general checks of a study.
+    """
     super().check(rows, recipes)
     uses_pictures = 'frost' in self.names or self._shows_pictures
     valid = "'' without frost, mosaic and stickers"
@@ -401,7 +409,11 @@ class CorruptionViews(Study):
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    """Compares the study's settings with a released set, such as ImageNet-C.
+    """Compares how corrupted images are made here and in a released set, such as ImageNet-C.
+
+    Args:
+      released: how the authors made their set.
+      image_shape: height, width and channels of the images.
 
     Returns:
       {phrase for a difference: whether it is present}, such as {'images are not stored as JPEG,
@@ -628,7 +640,10 @@ class Provenance:
 
   @property
   def _comparable(self) -> str:
-    """A phrase for the published errors that are comparable if there are no `differences`."""
+    """A phrase that says which published errors these errors can be compared with.
+
+    It holds if there are no `differences` from the released set of images, and begins with 'yes'.
+    """
     if self._is_robustbench:
       return "yes, with RobustBench's accuracies; other tables are of all 50000 images"
     is_made = not self.settings.is_stored

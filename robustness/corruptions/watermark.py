@@ -131,7 +131,10 @@ def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _segments() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields the ends (x, y) of each straight piece of the strokes, in units of the font size."""
+  """Yields the straight pieces of the strokes that the watermark's letters consist of.
+
+  A piece is the pair of its ends (x, y), in units of the font size.
+  """
   for index, strokes in enumerate(STROKES.values()):
     for stroke in strokes.split(','):
       # corners (x, y) of the polyline: '0428' is (.04, .28); character `index` begins at x = index

@@ -45,9 +45,14 @@ def gelu(x: jax.Array) -> jax.Array:
 
 
 def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-  """Draws a kernel [U, V, I, O] with filters that copy the input channels.
+  """Draws an initial kernel [U, V, I, O] with filters that copy the input channels.
 
   Filter i copies channel i for each i < min(I, O). Further filters are drawn by `uniform_fan_in`.
+
+  Args:
+    key: random key.
+    shape: (U, V, I, O): height and width of the kernel, numbers of input and output channels.
+    dtype: type of the kernel.
   """
   kernel = uniform_fan_in(key, shape, dtype)
   height, width, inputs, outputs = shape
@@ -172,7 +177,10 @@ class Head(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps features [B, H, W, C] to logits [B, num_classes]."""
+    """Maps features [B, H, W, C] to logits [B, num_classes], by a maximum over positions.
+
+    A linear map and a multiplication by the constant `LOGIT_SCALE` follow.
+    """
     x = layers.at_least_float32(x).max((1, 2))
     # the features are kept as the output of a layer, for studies that record them
     self.sow('intermediates', layers.FEATURES, x)

@@ -117,7 +117,11 @@ class Weights:
 
   @property
   def preprocessing(self) -> Facts:
-    """The preprocessing of images as JSON values, for results."""
+    """How images are prepared for these weights, as JSON values for results.
+
+    They are mean and standard deviation, image size, crop and interpolation and, if set, whether
+    images are squashed to a square and the record that states all this.
+    """
     facts = dataclasses.asdict(self) | {'mean': list(self.mean), 'std': list(self.std)}
     names = ('mean', 'std', 'input_size', 'crop_fraction', 'interpolation')
     optional = [name for name in ('squash', 'record') if facts[name]]

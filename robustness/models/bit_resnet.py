@@ -37,7 +37,13 @@ class StandardisedConv(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    """Convolves with a kernel that is standardised, to [B, ⌈H / stride⌉, ⌈W / stride⌉, features].
+
+    Each filter of the kernel gets mean 0 and variance 1 first.
+
+    Args:
+      x: [B, H, W, C].
+    """
     shape = (self.kernel, self.kernel, x.shape[-1], self.features)
     kernel = standardise(self.param('kernel', layers.he_normal, shape)).astype(self.dtype)
     strides, pad = (self.stride, self.stride), self.kernel // 2
@@ -56,9 +62,13 @@ class Block(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), 4 × features].
+    """Applies a bottleneck block, to [B, ⌈H / stride⌉, ⌈W / stride⌉, 4 × features].
 
-    `train` has no effect: group norm and standardisation are the same in training.
+    Group norm and ReLU come before each of its three convolutions.
+
+    Args:
+      x: [B, H, W, C].
+      train: without effect, as group norm is the same in training.
     """
     outputs = EXPANSION * self.features
     active = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm1')(x))

@@ -62,7 +62,10 @@ class Stem(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, 3] to [B, H // 4, W // 4, 64]."""
+    """Maps images [B, H, W, 3] to features [B, H // 4, W // 4, 64].
+
+    It consists of three convolutions, the first one with stride 2, and an average pooling.
+    """
     for index, features in enumerate((STEM_FEATURES // 2, STEM_FEATURES // 2, STEM_FEATURES)):
       stride, name = 2 if index == 0 else 1, f'layer{index + 1}'
       x = layers.ConvNorm(features, kernel=3, stride=stride, **self.common, name=name)(x, train)
@@ -82,7 +85,14 @@ class Bottleneck(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // stride, W // stride, 4 · features]."""
+    """Applies a residual block of CLIP's ResNet, to [B, H // stride, W // stride, 4 · features].
+
+    Strides are average poolings, in the block and in the shortcut.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
+    """
     outputs = EXPANSION * self.features
     y = layers.ConvNorm(self.features, kernel=1, **self.common, name='layer1')(x, train)
     y = layers.ConvNorm(self.features, kernel=3, **self.common, name='layer2')(y, train)

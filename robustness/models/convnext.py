@@ -33,7 +33,11 @@ class ResponseNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, C]."""
+    """Normalises features [B, H, W, C] by their global response: x + β + γ x n.
+
+    n is the L2 norm of a channel over the image divided by the mean of these norms over channels; γ
+    (`scale`) and β (`bias`) are trained.
+    """
     scale = self.param('scale', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
     bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
     length = jnp.sqrt((at_least_float32(x) ** 2).sum((1, 2), keepdims=True))
@@ -88,7 +92,14 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, width] if `halve` is True, else to [B, H, W, C]."""
+    """Applies the blocks of a stage, after halving both sides if `halve` is True.
+
+    Args:
+      x: [B, H, W, C].
+
+    Returns:
+      [B, H // 2, W // 2, width] with `halve`, else [B, H, W, C].
+    """
     if self.halve:
       x = layer_norm(EPSILON, dtype=self.dtype, name='halve_norm')(x)
       x = nn.Conv(self.width, (2, 2), (2, 2), 'VALID', dtype=self.dtype, name='halve')(x)

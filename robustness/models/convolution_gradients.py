@@ -120,7 +120,15 @@ class _Convolution:
     return num_inputs >= MIN_CHANNELS and num_filters <= MAX_FILTERS_PER_PLACE * num_positions
 
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether Winograd's algorithm applies and is faster, as benchmarks have shown."""
+    """Returns whether a convolution is to be computed by Winograd's algorithm.
+
+    It applies to float32 kernels of 3 × 3 with stride 1 and padding 1, and is faster for enough
+    channels and large images, as benchmarks have shown.
+
+    Args:
+      inputs: [B, H, W, I].
+      kernel: [U, V, I, O].
+    """
     channels, image_sides = kernel.shape[2:], inputs.shape[1:3]
     is_3x3 = kernel.shape[:2] == (3, 3) and self.strides == (1, 1) and self.pads == ((1, 1), (1, 1))
     is_applicable = is_3x3 and inputs.dtype == kernel.dtype == jnp.float32
@@ -293,9 +301,17 @@ def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
-  """Divides images into shares and chunks, as `_chunks`, for Winograd's algorithm.
+  """Divides images into shares and chunks for Winograd's algorithm.
 
-  The tiles of a chunk fit into the caches of the cores.
+  A share has the images of one device. A chunk is computed at a time, and its tiles fit into the
+  caches of the cores.
+
+  Args:
+    inputs: [B, H, W, I].
+    kernel: [3, 3, I, O].
+
+  Returns:
+    The number of shares, and the number of images of a share in a chunk.
   """
   # per channel, a tile of `INNER` × `INNER` pixels becomes `PRODUCTS` numbers
   num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])

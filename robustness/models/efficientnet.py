@@ -200,7 +200,15 @@ class Block(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    """Applies a block of convolutions, to [B, ⌈H / stride⌉, ⌈W / stride⌉, features].
+
+    Its `kind` is 'plain' (one convolution), 'fused', or another kind with a depthwise convolution.
+    The input is added if it has the shape of the output.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
+    """
     # 'plain' is one convolution; 'fused' expands by a full convolution, the other kinds by a 1×1
     # and a depthwise one; all but 'plain' then project to `features` channels without an activation
     make = functools.partial(ConvNorm, self.style, **self.common)

@@ -96,7 +96,10 @@ class Inputs:
   input_filter: InputFilter | None = None
 
   def __call__(self, images: jax.Array) -> jax.Array:
-    """Filters and normalises images [B, H, W, C] in [0, 1]."""
+    """Filters and normalises images [B, H, W, C] in [0, 1], as the network takes them.
+
+    The filter, if there is one, comes first; then (x − mean) / std.
+    """
     if self.input_filter:
       images = self.input_filter.filtered(images)
     self.check(images.shape[-1])

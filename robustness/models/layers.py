@@ -206,7 +206,13 @@ class DepthwiseConv(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), C]."""
+    """Convolves each channel with a filter of its own, to [B, ⌈H / stride⌉, ⌈W / stride⌉, C].
+
+    The convolution is a sum of shifted and weighted images, which XLA computes faster on CPUs.
+
+    Args:
+      x: [B, H, W, C].
+    """
     side, stride, image_sides, channels = self.kernel, self.stride, x.shape[1:3], x.shape[-1]
     weights = self.param('kernel', he_normal, (side, side, 1, channels))
     pads = [(side // 2, side // 2)] * 2
@@ -271,7 +277,14 @@ class ConvNorm(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    """Applies a convolution and a norm, to [B, ⌈H / stride⌉, ⌈W / stride⌉, features].
+
+    A ReLU follows if `rectified` is True.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch; group norm ignores it.
+    """
     x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
     if self.norm == 'group':
       x = GroupNorm(dtype=self.dtype, name=self.norm_name)(x)
@@ -296,7 +309,15 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features of the blocks]."""
+    """Applies `num_blocks` blocks one after another; the first one has the stride of the stage.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
+
+    Returns:
+      [B, ⌈H / stride⌉, ⌈W / stride⌉, features of the blocks].
+    """
     for index in range(self.num_blocks):
       stride = self.stride if index == 0 else 1
       x = self.block(stride=stride, **self.common, name=f'block{index}')(x, train)
@@ -352,7 +373,11 @@ class LinearHead(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps features [B, H, W, C] to logits [B, num_classes]."""
+    """Maps features [B, H, W, C] to logits [B, num_classes] by a linear layer.
+
+    With `pool` the mean over positions comes first, otherwise features are flattened. The input of
+    the linear layer is kept as the output of the layer 'features'.
+    """
     x = at_least_float32(x)
     x = jnp.mean(x, axis=(1, 2)) if self.pool else x.reshape(x.shape[0], -1)
     self.sow('intermediates', FEATURES, x)

@@ -67,10 +67,11 @@ class Model:
   merge: str = 'max'
 
   def __post_init__(self) -> None:
-    """Checks the fields.
+    """Raises InputError if a field of this description of a user's model is not valid.
 
-    Raises:
-      InputError: a field is not valid, or a Linen module has no variables.
+    `module` is a function, a module of a library, or the name of an architecture. A Linen module
+    needs variables. `merge` joins probabilities of several classes and needs a label space that
+    does.
     """
     choice('outputs', self.outputs, OUTPUTS)
     choice('channels', self.channels or LAST, CHANNELS)
@@ -89,7 +90,11 @@ class Model:
 
   @property
   def library(self) -> str:
-    """Library of the module: 'maite', 'linen', 'nnx', 'torch', 'keras', 'equinox' or 'function'."""
+    """The library that `module` is of, by its class.
+
+    It is 'maite', 'linen', 'nnx', 'torch', 'keras', 'equinox', or 'function' for any other
+    callable.
+    """
     if user_data.maite_metadata(self.module):
       return 'maite'
     if isinstance(self.module, nn.Module):
@@ -374,7 +379,11 @@ def _is_traceable(call: Call, variables: PyTree, shape: tuple[int, int, int]) ->
 
 
 def _with_log_outputs(classifier: Classifier) -> Classifier:
-  """Replaces the outputs of a classifier, probabilities, by their logarithms."""
+  """Changes a classifier with probabilities as outputs to return their logarithms, as logits.
+
+  Args:
+    classifier: the classifier.
+  """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns the logarithms of the probabilities, and the outputs of layers."""

@@ -184,7 +184,10 @@ class Scheme:
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:
-    """Returns {name: shape} of the arrays that a weights file must hold.
+    """Returns {name: shape} of the arrays that a weights file in this naming scheme must hold.
+
+    A scheme maps the variables of a network to the names of a project, such as timm, and to the
+    layout of its arrays.
 
     Args:
       linen_shapes: {path of a variable: shape in Linen} of the network.
@@ -209,10 +212,10 @@ class Scheme:
     return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the arrays that the network lacks are zero.
+    """Checks that the arrays of a weights file that the network has no place for are zero.
 
     Args:
-      arrays: {name: array} of a file.
+      arrays: {name: array} of the file.
 
     Raises:
       InputError: an array with a name that matches a pattern of `zeros` is not zero.

@@ -44,7 +44,15 @@ class NnxModule:
     return logits, {path: value for path, value in outputs.items() if path in layers}
 
   def logits_and_layers(self, variables: Variables, inputs: jax.Array) -> Outputs:
-    """Returns the logits, and {path of a submodule: output of its first call}."""
+    """Calls the NNX module and captures the outputs of all its submodules.
+
+    Args:
+      variables: the variables of the module.
+      inputs: normalised images [B, H, W, C].
+
+    Returns:
+      The logits, and {path of a submodule: output of its first call}.
+    """
     module = self._module(variables)
     captured = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)
     logits, outputs = captured(inputs)  # the module's result, and the outputs of all submodules

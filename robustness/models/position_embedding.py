@@ -152,7 +152,10 @@ def _keys_kernel(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that resamples values along an axis by the method 'bicubic'.
+  """Returns the matrix [new, old] that resamples values along an axis bicubically.
+
+  Row i has the weights of the old positions in the new position i. They are Keys' kernel of the
+  distance, which is widened if there are fewer new positions.
 
   Args:
     old: number of old positions.

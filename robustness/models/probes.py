@@ -53,7 +53,12 @@ class Probe(Part):
   held_out: float = setting(0.2, 'above 0 and below 1', lambda x: 0 < x < 1)
 
   def __post_init__(self) -> None:
-    """Raises InputError for an invalid setting, or rows to hold out where there are none."""
+    """Raises InputError for settings of a probe that have no effect.
+
+    A probe is a classifier that is fitted to features. If one of its settings has several values,
+    `held_out` is the share of training rows that choose between them, and each class needs two rows
+    at least.
+    """
     super().__post_init__()
     default, has_choice = type(self).held_out, len(self.candidates()) > 1
     valid = f'{default} where no setting is chosen from several values'
@@ -131,9 +136,16 @@ class Linear(Probe):
     return self.penalties
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Fits the kernel [F, classes] and the bias [classes] to features [N, F] by L-BFGS from zero.
+    """Fits a linear classifier to features by L-BFGS, from zero.
 
-    `option` is the penalty. The kernel includes the standardisation of features.
+    Args:
+      features: [N, F]; they are standardised for the fit, and the kernel includes this.
+      labels: int [N].
+      classes: number of classes.
+      option: factor of the penalty on the weights.
+
+    Returns:
+      'kernel' [F, classes] and 'bias' [classes].
     """
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
@@ -211,7 +223,15 @@ class Neighbors(Probe):
     return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """Returns log vote shares [B, classes]; a share below 1e-6 counts as 1e-6."""
+    """Classifies features by the votes of the k nearest training images.
+
+    Args:
+      arrays: features and labels of the training images, from `fitted`.
+      features: [B, F].
+
+    Returns:
+      The logarithms of the shares of the votes, [B, classes]; a share below 1e-6 counts as 1e-6.
+    """
     k = len(arrays['ranks'])  # an array of k zeros, see `fitted`
     cosines, neighbors = _nearest_rows(_unit_on_device(features), arrays['rows'], k)
     if self.votes == 'softmax':

@@ -46,7 +46,14 @@ class Block(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), output channels]."""
+    """Applies a residual block, to [B, ⌈H / stride⌉, ⌈W / stride⌉, output channels].
+
+    It has two 3×3 convolutions or, with `bottleneck`, a 3×3 one between two 1×1 ones.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
+    """
     outputs = self.features * (EXPANSION if self.bottleneck else 1)
     layer = functools.partial(
       layers.ConvNorm, rectified=False, norm=self.norm, norm_name='norm', **self.common

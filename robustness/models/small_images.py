@@ -66,7 +66,12 @@ class Block(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    """Applies a residual block of two convolutions, to [B, ⌈H / stride⌉, ⌈W / stride⌉, features].
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
+    """
     y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(x)
     y = nn.relu(layers.batch_norm(not train, **self.common, name='bn1')(y))
     y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
@@ -125,7 +130,14 @@ class WideBlock(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    """Applies a block of a Wide ResNet, to [B, ⌈H / stride⌉, ⌈W / stride⌉, features].
+
+    Batch norm and ReLU come before each of its two convolutions.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm normalises by the batch.
+    """
     active = layers.NormRelu(**self.common, name='norm1')(x, train)
     y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(active)
     y = layers.NormRelu(**self.common, name='norm2')(y, train)

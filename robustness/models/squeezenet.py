@@ -52,7 +52,10 @@ class Fire(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, 8 · squeezed]."""
+    """Applies a fire module of SqueezeNet, [B, H, W, C] to [B, H, W, 8 · squeezed].
+
+    A 1×1 convolution squeezes the channels; a 1×1 and a 3×3 convolution of the result are joined.
+    """
     convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=he_normal)
     x = nn.relu(convolution(self.squeezed, (1, 1), name='squeeze')(x))
     small = convolution(4 * self.squeezed, (1, 1), name='expand1x1')(x)
@@ -85,7 +88,14 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 · squeezed channels of the last module]."""
+    """Halves both sides by a maximum and applies the fire modules of a stage.
+
+    Args:
+      x: [B, H, W, C].
+
+    Returns:
+      [B, H // 2, W // 2, 8 · squeezed channels of the last module].
+    """
     x = max_pool(x, covers_all=True)
     for number in self.numbers:  # the paper's first fire module is fire2
       x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)
@@ -102,7 +112,10 @@ class RectifiedHead(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps features [B, H, W, C] to logits [B, num_classes] ≥ 0."""
+    """Maps features [B, H, W, C] to logits [B, num_classes] ≥ 0.
+
+    A linear map and a ReLU apply at each position, and their means over positions are the logits.
+    """
     x = at_least_float32(x)
     self.sow('intermediates', FEATURES, jnp.mean(x, axis=(1, 2)))
     x = nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)

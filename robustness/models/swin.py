@@ -120,7 +120,17 @@ class Block(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps patches [B, H, W, C] to [B, H, W, C]."""
+    """Applies attention within windows of patches, and a perceptron, with residual connections.
+
+    If `shifted` is True, windows are shifted by half a side, so that they join patches of different
+    windows of the block before.
+
+    Args:
+      x: patches [B, H, W, C].
+
+    Returns:
+      [B, H, W, C].
+    """
     _, rows, columns, _ = x.shape
     window_height, window_width = min(rows, self.window), min(columns, self.window)
     window = window_height, window_width
@@ -165,7 +175,14 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ⌈H / 2⌉, ⌈W / 2⌉, 2C] with `join`, else to [B, H, W, C]."""
+    """Applies the blocks of a stage, after joining squares of 2 × 2 patches if `join` is True.
+
+    Args:
+      x: patches [B, H, W, C].
+
+    Returns:
+      [B, ⌈H / 2⌉, ⌈W / 2⌉, 2C] with `join`, else [B, H, W, C].
+    """
     if self.join:
       count, height, width, channels = x.shape
       x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))  # to even sides

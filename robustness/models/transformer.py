@@ -329,7 +329,7 @@ class AttentionPool(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps N tokens [B, N, D] to one, [B, D]."""
+    """Pools N tokens [B, N, D] to one, [B, D], by attention of a learned query and a perceptron."""
     count, num_tokens, width = x.shape
     latent = self.param('latent', nn.initializers.normal(width**-0.5), (1, 1, width))
     query = nn.Dense(width, dtype=self.dtype, name='query')(latent.astype(x.dtype))

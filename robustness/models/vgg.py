@@ -40,7 +40,15 @@ class Stage(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, features]."""
+    """Applies the 3×3 convolutions of a stage, each with a ReLU, and halves both sides.
+
+    Args:
+      x: [B, H, W, C].
+      train: whether batch norm, if the network has it, normalises by the batch.
+
+    Returns:
+      [B, H // 2, W // 2, features].
+    """
     convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=layers.he_normal)
     for index in range(self.num_convolutions):
       x = convolution(self.features, (3, 3), padding=1, name=f'conv{index}')(x)
@@ -57,7 +65,10 @@ class Perceptron(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps features [B, H, W, C] to logits [B, num_classes], in float32 or wider."""
+    """Maps features [B, H, W, C] to logits [B, num_classes] by three linear layers.
+
+    Features are first averaged to 7 × 7 cells. The logits are in float32 or wider.
+    """
     # a linear map of all 7 × 7 cells, as a convolution with one position
     sides = (POOLED_SIDE, POOLED_SIDE)
     linear = nn.Conv(HIDDEN, sides, padding='VALID', dtype=self.dtype, name='fc1')

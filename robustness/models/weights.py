@@ -581,7 +581,11 @@ def digest(variables: PyTree) -> str:
 
 
 def _saved_header(file: os.PathLike[str]) -> dict[str, str]:
-  """Returns the header of a file from `save_variables`; {} for other files."""
+  """Reads the metadata of a weights file that this project saved; {} for other files.
+
+  Args:
+    file: path of the file, from `save_variables` or another program.
+  """
   if not str(file).endswith(state_dict.SAFETENSORS_SUFFIX):
     return {}
   _, header = state_dict.read_safetensors(file, tensors=False)

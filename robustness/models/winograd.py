@@ -161,9 +161,14 @@ def _both_sides(matrix: np.ndarray, x: jax.Array) -> jax.Array:
 
 
 def _combined(matrix: np.ndarray, arrays: Iterable[jax.Array], axis: int = 0) -> jax.Array:
-  """Returns the sums Σ_j matrix[i, j] · arrays[j] for all i, stacked along `axis`.
+  """Returns linear combinations of a few arrays, Σ_j matrix[i, j] · arrays[j] for all i.
 
   The few terms are added one by one, which is faster than a small matrix product.
+
+  Args:
+    matrix: the factors, [combinations, arrays].
+    arrays: arrays of equal shape.
+    axis: axis of the result along which the combinations are stacked.
   """
   sums = []
   for row in matrix:

@@ -293,7 +293,13 @@ def values_and_differences(
 
 
 def _panels_by_classifier(plots: Sequence[maps.Panel]) -> list[maps.Panel]:
-  """Divides plots into one plot per classifier, and per pair of classifiers for differences."""
+  """Divides each plot into one plot per classifier, and per pair of classifiers for differences.
+
+  Args:
+    plots: plots of all classifiers, each with a title, rows of the table of results and the
+      notation of its values. Rows have a `classifier` and, for a difference, the classifier
+      `versus` that is subtracted.
+  """
   return [
     maps.Panel(notation.column_name(label, versus), group, plot.notation)
     for plot in plots
@@ -302,7 +308,12 @@ def _panels_by_classifier(plots: Sequence[maps.Panel]) -> list[maps.Panel]:
 
 
 def _panels_by_value(plot: maps.Panel, name: str) -> list[maps.Panel]:
-  """Divides a plot into one plot per value of the column `name`, with the value as title."""
+  """Divides a plot into one plot per value of a column, with the value as title.
+
+  Args:
+    plot: a title, rows of the table of results, and the notation of their values.
+    name: name of the column, such as 'corruption'.
+  """
   rows, facet = plot.rows, plot.notation.quantity.facet(name)
   return [
     maps.Panel(notation.label_of(facet, value), rows[rows[name] == value], plot.notation)

@@ -73,10 +73,13 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
 
 
 def short_names(selections: Sequence[Selection]) -> list[str]:
-  """Returns a short name for each selection, after its task, such as 'fog: mCE'.
+  """Returns a short name for each column of a table of main results, such as 'fog: mCE'.
 
-  Conditions are added to equal names of a task. If the names are still equal, the long names are
-  taken.
+  'fog' is the task, one of several studies in a run. Conditions, such as 'under noise', are added
+  to equal names of a task. If the names are still equal, the long names are taken.
+
+  Args:
+    selections: the estimates of each column.
   """
   names = [after_task(s.task, s.short_words) for s in selections]
   with_condition = [
@@ -108,9 +111,12 @@ def first_headlines(headlines: Sequence[Selection], limit: int) -> list[Selectio
 
 
 def joined_notes(row: HeadlineText) -> str:
-  """Joins the notes of a main quantity to one text, such as 'net, base: few images'.
+  """Joins the notes on the values of a main quantity to one text, such as 'net, base: few images'.
 
-  Each note follows the names of its columns, unless it is on all columns.
+  A note on all values stands alone. Other notes follow the names of their classifiers.
+
+  Args:
+    row: the texts of the quantity: `values` and `notes`, both by (classifier, versus).
   """
   columns: dict[str, list[str]] = {}
   for key, note in row.notes.items():

@@ -251,10 +251,13 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
 
 
 def _colours(notation: Notation) -> Colormap:
-  """Returns the colour map of a heatmap.
+  """Returns the colour map of a heatmap of a quantity, or of differences between classifiers.
 
   Differences are from red (worse) to blue (better). If neither direction is better, negative
   differences are blue.
+
+  Args:
+    notation: the quantity, and whether its differences are shown.
   """
   if not notation.difference:
     return colormaps[style.MAGNITUDE]

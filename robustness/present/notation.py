@@ -127,9 +127,14 @@ class Notation:
     return min(12, max(fewest_decimals, significant - 1 - exponent))
 
   def number(self, value: float, digits: int) -> str:
-    """Formats a value without its unit; NaN becomes 'unknown'.
+    """Formats a value of the quantity without its unit; NaN becomes 'unknown'.
 
-    Differences have a sign unless they round to zero.
+    `self.scale` converts a value to the unit, such as a share to percent. Differences have a sign
+    unless they round to zero.
+
+    Args:
+      value: the value, as in the table of results.
+      digits: number of decimals.
     """
     if math.isnan(value):
       return 'unknown'
@@ -393,7 +398,14 @@ def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -
 
 
 def plural(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the plural of a combination of columns: 'corruptions', 'pairs of attacks and radii'."""
+  """Returns the plural of a combination of columns, such as 'pairs of attacks and radii'.
+
+  For one column it is 'corruptions', for instance.
+
+  Args:
+    quantity: the quantity, which names the values of its columns.
+    facets: names of the columns, such as ('attack', 'epsilon').
+  """
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
   words = ' and '.join(quantity.facet(name).plural for name in facets)

@@ -196,7 +196,11 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
 
 
 def _title(results: Results) -> str:
-  """Returns the title of a page: the study, or for several studies the classifiers and images."""
+  """Returns the default title of a report.
+
+  It is the name of the study, such as 'Corruption error'. For a run of several studies (tasks) it
+  names the classifiers and the images.
+  """
   if not results.tasks:
     return words(results.study).capitalize()
   labels = results.classifier_labels or results.labels  # `labels` may also name several together
@@ -218,9 +222,11 @@ def _first_table(results: Results) -> Table:
 
 
 def _card(results: Results, context: Context) -> str:
-  """Returns the lines at the top of the page as HTML.
+  """Returns the lines at the top of a report as HTML: data, classifiers, seeds, commit, command.
 
-  They state the data, classifiers, seeds, commit and command.
+  Args:
+    results: the results.
+    context: facts about the run, such as its environment (versions, time, devices).
   """
   environment = context.environment
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]

@@ -119,6 +119,10 @@ def classifier_words(classifier: Facts) -> str:
   """Describes a classifier in a phrase, such as 'small cnn, trained here'.
 
   If there are several seeds, the first is described.
+
+  Args:
+    classifier: facts about the classifier from results: its network, input filter, weights or
+      training, and adaptation.
   """
   classifier = by_seed(classifier)[0]
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))

@@ -76,7 +76,10 @@ class Presentation:
     return cls(study.title, study.papers, study.figures, study.findings)
 
   def displayed_figures(self, results: Results) -> Mapping[str, tuple[Figure, str]]:
-    """Returns {name: (figure, caption)} for a notebook, which displays figures as PNG."""
+    """Returns the figures of the results for a notebook, as {name: (figure, caption)}.
+
+    A notebook displays each as the PNG that a report would have.
+    """
     figures = figures_of(self, results)
     for figure, _ in figures.values():
       # IPython calls `_repr_png_`. Set through __dict__, since Figure declares no such attribute.
@@ -101,7 +104,10 @@ class Presentation:
     return '\n'.join(summary(results))
 
   def html(self, results: Results) -> str:
-    """Returns the title, the main quantities and the main figure as HTML for a notebook."""
+    """Returns a short report as HTML, for the display of results in a notebook.
+
+    It has the title, a table of the main quantities, and the first figure.
+    """
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
@@ -118,7 +124,15 @@ Drawn = Sequence[tuple[pathlib.Path, str]]
 
 
 def figures_of(presented: Presented, results: Results) -> Mapping[str, charts.Picture]:
-  """Returns {file name without suffix: (figure, caption)}; InputError if a study returns others."""
+  """Draws the figures of a study or page, as {file name without suffix: (figure, caption)}.
+
+  Args:
+    presented: the study, or another object with a method `figures`.
+    results: its results.
+
+  Raises:
+    InputError: the method, which may be a user's, returns something else.
+  """
   figures = presented.figures(results)
   try:
     pairs = [(figure, caption) for figure, caption in figures.values()]
@@ -222,7 +236,17 @@ def illustrate(
 
 
 def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: bool) -> Drawn:
-  """Writes the figures to a folder and returns (PNG file, caption) of each."""
+  """Writes the figures to a folder, and a file by which a later call recognises them.
+
+  Args:
+    folder: the folder of the report.
+    results: the results.
+    presented: the study or page that draws them.
+    pdf: whether to write PDF files too.
+
+  Returns:
+    (PNG file, caption) of each figure.
+  """
   figures = {**figures_of(presented, results), **failures.draw(results)}
   for name, (figure, _) in figures.items():
     style.save(figure, folder / 'figures' / f'{name}.png', pdf)

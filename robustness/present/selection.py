@@ -149,7 +149,8 @@ class Selection:
   def as_accuracy(self) -> Selection:
     """These estimates of an error, converted to accuracies as papers report them.
 
-    Differences are left out.
+    A selection has rows of the table of results that are stated together. Values e become 1 − e,
+    and intervals are converted alike. Differences between classifiers are left out.
     """
     errors = self.rows[self.rows.versus == '']
     # The lower end of an error's interval becomes the upper end of the accuracy's.

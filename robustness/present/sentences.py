@@ -51,9 +51,14 @@ class Finding(NamedTuple):
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns sentences on the headline (main) quantities, or on all quantities if there are none.
+  """Writes sentences on the main quantities of results, or on all quantities if none is a main one.
 
-  Sentences on estimates that say little, according to their notes, come last.
+  There are sentences on overall values, which compare classifiers, and on the highest or lowest
+  value under several conditions, with a joint interval. Sentences on estimates that say little,
+  according to their notes, come last.
+
+  Args:
+    results: the results of one study.
   """
   selected = selections(results)
   findings: list[Finding] = []
@@ -76,8 +81,12 @@ def findings(results: Results) -> list[Finding]:
 def _overall_findings(selections: Sequence[Selection], quantity: Quantity) -> Iterator[Finding]:
   """Yields sentences on the overall values of a quantity.
 
-  Each selection has a sentence that compares several classifiers. A single classifier has one
-  sentence for all selections.
+  Each selection, a set of rows that are stated together, has a sentence that compares several
+  classifiers. A single classifier has one sentence for all selections.
+
+  Args:
+    selections: the selections of the quantity: values and differences under one condition each.
+    quantity: the quantity.
   """
   estimates = [selection.rows[selection.rows['low'].notna()] for selection in selections]
   labels = pd.concat(estimates).classifier.unique()

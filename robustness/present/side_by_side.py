@@ -183,9 +183,12 @@ def named_selections(
 
 
 def _with_counts(entries: list[Entry]) -> list[Entry]:
-  """Adds the number of observations to names of quantities, such as 'top-1 error (%), n = 100'.
+  """Adds numbers of images to the names of quantities in a table: 'top-1 error (%), n = 100'.
 
   Nothing is added if all quantities have the same number.
+
+  Args:
+    entries: the cells of the table, with labels of their row and column, and numbers of images.
   """
   counts = collections.defaultdict[str, list[int]](list)
   for entry in entries:

@@ -202,7 +202,15 @@ class PowersOfTen(LogFormatter):
   """Labels of a logarithmic axis as plain text, such as 10⁻² and 5×10⁻²."""
 
   def __call__(self, x: float, pos: int | None = None) -> str:
-    """Returns the label of a tick at `x`; '' if the ticks are too close for one."""
+    """Formats the label of a tick of a logarithmic axis, such as '10²' or '2×10²', for Matplotlib.
+
+    Args:
+      x: position of the tick.
+      pos: number of the tick, not used.
+
+    Returns:
+      The label; '' if Matplotlib has no room for it.
+    """
     if not super().__call__(x, pos):  # Matplotlib leaves out this label for lack of room
       return ''
     digit, exponent = f'{x:.0e}'.split('e')

@@ -107,9 +107,13 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
 
 
 def _error_clause(selection: Selection, row: pd.Series) -> str:
-  """Formats an error with its name, such as 'fog: top-1 error, 31 %'.
+  """Formats a task's error for a sentence, such as 'fog: top-1 error, 31 %'.
 
   An accuracy is converted to an error.
+
+  Args:
+    selection: the estimates that the row is one of, with quantity and task.
+    row: a row of the table of results.
   """
   name = selection.name
   if selection.quantity.better == 'higher':

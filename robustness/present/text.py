@@ -49,9 +49,12 @@ def summary(results: Results) -> list[str]:
 
 
 def _without_many_classes(rows: Sequence[headlines.HeadlineText]) -> list[headlines.HeadlineText]:
-  """Limits the main quantities of single classes to `MAX_CLASS_LINES` printed lines in all.
+  """Leaves out main quantities of single classes after `MAX_CLASS_LINES` lines, for a terminal.
 
-  All other main quantities are returned. A quantity has a line for each classifier.
+  All other main quantities are kept. A quantity has a line for each classifier.
+
+  Args:
+    rows: the texts of the main quantities.
   """
   printed_rows, num_class_lines = [], 0
   for row in rows:

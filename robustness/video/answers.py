@@ -64,7 +64,10 @@ class ReviewPlan:
   densify: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError for too few annotators or votes."""
+    """Raises InputError for too few annotators or votes.
+
+    Each pair of frames is judged by some annotators alone, then by votes in a joint round.
+    """
     count = self.annotators_per_pair
     require(count >= 1, '--annotators_per_pair', count, 'at least 1')
     valid = 'at least 1, or 0 for as many as answer alone'

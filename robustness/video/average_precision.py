@@ -329,10 +329,14 @@ def detection_pm_k(
   videos = np.arange(len(frames)) if sets.videos is None else sets.videos
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns mAP on anchors, on worst frames, and their difference, [B, 3].
+    """Computes mean average precision (mAP) in B bootstrap samples of videos, for `bootstrap`.
 
     Args:
-      weights: [B, V], weights of V videos in each of B bootstrap samples, with the sum 1.
+      weights: [B, V], weights of V videos in each sample, with the sum 1.
+
+    Returns:
+      mAP on anchors (labelled frames), on the worst frames of their sets, and the difference, [B,
+      3].
     """
     # How often each set is drawn, [B, A]: as often as its video, V · weight times. Rounded, because
     # recalls of whole numbers meet the recall thresholds exactly.

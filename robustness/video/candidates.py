@@ -67,7 +67,10 @@ class Candidates:
   class_names: Mapping[int, str]
 
   def __post_init__(self) -> None:
-    """Raises InputError if a frame has a label without a class name."""
+    """Raises InputError if a frame under review has a label without a class name.
+
+    `labels` has the class ids of each frame.
+    """
     for frame, labels in zip(self.sets.frames, self.labels, strict=True):
       for label in labels:
         if label not in self.class_names:
@@ -90,7 +93,10 @@ class Candidates:
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
-    """The indices in `pairs` of each anchor's pairs, ascending."""
+    """The pairs of each anchor, as ascending indices in `pairs`; one tuple for each anchor.
+
+    A pair is an anchor (labelled frame) and a frame near it, and is judged by annotators.
+    """
     numbers: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
       numbers[pair.anchor].append(number)
@@ -98,7 +104,10 @@ class Candidates:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 hash of the neighbor sets and labels, whatever their order in the files."""
+    """SHA-256 hash of the neighbor sets and labels under review.
+
+    It does not depend on their order in the files, and identifies the sets that answers are about.
+    """
     frames = self.sets.frames
     sets = {}  # {path of an anchor: paths of its neighbors}
     for anchor, numbers in enumerate(self.pairs_of):

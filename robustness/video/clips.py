@@ -108,7 +108,7 @@ class FrameFolder:
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
-    """The image files of the clip, `{frame number: path}`.
+    """The image files of a clip that is stored as a folder, as {frame number: path}.
 
     Raises:
       InputError: two files have the same frame number.
@@ -214,7 +214,11 @@ Clip = FrameFolder | VideoFile
 def _in_display_orientation(frame: VideoFrame) -> Image.Image:
   """Returns a frame in the orientation in which players display it.
 
-  The display matrix in the frame's metadata states quarter turns and mirroring.
+  The display matrix in the frame's metadata states quarter turns and mirroring. Its entries a, b,
+  c, d say that the pixel (x, y) is displayed at (a x + c y, b x + d y).
+
+  Args:
+    frame: a decoded frame.
   """
   pixels = frame.to_ndarray(format='rgb24')
   matrix: Any = frame.side_data.get(_import_av().sidedata.sidedata.Type.DISPLAYMATRIX)

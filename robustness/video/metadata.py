@@ -113,7 +113,11 @@ class NeighborSets:
 
   @functools.cached_property
   def pairs(self) -> FramePairs:
-    """All P pairs of an anchor and one of its neighbors, as flat arrays [P]."""
+    """All P pairs of an anchor and one of its neighbors, as flat arrays [P].
+
+    `neighbors` has the frames of each set and `offsets` their distances from the anchor. Pair p has
+    the set `group[p]`, the frame `frame[p]` and the distance `offset[p]`.
+    """
     counts = [len(neighbors) for neighbors in self.neighbors]
     empty = np.zeros(0, np.int32)  # `concatenate` needs at least one array
     return FramePairs(
@@ -298,8 +302,11 @@ def from_mappings(
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
-  """Raises InputError unless the neighbors `members` and their anchor are distinct frames of one
-  video.
+  """Raises InputError unless a neighbor set consists of distinct frames of one video.
+
+  Args:
+    anchor: path of the labelled frame.
+    members: paths of the frames near it, its neighbors.
   """
   if isinstance(members, str) or not all(isinstance(member, str) for member in members):
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')

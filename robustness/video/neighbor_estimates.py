@@ -105,7 +105,9 @@ class SetOutcomes:
     return dataclasses.replace(self, is_anchor_right=anchor, is_neighbor_right=neighbor, models=())
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
-    """Selects some anchors together with all their pairs.
+    """Selects some neighbor sets: anchors (labelled frames) together with all their pairs.
+
+    A pair is an anchor and a frame near it. `self` says whether models are right on each frame.
 
     Args:
       positions: indices of the selected anchors, ascending. The anchors of the result are

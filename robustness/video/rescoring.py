@@ -70,7 +70,11 @@ class Rescoring:
   seed: int = 0
 
   def __post_init__(self) -> None:
-    """Raises InputError if `predictions` is empty, or `scores` or `unpredicted` is invalid."""
+    """Raises InputError if `predictions` is empty, or `scores` or `unpredicted` is invalid.
+
+    `predictions` names files of predictions, `scores` says what their numbers are, and
+    `unpredicted` how frames without a prediction count.
+    """
     valid = 'a JSON file of scores, or a folder of records'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     choice('config.scores', self.scores, predictions.KINDS)

@@ -338,7 +338,11 @@ class ReviewRounds:
   def _blocks_pairs(self, anchor: Item) -> bool:
     """Returns whether the pairs of an anchor must not be shown to annotators.
 
-    This is the case if somebody called the anchor bad and the joint round has not accepted it.
+    An anchor is a labelled frame, and annotators judge it before its pairs. Pairs are blocked if
+    somebody called the anchor bad and the joint round of votes has not accepted it.
+
+    Args:
+      anchor: the anchor.
     """
     ballot = self.ballot(anchor)
     if all(answer.accepts for answer in ballot.individual.values()):

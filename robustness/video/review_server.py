@@ -354,7 +354,10 @@ class _Handler(BaseHTTPRequestHandler):
   wbufsize = -1  # a response is sent in one piece
 
   def do_GET(self) -> None:
-    """Routes GET and POST requests, and refuses requests from pages of other sites."""
+    """Answers a GET or POST request, and refuses requests from pages of other sites.
+
+    `http.server` calls it for each request. Errors become responses with an HTTP status.
+    """
     try:
       if not is_own_host(self.headers.get('Host'), self.server.host):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
@@ -404,7 +407,11 @@ class _Handler(BaseHTTPRequestHandler):
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 
   def _post(self, path: str) -> None:
-    """Answers a POST request, which must send an annotator's answer to `/api/answer`."""
+    """Answers a POST request, by which the page sends an annotator's answer to `/api/answer`.
+
+    Args:
+      path: path of the URL.
+    """
     length = self.headers.get('Content-Length', '')
     # `int` is called only for up to nine digits: it raises ValueError for thousands of them.
     is_number = length.isascii() and length.isdigit() and len(length) < 10

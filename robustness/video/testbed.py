@@ -183,7 +183,14 @@ def _can_fit_line(measured: Measured) -> bool:
 
 
 def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
-  """Plots published models, with a colour and marker for each kind of training."""
+  """Plots published models, accuracy pm-k against accuracy on anchors, with intervals.
+
+  Each kind of training has a colour and marker.
+
+  Args:
+    axes: the plot.
+    models: the models, with both accuracies and their intervals.
+  """
   for index, kind in enumerate(KINDS):
     look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index]}
     models_of_kind = [model for model in models if model.kind == kind]

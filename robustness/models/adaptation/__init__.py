@@ -159,9 +159,16 @@ class Adaptation(Part):
       return apply(variables, images)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-      """Calls a method of a layer, with mixed statistics if the layer is BatchNorm.
+      """Calls a method of a layer, and replaces the statistics if the layer is BatchNorm.
 
-      It is an interceptor for `nn.intercept_methods`.
+      It is an interceptor for `nn.intercept_methods`. The mean and variance are a mix of the
+      trained ones, with weight `source_weight`, and those of the current batch.
+
+      Args:
+        call: the original method.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        context: has the layer, `context.module`.
       """
       layer = context.module
       # the clone that is applied below is intercepted too: it has no path, and is not changed again

@@ -94,9 +94,16 @@ class Eata(SelectiveTent):
     has_mean = past_mean.any()
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-      """Returns the weighted mean entropy of the selected images.
+      """Returns the weighted mean entropy of selected images, which adaptation by EATA minimises.
 
-      The second result is their number and their mean probabilities [C].
+      Images are selected if their entropy is below E₀ and their probabilities p are unlike the
+      moving average p̄ (`past_mean`). Their weight is exp(E₀ − entropy).
+
+      Args:
+        logits: [B, C].
+
+      Returns:
+        The loss, and (number of selected images, sum of their p divided by the number, [C]).
       """
       log_p = adaptation.log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), adaptation.entropy(log_p)

@@ -61,6 +61,11 @@ class Tent(Adaptation):
   protocol: str = word('per_shift', ('per_shift', 'continual', 'episodic'))
 
   def __post_init__(self) -> None:
+    """Raises InputError for settings that have no effect.
+
+    They are `nesterov` without SGD, and a single step if weights return to the trained ones after
+    each batch: a step only affects later predictions.
+    """
     super().__post_init__()
     # 'adam' ignores the setting, which must therefore keep its default
     is_used = self.optimizer == 'sgd'

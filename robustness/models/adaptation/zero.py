@@ -39,6 +39,7 @@ class Zero(Adaptation):
   voting_share: float = setting(0.3, 'in (0, 1]', lambda x: 0 < x <= 1)
 
   def __post_init__(self) -> None:
+    """Raises InputError if no view would vote, or for an `order` of the images without effect."""
     super().__post_init__()
     self.require(self.num_voting >= 1, 'voting_share', 'a share that is at least one view')
     # with λ = 1 images are independent of one another, in any order
