@@ -537,9 +537,11 @@ class SplitsStore(StreamedStore):
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renumber(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      """Replaces the image's position in its split by its index among all splits.
+      """Replaces the image's position in its split by its index among all splits that are read.
 
-      The label is replaced too if `labels` is not None.
+      Args:
+        element: the columns of an image. If `labels` is not None, its label is replaced by the
+          entry of `labels`.
       """
       position = element['example_id']
       rank = tf.searchsorted(read_positions, [position], out_type=tf.int64)[0]  # of those read

@@ -121,7 +121,11 @@ def _results(
   evaluations: Sequence[Evaluation],
   training: Mapping[str, Rows] | None,
 ) -> Results:
-  """Returns the results of a study, computed from the records of its classifiers.
+  """Assembles the results of a study from the records of its classifiers.
+
+  The study reduces the records to findings: tables of estimates, arrays and further tables. Tables
+  of the most affected images and pictures for figures are added, and facts about classifiers, data
+  and settings.
 
   Args:
     study: the study.

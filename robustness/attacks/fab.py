@@ -77,7 +77,18 @@ class FAB(Attack):
       x = jnp.where(number > 0, balls.random_shift(keys, images, self.norm, epsilon / 2), images)
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-      """Returns (step, points, nearest misclassified images, their distances) after a step."""
+      """Moves each point onto the approximated decision boundary, for `lax.while_loop`.
+
+      If the new point is misclassified, it is the result if it is nearer to the clean image than
+      earlier ones, and the search goes back towards the clean image.
+
+      Args:
+        state: number of steps; points x, [B, H, W, C]; nearest misclassified images so far; and
+          their distances from the clean images, [B].
+
+      Returns:
+        The state after the step.
+      """
       steps, x, nearest, distance = state
       # a function that is 0 at the decision boundary: its value and its gradient at x
       value, gradient = boundary(x)
@@ -213,10 +224,16 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   rate = jnp.ones_like(weight) if norm == 'linf' else weight  # |d_i| = min(λ·rate_i, room_i)
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Returns λ [B] after a step of Newton's method, and whether λ grew, bool [B].
+    """Takes a step of Newton's method for λ, for `lax.while_loop`.
 
     The method solves Σ_i |w_i| min(λ·rate_i, room_i) = |gap|, which is piecewise linear in λ.
     Values that have reached room_i add a constant, the others grow with λ.
+
+    Args:
+      state: λ, [B], and whether it grew in the step before.
+
+    Returns:
+      The new state.
     """
     multiplier, _ = state  # λ
     is_at_bound = as_image_factors(multiplier) * rate >= room

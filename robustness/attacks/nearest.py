@@ -107,7 +107,20 @@ class NearestAttack(Attack):
       return balls.steepest_direction(jnp.where((gradient == 0).all(), noise, gradient), 'l2')
 
     def step(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-      """Returns (points, radii, nearest misclassified images, their distances) after a step."""
+      """Takes one step towards the nearest misclassified image, for `lax.fori_loop`.
+
+      A point moves along the gradient of the loss and is projected onto the ball of its current
+      radius around the clean image. The radius changes with the distance at which the decision
+      boundary is estimated.
+
+      Args:
+        number: number of the step.
+        state: points [B, H, W, C], radii of their balls [B], nearest misclassified images so far,
+          and their distances [B], inf for none.
+
+      Returns:
+        The state after the step.
+      """
       x, radius, nearest, distance = state
       gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
       length = balls.change_norms(x - images, self.norm)  # ‖δ‖

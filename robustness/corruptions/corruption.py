@@ -206,7 +206,11 @@ def published(family: str, **declared: Any) -> Callable[[Callable[..., jax.Array
   """
 
   def declare(function: Callable[..., jax.Array]) -> Corruption:
-    """Returns the corruption, with the constants of the table that has its name."""
+    """Returns the corruption, with the constants that are published for the function's name.
+
+    Args:
+      function: the function that corrupts an image; see `corruption`.
+    """
     table = dict(PUBLISHED[function.__name__])
     parameters = table.pop('parameters')
     by_side = {int(side): entries for side, entries in table.items()}

@@ -154,11 +154,14 @@ def mosaic(
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
-    """Returns the mosaic, int32 [H, W, 3].
+    """Returns the image as a mosaic of pictures, each of about the mean colour of its tile.
 
     Args:
       side: side of the tiles in pixels.
       pictures: the P pictures to choose from, uint8 [P, side, side, 3].
+
+    Returns:
+      int32 [H, W, 3].
     """
     # up to whole tiles: 2 for a height of 30 and a side of 8
     missing_height, missing_width = -height % side, -width % side

@@ -84,11 +84,12 @@ class AdaptingEvaluator(Evaluator):
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Computes missing shards (files) of the records, one after another.
+    """Computes missing shards of the records of a classifier that adapts, one after another.
 
-    A continual adaptation is never reset, so that its state depends on all earlier streams. In this
-    case all shards up to the last missing one are computed, in order. Only the missing ones are
-    yielded.
+    A shard is a file with the predictions for a stream: some consecutive images in one view (a way
+    of perturbing them). A continual adaptation is never reset, so that its state depends on all
+    earlier streams. In this case all shards up to the last missing one are computed, in order. Only
+    the missing ones are yielded.
 
     Args:
       rows: the images.

@@ -160,9 +160,14 @@ def _resize_and_transpose(
     weights = triangle_weights(resized_rows, first_row + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Computes the tile's rows in one block of image columns and writes them to `output`.
+      """Computes the tile's rows in one block of image columns, for `lax.fori_loop`.
 
-      The result is transposed: image columns are rows of `output`.
+      A tile is `TILE` rows of the resized image. They are `weights` [TILE, window] times a window
+      of image rows, of which `block` columns are computed at a time.
+
+      Args:
+        block_number: number of the block.
+        output: the transposed result, [columns, rows, channels], which the rows are written to.
       """
       # the last block may overlap the one before
       column = jnp.minimum(first_needed + block_number * block, width - block)

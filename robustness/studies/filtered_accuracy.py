@@ -55,7 +55,10 @@ class FilteredAccuracy(BandStudy):
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with a line at chance accuracy."""
+    """Returns the default figures, with a line at the accuracy of guessing.
+
+    The line is in the figure of accuracy by kind of filter (`band`) and bandwidth.
+    """
     figures, chance = super().figures(results), 100 / len(results.data['class_names'])
     name = f'{ACCURACY.name}_band_bandwidth'  # the default figure of accuracy by these two facets
     charts.with_line(figures, name, chance, f'guessing, {chance:.3g} %')

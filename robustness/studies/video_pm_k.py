@@ -570,8 +570,13 @@ class VideoPmK(study.ScoresPredictions):
   def _across_classifiers(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields results that need several classifiers: static accuracy and a fitted line.
 
-    Static accuracy is on one fixed frame for each anchor, the one that most classifiers have wrong.
-    The line is pm-k against accuracy on anchors, for three or more classifiers.
+    An anchor is a labelled frame of a video, and accuracy pm-k is on the worst frame within k
+    frames of it. Static accuracy is on one fixed frame for each anchor, the one that most
+    classifiers have wrong. The line is pm-k against accuracy on anchors, for three or more
+    classifiers.
+
+    Args:
+      right: whether each classifier is right on each anchor and on the frames around it.
     """
     within_k = right.of_pairs(np.abs(right.offset) <= self.k)  # without farther neighbors
     hardest_pairs = metrics.static_pairs(within_k)  # anchor and fixed frame of each set

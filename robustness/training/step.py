@@ -178,10 +178,14 @@ class TrainStep:
     drop_factors = self._drop_factors(state, batch, seed)
 
     def mean_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      """Returns the mean of weights · losses on a micro-batch, and auxiliary results.
+      """Returns the mean of weights · losses on a micro-batch, which `jax.grad` takes.
 
-      The auxiliary results are logits, new batch statistics, mean weight, and the new state and
-      metrics of the objective.
+      Args:
+        params: the parameters of the network.
+
+      Returns:
+        The mean, and (logits, new batch statistics, mean weight, new state of the objective,
+        metrics).
       """
       outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, drop_factors)
       returned = objective(outputs, batch, memory, self.total)
