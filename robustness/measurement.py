@@ -380,9 +380,9 @@ def evaluate_in_rounds(
   """Predicts images in rounds until the error in each view is known precisely enough.
 
   This is a sequential evaluation. Each round has the next n = `design.trials` images in a random
-  order. It shows them only in the views with an error that is not precise enough yet. Rounds that
-  are recorded already are not computed again. A fixed number of images with the same seed has the
-  first images of the same order.
+  order. It shows them only in the views (ways of perturbing images) with an error that is not
+  precise enough yet. Rounds that are recorded already are not computed again. A fixed number of
+  images with the same seed has the first images of the same order.
 
   Args:
     evaluator: the evaluator of all views.
@@ -444,10 +444,10 @@ def indices_of_round(number: int, num_examples: int, seed: int, design: FixedWid
 def passes_table(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   """Returns a table that says how much prediction a sequential evaluation has saved.
 
-  A pass is the prediction of one image in one view. The passes are compared with a fixed design of
-  the same precision, which shows the same number of images in every view. This number is the
-  smallest with which no Clopper–Pearson interval is wider than ± the half-width. `saved` is the
-  saved share of passes, negative if more were needed.
+  A pass is the prediction of one image in one view (a way of perturbing images). The passes are
+  compared with a fixed design of the same precision, which shows the same number of images in every
+  view. This number is the smallest with which no Clopper–Pearson interval is wider than ± the
+  half-width. `saved` is the saved share of passes, negative if more were needed.
 
   Returns:
     {'passes': table with a row per classifier}; {} if no evaluation was sequential.

@@ -573,8 +573,8 @@ def _check_values(
     path: path of the table, for messages.
     name: name of the quantity.
     values: the values.
-    ranges: ranges (low, high) that the tasks of the results declare for the quantity. A value must
-      be between the lowest and the highest end.
+    ranges: ranges (low, high) that the tasks (the studies of a run) of the results declare for the
+      quantity. A value must be between the lowest and the highest end.
 
   Raises:
     InputError: a value is outside by more than 1e-9 · max(1, |low|, |high|). Infinite ends do not

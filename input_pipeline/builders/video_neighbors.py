@@ -120,8 +120,8 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
     """Checks the files of a data set of video frames, and returns {'test': generator of frames}.
 
-    TFDS calls it to prepare the data set. It also stores the numbers of anchors and frames, present
-    and missing, as metadata.
+    TFDS calls it to prepare the data set. It also stores the numbers of anchors (labelled frames)
+    and frames, present and missing, as metadata.
 
     Args:
       dl_manager: has the folder in which relative paths of the config are searched.

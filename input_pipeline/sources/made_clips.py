@@ -124,7 +124,8 @@ def frames_around_anchors(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Lists the frames around an anchor frame in each clip, up to `K` before and `K` after.
 
   Args:
-    anchors: int [clips], position of the anchor in each clip, from 0 to LENGTH − 1.
+    anchors: int [clips], position of the anchor (labelled frame) in each clip, from 0 to LENGTH −
+      1.
 
   Returns:
     For each of F frames, ordered by clip and time, the index of its clip, int32 [F], and its

@@ -205,7 +205,8 @@ def load(
     frames: folder from which paths of frames are relative.
     space: classes of the labels if there are no class names: 'imagenet_vid', 'youtube_bb', or ''
       for 'imagenet_vid'.
-    allow_missing: whether files may be missing. Sets without their anchor are left out.
+    allow_missing: whether files may be missing. Sets without their anchor (labelled frame) are left
+      out.
 
   Raises:
     InputError: files are missing and `allow_missing` is False, or no anchor has a file.

@@ -247,10 +247,10 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
   """Adds a finished workdir to a leaderboard, and yields a line for each new entry.
 
   Each study of a workdir is an entry, in the folder DIR/NAME, or DIR/NAME-TASK for a study of a
-  battery. An entry has the results without images, and the rank of the true class among the
-  predicted classes, for each image and perturbation. From these ranks most results can be computed
-  again, and also paired differences. For a study that needs more than ranks they are left out. An
-  entry that is not valid is removed again.
+  battery (a run of several studies). An entry has the results without images, and the rank of the
+  true class among the predicted classes, for each image and perturbation. From these ranks most
+  results can be computed again, and also paired differences. For a study that needs more than ranks
+  they are left out. An entry that is not valid is removed again.
 
   A line is, for example, 'DIR/net: the results, and the rank of the true class for every answer'.
 

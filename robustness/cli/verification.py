@@ -281,7 +281,7 @@ def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> I
   A battery stores the results of each study twice: in the joint results and in a separate folder.
 
   Args:
-    path: the workdir of the battery.
+    path: the workdir of the battery (a run of several studies).
     tasks: {name of the study: study, results and saved predictions}.
 
   Raises:

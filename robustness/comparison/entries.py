@@ -296,7 +296,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
   """Raises InputError unless all classifiers have the same study, settings and perturbations.
 
   Args:
-    task: name of the study in the battery, for the message.
+    task: name of the study in the battery (a run of several studies), for the message.
     entries: the classifiers.
   """
   prefix = '' if task == SINGLE else f'in the task {task}, '

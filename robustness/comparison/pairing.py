@@ -190,8 +190,8 @@ class Answers:
   def outcomes(self, right: Mapping[str, np.ndarray]) -> Outcomes:
     """Returns outcomes, from which means and intervals are computed, of N images in V views.
 
-    Which images count in which views, and which images are resampled together, is as in the study
-    of `self`.
+    Which images count in which views (ways of perturbing images), and which images are resampled
+    together, is as in the study of `self`.
 
     Args:
       right: {name: bool [N, V]}, whether each answer is right.

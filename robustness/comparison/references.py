@@ -97,7 +97,7 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
   classes are left out.
 
   Args:
-    task: name of the study in the battery.
+    task: name of the study in the battery (a run of several studies).
     results: results of the study.
   """
   is_value = results.table.versus == ''  # not a difference
@@ -121,7 +121,7 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
   perturbations.
 
   Args:
-    task: name of the study in the battery, for messages.
+    task: name of the study in the battery (a run of several studies), for messages.
     groups: accuracies of the study on all sets of perturbations.
 
   Raises:

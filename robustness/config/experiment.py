@@ -303,7 +303,7 @@ def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
 
 
 def _parse_task(name: str, section: Any, data: Section) -> Measurement:
-  """Returns a study of a battery, with the settings of its images.
+  """Returns a study of a battery (a run of several studies), with the settings of its images.
 
   Its section `data` may replace values of `config.data`. With another `source` it inherits none of
   these values, because they are for other images.

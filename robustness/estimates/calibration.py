@@ -178,10 +178,10 @@ class Predictions:
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
     """Returns the share of errors among the most confident predictions, [C].
 
-    `self` has the predictions of one view, sorted by descending confidence, and `_ties`, the
-    indices at which runs of equal confidence begin. If a coverage is not a whole number of
-    predictions, the last prediction counts in part. Equal confidences contribute the mean over all
-    their orders.
+    `self` has the predictions of one view (a way of perturbing images), sorted by descending
+    confidence, and `_ties`, the indices at which runs of equal confidence begin. If a coverage is
+    not a whole number of predictions, the last prediction counts in part. Equal confidences
+    contribute the mean over all their orders.
 
     Args:
       coverages: [C], the shares of the predictions that are answered, in (0, 1].
@@ -295,7 +295,7 @@ class Scores:
 
     `Scores` has the value of each score, such as a calibration error, in the data, in bootstrap
     samples and in simulations of a calibrated classifier. Sample b of the result is the mean over
-    sample b of all views, and so is each simulation.
+    sample b of all views (ways of perturbing images), and so is each simulation.
     """
 
     def mean_of(attribute: str) -> dict[str, Any]:

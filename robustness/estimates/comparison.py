@@ -78,8 +78,8 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
   All p-values are judged together: the expected share of false discoveries among the significant
   ones is at most `rate`. With p₍₁₎ ≤ … ≤ p₍ₘ₎, the significant tests are those up to the last i
   with p₍ᵢ₎·m/i ≤ rate. This is proven for independent tests and under a condition of positive
-  dependence. Two-sided tests on the same images in several views are not known to meet it;
-  docs/intervals.md has the rate in simulations of such tests.
+  dependence. Two-sided tests on the same images in several views (ways of perturbing images) are
+  not known to meet it; docs/intervals.md has the rate in simulations of such tests.
 
   Args:
     p: p-values, in [0, 1], any shape.

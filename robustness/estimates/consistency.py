@@ -98,7 +98,7 @@ def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: f
 
   Args:
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
-    weight: weights of the views, [V].
+    weight: weights of the views (ways of perturbing images), [V].
     n: number of images to state in the result.
     confidence: confidence level of the interval, in (0, 1).
   """
@@ -127,7 +127,7 @@ def _interval(
 
   Args:
     cells: [4, K, V], numbers of images in the 2 × 2 tables, see `estimates`.
-    weight: weight of each view in the mean, [V].
+    weight: weight of each view (a way of perturbing images) in the mean, [V].
     value: the mean κ.
     confidence: confidence level of the interval, in (0, 1).
 
@@ -167,7 +167,8 @@ def _variance_over_images(cells: np.ndarray, weight: np.ndarray) -> float:
   half an image. The variance is the sum over images of (slope − mean slope in the view)².
 
   Args:
-    cells: [4, V], the numbers of images in each cell of the 2 × 2 table of each view.
+    cells: [4, V], the numbers of images in each cell of the 2 × 2 table of each view (a way of
+      perturbing images).
     weight: weight of each view in the mean, [V].
   """
   kappa = _kappa_of_cells(cells)
@@ -226,7 +227,7 @@ def _agreements_by_chance(cells: np.ndarray) -> float:
   """Returns how many images two independent classifiers would agree on by chance.
 
   In each view there are two expected numbers: images that both have right, and images that both
-  have wrong. The smaller one is summed over views.
+  have wrong. The smaller one is summed over views (ways of perturbing images).
 
   Args:
     cells: numbers of images, [4, V], see `_kappa_of_cells`.

@@ -62,11 +62,12 @@ def korn_graubard(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns Korn and Graubard's interval (low, high) for a proportion of trials in n clusters.
 
-  A cluster is, for example, all views of one image. The trials of a cluster are correlated, so that
-  N trials determine p less precisely than N independent ones. The interval is Clopper and Pearson's
-  for n* independent trials, n ≤ n* ≤ N. `effective_trials` computes n* from the variance p(1 − p)
-  of a trial and the variance s²/n of the mean p. If p is 0 or 1, s is 0 and the correlation of the
-  trials is unknown; n* is then n, as for trials that agree within each cluster.
+  A cluster is, for example, all views (ways of perturbing images) of one image. The trials of a
+  cluster are correlated, so that N trials determine p less precisely than N independent ones. The
+  interval is Clopper and Pearson's for n* independent trials, n ≤ n* ≤ N. `effective_trials`
+  computes n* from the variance p(1 − p) of a trial and the variance s²/n of the mean p. If p is 0
+  or 1, s is 0 and the correlation of the trials is unknown; n* is then n, as for trials that agree
+  within each cluster.
 
   Args:
     mean: p, in [0, 1].

@@ -233,8 +233,8 @@ def mean(
   """Returns one classifier's mean of a statistic over a group of views, with an interval.
 
   The interval is from `share_in_clusters` if the statistic is boolean, else from
-  `mean_in_clusters`. In a sequential design, a boolean statistic of a single view has the interval
-  of the design.
+  `mean_in_clusters`. In a sequential design, a boolean statistic of a single view (a way of
+  perturbing images) has the interval of the design.
 
   Args:
     quantity: the quantity that the mean estimates.
@@ -270,9 +270,9 @@ def mean(
 def share_in_clusters(sums: Sums, confidence: float = 0.95) -> Estimate:
   """Returns the share of successes among trials in K independent clusters, with an interval.
 
-  A trial is one image in one view; a cluster is, for example, a video. If every cluster has one
-  trial, the interval is Clopper and Pearson's. Otherwise it is Korn and Graubard's, with the
-  effective number of clusters and the variance
+  A trial is one image in one view (a way of perturbing images); a cluster is, for example, a video.
+  If every cluster has one trial, the interval is Clopper and Pearson's. Otherwise it is Korn and
+  Graubard's, with the effective number of clusters and the variance
 
     K / (K − 1) · Σ (y_k − p m_k)² / (Σ m_k)²
 

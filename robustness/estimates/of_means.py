@@ -497,9 +497,9 @@ def log_ratio(
   * t is Student's quantile at the effective number of units.
 
   Args:
-    function: called with the classifier's means and the baseline's means over G groups of views,
-      [..., G] each. It returns a smooth ratio, [...], that does not change if all means are scaled.
-      Its arguments may be complex.
+    function: called with the classifier's means and the baseline's means over G groups of views
+      (ways of perturbing images), [..., G] each. It returns a smooth ratio, [...], that does not
+      change if all means are scaled. Its arguments may be complex.
     measured: sums of the classifier by unit and group. The weight of a unit is its number of
       images, equal in every group.
     base: sums of the baseline over the same images.

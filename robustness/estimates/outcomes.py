@@ -135,8 +135,8 @@ class Outcomes:
       quantity: a quantity with a statistic.
       fields: {label of the classifier: argument of the statistic}. A tuple is passed as several
         arguments.
-      views: table of the V views, see `Outcomes`. The statistic returns V values per image, [N,
-        ...], which are reshaped to [N, V].
+      views: table of the V views (ways of perturbing images), see `Outcomes`. The statistic returns
+        V values per image, [N, ...], which are reshaped to [N, V].
       **attributes: other attributes of `Outcomes`.
 
     Raises:
@@ -152,8 +152,8 @@ class Outcomes:
   def require(self, quantity: Quantity) -> None:
     """Raises InputError if the values are not of the statistic that a quantity is a mean of.
 
-    A statistic maps records to a value for each image and view. `self` has such values;
-    `self.statistic` is None if it is not known where they are from.
+    A statistic maps records to a value for each image and view (a way of perturbing images). `self`
+    has such values; `self.statistic` is None if it is not known where they are from.
     """
     if self.statistic is not None and self.statistic != quantity.statistic:
       raise InputError(
@@ -164,8 +164,8 @@ class Outcomes:
   def __post_init__(self) -> None:
     """Raises InputError unless all arrays have the same shape [N, V] with V rows in `views`.
 
-    The arrays are the values of each classifier for N images in V views and, in `counted`, which of
-    them count.
+    The arrays are the values of each classifier for N images in V views (ways of perturbing images)
+    and, in `counted`, which of them count.
     """
     first, *_ = self.values.values()
     num_rows, num_views = len(first), len(self.views)
@@ -260,7 +260,7 @@ class Outcomes:
     """Returns the paired difference between two classifiers as outcomes 'gained' and 'lost'.
 
     `values` of the result has the following keys in place of labels. Images that were not shown to
-    all classifiers in all views are left out, see `common`.
+    all classifiers in all views (ways of perturbing images) are left out, see `common`.
 
     * For booleans, 'gained' is true where only the second classifier's value is true, and 'lost'
       where only the first's is.
@@ -342,7 +342,7 @@ class Outcomes:
 
     Args:
       label: label of the classifier.
-      group: v views and their weights.
+      group: v views (ways of perturbing images) and their weights.
 
     Returns:
       Σ w x and Σ w over the images of a cluster and the views of the group, two arrays [K]. Here x
@@ -378,8 +378,9 @@ class Outcomes:
   def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
     """Returns which values of a classifier count in its means, bool [N, v].
 
-    Values count where `counted` is true and the value is not NaN. In a mean over several views of a
-    sequential design, only the images count that were shown to all classifiers in all V views.
+    Values count where `counted` is true and the value is not NaN. In a mean over several views
+    (ways of perturbing images) of a sequential design, only the images count that were shown to all
+    classifiers in all V views.
 
     Args:
       label: label of the classifier.

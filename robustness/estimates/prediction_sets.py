@@ -153,8 +153,8 @@ def with_threshold_draw(
   end both are reversed.
 
   Args:
-    estimates: table from `means.means` for L classifiers and G groups of views. It has L · G
-      values, followed by (L − 1) · G differences from the first classifier.
+    estimates: table from `means.means` for L classifiers and G groups of views (ways of perturbing
+      images). It has L · G values, followed by (L − 1) · G differences from the first classifier.
     ends: two arrays with the values of the same rows, computed with `Threshold.low` and with
       `Threshold.high` in place of q.
     correlations: ρ, the correlation of two decisions about each held-out image, [L]: whether the

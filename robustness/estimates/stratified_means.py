@@ -65,7 +65,7 @@ class StratifiedMeans:
       weight: relative weights of the images, [N, Q], at least 0; 0 leaves an image out.
       share: the share of an image's views that are right, [N, Q], in [0, 1].
       stratum: int [N], the stratum of each image.
-      num_views: the number of views of an image, [Q].
+      num_views: the number of views (ways of perturbing images) of an image, [Q].
     """
     is_counted = weight > 0
     has_images = weight.any(0)

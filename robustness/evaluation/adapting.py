@@ -116,7 +116,7 @@ class AdaptingEvaluator(Evaluator):
     Args:
       variables: the classifier's weights, or their shapes if it is still to be trained.
       batch: columns of some images; only names, shapes and types are used.
-      view: id and parameters of a view.
+      view: id and parameters of a view (a way of perturbing images).
     """
     network, adaptation = self._network, self._adaptation
     num_rows = self.step_rows(self.layout(self.stream_rows))
@@ -207,8 +207,8 @@ class AdaptingEvaluator(Evaluator):
       variables: the classifier's weights.
       state: the state before the batch.
       batch: columns of the images, among them the stored images.
-      chunk: id and parameters of a single view, with a first axis of length 1. They are part of the
-        random keys.
+      chunk: id and parameters of a single view (a way of perturbing images), with a first axis of
+        length 1. They are part of the random keys.
     """
     batch = with_scaled_image(batch)
     images = resize_to_input(batch['image'], self._network.input_shape)
@@ -244,7 +244,8 @@ class AdaptingEvaluator(Evaluator):
       variables: the classifier's trained weights.
       state: the state of the adaptation before the batch.
       batch: columns of the images, [rows, ...].
-      chunk: id and parameters of a single view, with a first axis of length 1.
+      chunk: id and parameters of a single view (a way of perturbing images), with a first axis of
+        length 1.
 
     Returns:
       The recorded fields, {field: [rows, 1, ...]}, and the state after the batch.
@@ -349,11 +350,12 @@ class AdaptingEvaluator(Evaluator):
   ) -> tuple[int, int, Shard]:
     """Copies the recorded fields of a stream from the devices into a shard of the records.
 
-    Images of the stream were shown in a random order (`_order`). The shard has the order of the
-    data.
+    Images of the stream were shown in a random order (`_order`). The shard (a file of records) has
+    the order of the data.
 
     Args:
-      layout: how the records are cut into blocks of images and chunks of views.
+      layout: how the records are cut into blocks of images and chunks of views (ways of perturbing
+        images).
       mistakes: ignored, because pictures of mistakes are not stored.
       batch: the columns of the block, in the order of the data.
       chunk: number of the view chunk.

@@ -121,7 +121,7 @@ def _image_lines(
 
   Args:
     records: the records of the classifier.
-    table: the views of the records.
+    table: the views (ways of perturbing images) of the records.
     tally: sums of the records over the views.
     images: positions of the images in the records, int [F].
     names: names of the classes.
@@ -235,7 +235,8 @@ def most_affected(
 def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str:
   """Returns the name of the view in which a class has the lowest accuracy.
 
-  If several views have it, the result is a phrase such as '3 views alike'.
+  If several views (ways of perturbing images) have it, the result is a phrase such as '3 views
+  alike'.
 
   Args:
     tally: sums of the records over the views.
@@ -301,7 +302,8 @@ class Tally:
   def __init__(self, shards: Iterable[Shard], labels: np.ndarray, table: ViewTable):
     """Counts the mistakes of a classifier on N images in V views, by image, by view and by class.
 
-    Records are read once, shard by shard. A shard is a file with some images and views.
+    Records are read once, shard by shard. A shard is a file with some images and views (ways of
+    perturbing images).
 
     Args:
       shards: the shards.
@@ -336,7 +338,7 @@ class Tally:
 
     Args:
       shard: part of the records.
-      counted: bool [n, v], whether an image counts in a view.
+      counted: bool [n, v], whether an image counts in a view (a way of perturbing images).
     """
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
@@ -358,7 +360,7 @@ class Tally:
     self._add_by_class(shard, counted, wrong)
 
   def _add_by_class(self, shard: Shard, counted: np.ndarray, wrong: np.ndarray) -> None:
-    """Adds a shard of n images in v views to the sums of each class.
+    """Adds a shard of n images in v views (ways of perturbing images) to the sums of each class.
 
     An image with several labels is added to each of its classes.
 

@@ -89,8 +89,9 @@ class Layout:
     """Returns the shards (files) that a process computes.
 
     Each process takes whole blocks of images: process 0 of 3 takes blocks 0, 3, 6, .... If there
-    are more processes than blocks, they take the chunks of views of each block in turn. Each block
-    then starts with another process, so that all have about the same number.
+    are more processes than blocks, they take the chunks of views (ways of perturbing images) of
+    each block in turn. Each block then starts with another process, so that all have about the same
+    number.
 
     Args:
       process: number of the process, in [0, processes).
@@ -118,7 +119,8 @@ def default_layout(
 ) -> Layout:
   """Chooses how records of images × views are divided into shards (files).
 
-  A shard is also what is computed between two saves. It has the images of one batch in some views.
+  A shard is also what is computed between two saves. It has the images of one batch in some views
+  (ways of perturbing images).
 
   Args:
     num_rows: number of images.

@@ -117,7 +117,7 @@ def _compile_view(
   def show_row(
     variables: PyTree, root: jax.Array, row: Arrays, view_id: jax.Array, parameters: Arrays
   ) -> jax.Array:
-    """Returns one image as a view of the study shows it, [H, W, C].
+    """Returns one image as a view (a way of perturbing images) of the study shows it, [H, W, C].
 
     Args:
       variables: the classifier's variables, for views that use it.

@@ -39,9 +39,9 @@ class Evaluation:
 def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
   """Returns an `Evaluation` for each classifier, all with the same images.
 
-  A sequential evaluation shows images in rounds: the first rounds in all views, later ones only in
-  views with a wide interval. `Evaluation.records` have the rounds in which every classifier was
-  shown all views.
+  A sequential evaluation shows images in rounds: the first rounds in all views (ways of perturbing
+  images), later ones only in views with a wide interval. `Evaluation.records` have the rounds in
+  which every classifier was shown all views.
 
   Args:
     recorded: {label of the classifier: its records}.
@@ -182,11 +182,12 @@ class Recorded:
   def _outcomes_of(self, statistic: Statistic) -> Outcomes:
     """Computes a statistic from the records for every classifier, image and view.
 
-    A sequential evaluation shows images in rounds, and only in views with an error that is not
-    precise enough yet. Its outcomes also state which images were shown in which views.
+    A sequential evaluation shows images in rounds, and only in views (ways of perturbing images)
+    with an error that is not precise enough yet. Its outcomes also state which images were shown in
+    which views.
 
     Args:
-      statistic: function from a shard of n images and v views to values [n, v].
+      statistic: function from a shard (a file of records) of n images and v views to values [n, v].
     """
     sequential = {e.label: e.rounds for e in self.evaluations if e.rounds}
     if not sequential:

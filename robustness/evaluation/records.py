@@ -149,7 +149,8 @@ class RecordsReader(abc.ABC):
     """Computes a statistic for all N images in all V views, [N, V, ...].
 
     Args:
-      statistic: called with a shard of n images and v views; returns values [n, v, ...].
+      statistic: called with a shard (a file of records) of n images and v views (ways of perturbing
+        images); returns values [n, v, ...].
     """
     values: np.ndarray | None = None
     for shard in self.shards():
@@ -181,8 +182,8 @@ class RecordsReader(abc.ABC):
     """Returns a column of the data for all N images, such as 'label', [N, ...].
 
     Args:
-      name: the column. A field with a value per image and view, such as 'prediction', is allowed
-        too.
+      name: the column. A field with a value per image and view (a way of perturbing images), such
+        as 'prediction', is allowed too.
       view: number of the view in which such a field is returned.
 
     Raises:
@@ -210,8 +211,8 @@ class Records(RecordsReader):
     the header is replaced.
 
     Args:
-      directory: folder of the header and the shards.
-      layout: how the table of images × views is divided into shards.
+      directory: folder of the header and the shards (files of records).
+      layout: how the table of images × views (ways of perturbing images) is divided into shards.
       identity: settings that determine every number in the table, as JSON values.
 
     Raises:
@@ -258,7 +259,8 @@ class Records(RecordsReader):
   def missing(self) -> dict[int, list[int]]:
     """Finds the shards without a file, as {block: chunks}.
 
-    A shard has the predictions for a block of images in a chunk of views. Both are numbered.
+    A shard has the predictions for a block of images in a chunk of views (ways of perturbing
+    images). Both are numbered.
     """
     present = set(os.listdir(self.directory))
     missing: dict[int, list[int]] = {}
@@ -273,7 +275,7 @@ class Records(RecordsReader):
 
     Args:
       block: number of the block of images.
-      chunk: number of the chunk of views.
+      chunk: number of the chunk of views (ways of perturbing images).
       arrays: the fields of the shard by name, see `Shard.arrays`.
       compress: whether the file is compressed.
     """
@@ -348,7 +350,7 @@ class SelectedRows(RecordsReader):
       self.layout = dataclasses.replace(self.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the records of all selected images in one chunk of views.
+    """Returns the records of all selected images in one chunk of views (ways of perturbing images).
 
     Pictures are left out. So are sums, because stored sums are over all images of the original
     records.
@@ -386,7 +388,7 @@ class SelectedViews(RecordsReader):
   """Records of all images in some of the views of other records, as one chunk of views."""
 
   def __init__(self, records: RecordsReader, views: Sequence[int]):
-    """Makes records of some views from complete records of all views.
+    """Makes records of some views (ways of perturbing images) from complete records of all views.
 
     Args:
       records: the complete records.
@@ -405,7 +407,8 @@ class SelectedViews(RecordsReader):
       chunk: 0, because all selected views form one chunk.
 
     Returns:
-      The columns of the images and, for these views, predictions and sums, without pictures.
+      The columns of the images and, for these views (ways of perturbing images), predictions and
+      sums, without pictures.
     """
     shards = [self._records.read(block, c) for c in range(self._records.layout.num_chunks)]
     arrays = {k: v for k, v in shards[0].arrays.items() if not k.startswith(PICTURE)}
@@ -428,7 +431,7 @@ def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
   """Returns the header in a directory if it equals `header` up to `TOLERANCES`.
 
   Such a header must stay, because every shard states its digest. The result is None if a new header
-  may be written: there is none yet, or a different one without shards.
+  may be written: there is none yet, or a different one without shards (files of records).
 
   Raises:
     InputError: the directory has another format, or shards with a different header.
@@ -485,11 +488,11 @@ def _check_layout(path: pathlib.Path, layout: Layout) -> None:
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
   """Raises ValueError if an array of a shard has another number of images or views.
 
-  Columns have an axis of images, `total/` arrays an axis of views, and predictions and other fields
-  both. All arrays of pictures must have the same number of entries.
+  Columns have an axis of images, `total/` arrays an axis of views (ways of perturbing images), and
+  predictions and other fields both. All arrays of pictures must have the same number of entries.
 
   Args:
-    layout: how the records are divided into shards.
+    layout: how the records are divided into shards (files of records).
     block: number of the shard's block of images.
     chunk: number of the shard's chunk of views.
     arrays: the fields of the shard by name.
@@ -516,7 +519,7 @@ def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
 
   Args:
     block: number of the block of images.
-    chunk: number of the chunk of views.
+    chunk: number of the chunk of views (ways of perturbing images).
     header: the header of the records.
     arrays: the fields of the shard by name.
   """
@@ -537,7 +540,7 @@ def _check_seal(
   Args:
     sealed: the array from `_seal` in the file; None if the file has none.
     block: number of the block of images that the file should have.
-    chunk: number of the chunk of views that the file should have.
+    chunk: number of the chunk of views (ways of perturbing images) that the file should have.
     header: the header of the records.
     arrays: the other arrays in the file.
   """

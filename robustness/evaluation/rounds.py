@@ -109,8 +109,8 @@ class SequentialRecords:
   def add(self, records: Records) -> None:
     """Adds the records of a finished round, and determines the views of the next one.
 
-    The next round has the views with an interval of the error that is still too wide. It has none
-    if the stopping rule, `design`, allows no further round.
+    The next round has the views (ways of perturbing images) with an interval of the error that is
+    still too wide. It has none if the stopping rule, `design`, allows no further round.
     """
     views = self.next_views  # int [v]
     self.rounds.append(records)
@@ -164,8 +164,8 @@ class CommonRows(RecordsReader):
   def __init__(self, rounds: SequentialRecords, count: int):
     """Makes one table of records of the first `count` rounds of a sequential evaluation.
 
-    Each round has predicted as many images as every other round, in all views. The images of a
-    round are one block of consecutive rows of the table.
+    Each round has predicted as many images as every other round, in all views (ways of perturbing
+    images). The images of a round are one block of consecutive rows of the table.
 
     Args:
       rounds: the records of all rounds.
@@ -186,7 +186,7 @@ class CommonRows(RecordsReader):
 
     Args:
       block: number of the round.
-      chunk: number of the chunk of views.
+      chunk: number of the chunk of views (ways of perturbing images).
     """
     round_records = self._rounds[block]
     num_blocks = round_records.layout.num_blocks

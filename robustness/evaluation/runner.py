@@ -92,7 +92,7 @@ class Evaluator(Step):
     Args:
       num_rows: number of images.
       batch_size: images of a file; 0 chooses, see `default_layout`.
-      views_per_step: views of a file; 0 chooses.
+      views_per_step: views (ways of perturbing images) of a file; 0 chooses.
     """
     network, is_staged = self.classifier, bool(self.views.stages)
     is_on_host = bool(network and (network.calls_host or network.host_function))
@@ -103,7 +103,8 @@ class Evaluator(Step):
   def with_views(self, positions: np.ndarray) -> Self:
     """Returns an evaluator of only some views, which shares the compiled programs of this one.
 
-    A program is compiled for a number of views and takes their parameters as arguments.
+    A program is compiled for a number of views (ways of perturbing images) and takes their
+    parameters as arguments.
 
     Args:
       positions: int [v], the positions of the views.
@@ -132,9 +133,9 @@ class Evaluator(Step):
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
     """Computes the missing shards (files) of the records and writes them.
 
-    A shard has the predictions for a block of images in a chunk of views. Several processes share
-    the blocks: process p takes the blocks p, p + processes, ... If there are fewer blocks than
-    processes, they share the chunks of every block instead.
+    A shard has the predictions for a block of images in a chunk of views (ways of perturbing
+    images). Several processes share the blocks: process p takes the blocks p, p + processes, ... If
+    there are fewer blocks than processes, they share the chunks of every block instead.
 
     Args:
       rows: the images.
@@ -257,11 +258,12 @@ class Evaluator(Step):
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Computes shards of the records from blocks of images on the devices.
+    """Computes shards (files) of the records from blocks of images on the devices.
 
-    A shard has the predictions for a block of images in a chunk of views. It is yielded after the
-    devices have started with the next one, so that they are busy while the host collects it. Shards
-    of views with `Views.stages`, which take long, are yielded at once.
+    A shard has the predictions for a block of images in a chunk of views (ways of perturbing
+    images). It is yielded after the devices have started with the next one, so that they are busy
+    while the host collects it. Shards of views with `Views.stages`, which take long, are yielded at
+    once.
 
     Args:
       blocks: images on the devices.

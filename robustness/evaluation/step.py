@@ -111,9 +111,9 @@ class Step:
   def _group_size(self, chunk_views: int) -> int:
     """Returns the number of views that the network predicts in one batch.
 
-    It is `self.views_at_once`. If that is 0, the number is 1 for views with branches or gradients,
-    on a CPU, and for a classifier on the host. Otherwise it divides the number of views, so that
-    all batches are full.
+    It is `self.views_at_once`. If that is 0, the number is 1 for views (ways of perturbing images)
+    with branches or gradients, on a CPU, and for a classifier on the host. Otherwise it divides the
+    number of views, so that all batches are full.
 
     Args:
       chunk_views: number of views in a call.
@@ -187,7 +187,7 @@ class Step:
     return self._program('step', self.step, PLACEMENT, BATCH)
 
   def step(self, variables: PyTree, batch: Arrays, chunk: View) -> Fields:
-    """Perturbs and predicts a batch of images in a chunk of views.
+    """Perturbs and predicts a batch of images in a chunk of views (ways of perturbing images).
 
     It is a pure function. The values of an image do not depend on other images.
 
@@ -263,7 +263,7 @@ class Step:
 
     The devices make the images of one view after another. Meanwhile the host calls the classifier
     on the images of the view before. At the end the devices compute the values to record from the
-    logits of all views.
+    logits of all views (ways of perturbing images).
 
     Args:
       variables: the classifier's weights.
@@ -296,8 +296,8 @@ class Step:
   def _reduce_logits(self) -> Compiled:
     """The compiled function that reduces logits to the values to record, such as predictions.
 
-    It is called with logits [B, V, classes] of B images in V views and labels [B], and returns
-    {field: [B, V, ...]}.
+    It is called with logits [B, V, classes] of B images in V views (ways of perturbing images) and
+    labels [B], and returns {field: [B, V, ...]}.
     """
 
     def reduce_view(logits: jax.Array, label: jax.Array) -> Fields:
@@ -319,7 +319,7 @@ class Step:
 
     Raises:
       InputError: the function raises an error. The message names the images of the batch and the
-        view.
+        view (a way of perturbing images).
     """
     function = self._network.host_function
     assert function is not None
@@ -341,7 +341,7 @@ class Step:
     Args:
       variables: the classifier's weights; None without a classifier.
       batch: columns [B, ...].
-      view: id and parameters {name: [...]} of the view.
+      view: id and parameters {name: [...]} of the view (a way of perturbing images).
 
     Returns:
       The images, float32 [B, H, W, C], and what the view measures, a dictionary:
@@ -384,7 +384,7 @@ class Step:
     Args:
       rows_and_images: {'rows': columns [B, ...], 'images': images in the view [B, H, W, C]}.
       variables: the classifier's weights; None without a classifier.
-      parameters: the parameters of the view.
+      parameters: the parameters of the view (a way of perturbing images).
 
     Returns:
       `measure/<name>` [B, ...], values of each image; and `total/<name>` int32 [1, 3, ...], sums
@@ -423,7 +423,7 @@ class Step:
     Args:
       logits_argument: further arguments of `Views.show`, from `_logits_argument`.
       row: columns of the image.
-      view: id and parameters of the view.
+      view: id and parameters of the view (a way of perturbing images).
     """
     view_id, parameters = view
     key = view_key(self.key, row, view_id, parameters)

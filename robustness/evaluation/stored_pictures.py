@@ -34,7 +34,8 @@ def add_view(mistakes: Mistakes, images: jax.Array, fields: Arrays) -> Mistakes:
   Args:
     mistakes: confidence and picture of each image's most confident mistake so far.
     images: the images as the view shows them, [B, H, W, C].
-    fields: `rank` and `confidence` of the predictions in the view, [B] each.
+    fields: `rank` and `confidence` of the predictions in the view (a way of perturbing images), [B]
+      each.
   """
   confidence, pictures = mistakes
   is_wrong = fields['rank'] > 0  # the true class is not the first one
@@ -57,7 +58,7 @@ class MistakesOfBlock:
     """Starts without any mistakes.
 
     Args:
-      table: all views of the study.
+      table: all views (ways of perturbing images) of the study.
     """
     self._table = table
     self._shards: list[Shard] = []  # of one block, for views 0, 1, ... without a gap
@@ -74,7 +75,8 @@ class MistakesOfBlock:
     Args:
       shard: the recorded fields of the block's n images in the chunk.
       confidence: confidence of each image's most confident mistake in the chunk, [n].
-      images: each image in the view of this mistake, uint8 [n, H, W, C].
+      images: each image in the view (a way of perturbing images) of this mistake, uint8 [n, H, W,
+        C].
 
     Returns:
       The pictures of the `most_damaged` images, as fields with names that start with `PICTURE`. {}

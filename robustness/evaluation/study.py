@@ -401,7 +401,7 @@ class Study(Part):
     return self
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table that describes the views, with a row per view.
+    """Returns a table that describes the views (ways of perturbing images), with a row per view.
 
     Its columns, such as severity, are called facets and group the estimates. By default they are
     the parameters of the views that are single numbers, except parameters that only change random

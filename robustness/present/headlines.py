@@ -44,8 +44,8 @@ def headline_texts(tasks: Mapping[str, Results], limit: int = 0) -> list[Headlin
 
   Args:
     tasks: {task: its results}.
-    limit: largest number of headlines, for a summary: they are spread over the tasks, and their
-      names are shortened. 0 returns all with full names.
+    limit: largest number of headlines, for a summary: they are spread over the tasks (the studies
+      of a run), and their names are shortened. 0 returns all with full names.
   """
   texts = []
   selections = headlines(tasks)
@@ -134,7 +134,7 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
 
   Args:
     tasks: {task: its results}.
-    limit: largest number of headlines, spread over the tasks; 0 for all.
+    limit: largest number of headlines, spread over the tasks (the studies of a run); 0 for all.
   """
   rows = headline_texts(tasks, limit)
   pairs = dict.fromkeys(key for row in rows for key in row.values)  # (classifier, versus)

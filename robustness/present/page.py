@@ -282,7 +282,8 @@ def _findings(
   Args:
     results: the results.
     findings: sentences on the main results.
-    figures: (task, name) of each figure on the page; the task is '' for the whole run.
+    figures: (task, name) of each figure on the page; the task (one of several studies in a run) is
+      '' for the whole run.
     tables: names of the tables on the page.
   """
   items = []
@@ -435,7 +436,8 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
     folder: the folder of the page.
     file: the PNG file.
     caption: the caption.
-    task: the task of a battery that the figure belongs to; '' for none.
+    task: the task (one of several studies in a run) of a battery that the figure belongs to; '' for
+      none.
   """
   content = file.read_bytes()
   data = base64.b64encode(content).decode()

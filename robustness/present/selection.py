@@ -335,7 +335,7 @@ def overall_selections(table: pd.DataFrame, quantity: Quantity, task: str = '') 
   Args:
     table: the table of results.
     quantity: the quantity.
-    task: name of the task of a battery; '' for a single study.
+    task: name of the task of a battery (a run of several studies); '' for a single study.
   """
   selections = []
   for facets, rows in by_facets(overall_rows(table, quantity)):
@@ -403,7 +403,7 @@ def extreme_selections(
     table: estimates of one task.
     quantity: the quantity.
     quantities: all quantities of the table, with the reference.
-    task: name of the task of a battery; '' for a single study.
+    task: name of the task of a battery (a run of several studies); '' for a single study.
   """
   if not quantity.named_extreme:
     return
@@ -568,7 +568,7 @@ def headlines_of_quantity(
   nothing to report.
 
   Args:
-    table: estimates of one task.
+    table: estimates of one task (one of several studies in a run).
     quantity: the quantity.
     quantities: all quantities of the table, with the reference.
     task: name of the task.

@@ -286,8 +286,8 @@ def _short_column(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str
   """Selects the estimates for a name in `--show`, such as 'clean' or 'mCE'.
 
   The name of a task stands for its first headline. 'clean' and 'accuracy' stand for the accuracy on
-  clean images, or else the error. Other names are of quantities in the first task that measured
-  them. Errors under an attack are shown as accuracies.
+  clean images, or else the error. Other names are of quantities in the first task (one of several
+  studies in a run) that measured them. Errors under an attack are shown as accuracies.
 
   Args:
     tasks: {task: its results}.

@@ -112,7 +112,8 @@ def _error_clause(selection: Selection, row: pd.Series) -> str:
   An accuracy is converted to an error.
 
   Args:
-    selection: the estimates that the row is one of, with quantity and task.
+    selection: the estimates that the row is one of, with quantity and task (one of several studies
+      in a run).
     row: a row of the table of results.
   """
   name = selection.name
@@ -284,7 +285,7 @@ def worst_tasks(selections: Sequence[Selection], label: str) -> list[tuple[Selec
 
   Overall values of errors, and of accuracies as 1 − accuracy, are compared if they have an
   interval. The intervals are widened to hold for all of them together. The result is [] if fewer
-  than two tasks have an error.
+  than two tasks (the studies of a run) have an error.
 
   Args:
     selections: selections of all tasks.

@@ -349,8 +349,8 @@ class FourierHeatmap(Study):
 
     Args:
       recorded: recorded predictions.
-      weight: [V], weight of each view in means over a band: the number of its cells in the heatmap.
-        It is 2 for a frequency f with a mirror −f, else 1.
+      weight: [V], weight of each view (a way of perturbing images) in means over a band: the number
+        of its cells in the heatmap. It is 2 for a frequency f with a mirror −f, else 1.
     """
     if not self.classes:
       return

@@ -404,7 +404,8 @@ class SiScore(Study):
 
     Args:
       evaluations: for each classifier, its predictions for all scenes: a row for each pair and a
-        view for each level, or a row for each scene if scenes are stored as images.
+        view for each level, or a row for each scene if scenes are
+        stored as images.
       image_shape: height, width and channels of the scenes.
     """
     # Columns that scenes are arranged, counted and grouped by must be equal for all classifiers.

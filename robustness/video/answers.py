@@ -117,7 +117,8 @@ class Answer:
     """Raises InputError for an invalid value, or for values that contradict each other.
 
     An annotator answers about an anchor frame, where `neighbor` is None, or about a pair of an
-    anchor and a neighbor. Only a pair is similar or dissimilar, and a dissimilar one has a reason.
+    anchor (labelled frame) and a neighbor. Only a pair is similar or dissimilar, and a dissimilar
+    one has a reason.
     """
     check_name(self.annotator)
     choice('round', self.round, ROUNDS)

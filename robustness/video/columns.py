@@ -23,7 +23,7 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   * `label`, int32 [F, L]: labels of each frame, padded with −1.
   * `group_id`, int32 [F, M]: indices of the sets that contain each frame, padded with −1.
   * `offset`, int32 [F, M]: frame number minus the anchor's frame number in each of these sets; 0
-    for anchors and padding.
+    for anchors (labelled frames) and padding.
   * `frame_type`, int32 [F]: index in `FRAME_TYPES`, −1 if unknown. Present if `sets` has frame
     types.
   * `fps`, float64 [F]: frames per second, NaN if unknown. Present if `sets` has frame rates.
@@ -123,7 +123,7 @@ def from_columns(
 
   Raises:
     InputError: a column is missing or does not hold integers, no frame is in a set, or a set does
-      not have exactly one anchor or has two frames at the same offset.
+      not have exactly one anchor (labelled frame) or has two frames at the same offset.
   """
   check_names(columns)
   # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
@@ -164,7 +164,7 @@ def _check_members(
 
   Args:
     frame: int [P], the row of each member of a set; members are sorted by set, then by distance.
-    distance: int [P], the distance of each member from the anchor in frames.
+    distance: int [P], the distance of each member from the anchor (labelled frame) in frames.
     group: int [P], the index of the set of each member.
     set_ids: the numbers of the sets in the data.
   """

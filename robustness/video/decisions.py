@@ -84,7 +84,7 @@ class Decisions:
   added: tuple[tuple[int, ...], ...]
 
   def require_settled(self, candidates: Candidates) -> None:
-    """Raises InputError if an anchor or pair still needs votes of annotators.
+    """Raises InputError if an anchor (labelled frame) or pair still needs votes of annotators.
 
     Args:
       candidates: the neighbor sets under review, from which the message takes paths.
@@ -99,7 +99,7 @@ class Decisions:
 
 
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
-  """Decides which anchors and pairs are accepted, from the votes of annotators.
+  """Decides which anchors (labelled frames) and pairs are accepted, from the votes of annotators.
 
   * An anchor or pair that still needs votes is not accepted.
   * An anchor is accepted if `rule` accepts its votes. An anchor without votes is accepted if one of
@@ -141,8 +141,9 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
 def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   """Returns the neighbor sets that remain after a review: accepted anchors with accepted pairs.
 
-  Labels that reviewers added to an anchor are added to its neighbors too. Frames that belong to no
-  remaining set are removed. As in ImageNet-Vid-Robust, a set may be left without neighbors.
+  Labels that reviewers added to an anchor (labelled frame) are added to its neighbors too. Frames
+  that belong to no remaining set are removed. As in ImageNet-Vid-Robust, a set may be left without
+  neighbors.
 
   Args:
     candidates: the neighbor sets that were reviewed.
@@ -185,7 +186,8 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
 
   Agreement is computed from answers given before the joint round, for each of three questions: are
   the labels correct ('label'), is the pair similar ('similar'), is the pair acceptable ('keep').
-  Its intervals treat the pairs of an anchor as a cluster. Undefined values are NaN.
+  Its intervals treat the pairs of an anchor (labelled frame) as a cluster. Undefined values are
+  NaN.
 
   Rows about added labels are present if `rounds.plan.densify` asked annotators to add missing
   labels, or if any labels were added.
@@ -223,7 +225,7 @@ def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarr
   * `UPDATED`: whether labels were added to each accepted anchor. Missing if annotators were not
     asked for labels (`rounds.plan.densify`) and added none.
   * `ADDED`: the number of labels added to each accepted anchor. Missing if annotators were not
-    asked for labels or accepted no anchor.
+    asked for labels or accepted no anchor (labelled frame).
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   # number of labels that each accepted anchor gained

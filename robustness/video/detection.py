@@ -128,7 +128,7 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
     detections_file: COCO results of the detector.
 
   Raises:
-    InputError: a file is missing or invalid, or no anchor has a ground-truth box.
+    InputError: a file is missing or invalid, or no anchor (labelled frame) has a ground-truth box.
   """
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
@@ -146,7 +146,7 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
 def score(
   inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', num_drawn: int = 4
 ) -> Results:
-  """Scores a detector on the anchors and on the worst frame near each anchor.
+  """Scores a detector on the anchors (labelled frames) and on the worst frame near each anchor.
 
   The worst frame of a set is at most `scoring.k` frames from the anchor. Everything is scored
   twice: 'detection' compares boxes with their classes, 'localisation' ignores classes.
@@ -200,7 +200,7 @@ def score(
 
 
 def _worst_frames(sets: NeighborSets, worst: np.ndarray) -> Table:
-  """Returns a table of the anchor and the worst frame of each set.
+  """Returns a table of the anchor (labelled frame) and the worst frame of each set.
 
   Args:
     sets: A neighbor sets.

@@ -64,7 +64,7 @@ def pictures(
 
   Returns:
     A dictionary of arrays for E images with N true and M detected boxes; {} if no set has a drop.
-    Images alternate between anchor and worst frame, from the largest drop on.
+    Images alternate between anchor (labelled frame) and worst frame, from the largest drop on.
 
     * `image_<e>`: image e, uint8 [H, W, 3].
     * `frame`: paths of the frames, [E].

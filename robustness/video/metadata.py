@@ -113,7 +113,7 @@ class NeighborSets:
 
   @functools.cached_property
   def pairs(self) -> FramePairs:
-    """All P pairs of an anchor and one of its neighbors, as flat arrays [P].
+    """All P pairs of an anchor (labelled frame) and one of its neighbors, as flat arrays [P].
 
     `neighbors` has the frames of each set and `offsets` their distances from the anchor. Pair p has
     the set `group[p]`, the frame `frame[p]` and the distance `offset[p]`.
@@ -130,7 +130,8 @@ class NeighborSets:
   def videos(self) -> np.ndarray | None:
     """The index of the video that each set is from, int [A]; None if every set has its own video.
 
-    Videos are named by the paths of the anchors. Sets that share a frame count as one video.
+    Videos are named by the paths of the anchors (labelled frames). Sets that share a frame count as
+    one video.
     """
     # an anchor without a folder is a video by itself
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
@@ -150,7 +151,7 @@ class NeighborSets:
     """Title of the data for reports, such as 'neighbor sets: 20 anchors, 100 pairs'.
 
     If the classes are from ImageNet-Vid-Robust or YTBB-Robust, the title states whether the number
-    of anchors and pairs is the published one (`RELEASES`).
+    of anchors (labelled frames) and pairs is the published one (`RELEASES`).
     """
     space = label_space.coarse_space(self.class_names)
     counts = len(self.anchors), len(self.pairs.frame)

@@ -88,7 +88,7 @@ class SetOutcomes:
     """Arranges values of pairs and anchors in an array with an axis of frame offsets.
 
     Args:
-      of_pairs: bool [..., P], a value for each pair of an anchor and a neighbor.
+      of_pairs: bool [..., P], a value for each pair of an anchor (labelled frame) and a neighbor.
       of_anchors: bool [..., A], a value for each anchor, placed at offset 0.
 
     Returns:
@@ -180,7 +180,7 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> SetOutcomes:
-  """Compares predictions with the labels of anchors and neighbors.
+  """Compares predictions with the labels of anchors (labelled frames) and neighbors.
 
   Args:
     sets: neighbor sets with F frames in all.
@@ -206,8 +206,8 @@ def pm_k(
   """Returns accuracy pm-k with a confidence interval (Shankar et al. 2021, section 2).
 
   A neighbor set is an anchor (a video frame) with its neighbors (similar frames nearby). pm-k is
-  the fraction of sets in which the anchor and all neighbors at most k frames away are predicted
-  correctly.
+  the fraction of sets in which the anchor (labelled frame) and all neighbors at most k frames away
+  are predicted correctly.
 
   Args:
     correct: whether the prediction for each frame is right, bool [N].
@@ -255,7 +255,7 @@ def _group_by_set(
   Args:
     right: bool [N], whether the prediction for each frame is right.
     sets: [N], the name of each frame's neighbor set.
-    offset: int [N], signed distance from the anchor of the set.
+    offset: int [N], signed distance from the anchor (labelled frame) of the set.
     clusters: [N], the name of each frame's video; None if videos are unknown.
 
   Raises:
@@ -300,8 +300,8 @@ def right_within(outcomes: SetOutcomes, max_k: int, include_anchor: bool = True)
   Args:
     outcomes: correctness of the predictions on A neighbor sets (an anchor with similar frames).
     max_k: the largest k.
-    include_anchor: whether the anchor must be right too. If not, only neighbors count; a set
-      without neighbors within k frames is still judged by its anchor.
+    include_anchor: whether the anchor (labelled frame) must be right too. If not, only neighbors
+      count; a set without neighbors within k frames is still judged by its anchor.
 
   Returns:
     bool [..., A, max_k + 1], where the last axis is k = 0, 1, ..., `max_k`.
@@ -319,7 +319,7 @@ def right_within(outcomes: SetOutcomes, max_k: int, include_anchor: bool = True)
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the minimum of `values` over the pairs of each anchor, int32 [..., A].
+  """Returns the minimum of `values` over the pairs of each anchor (labelled frame), int32 [..., A].
 
   The minimum of an anchor without pairs is `_NEVER`, the largest int32.
 
@@ -337,7 +337,7 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
 def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, SetOutcomes]:
   """Removes all frames of each compression type in turn, as in the paper's Table 7.
 
-  The pairs of a removed anchor are removed too.
+  The pairs of a removed anchor (labelled frame) are removed too.
 
   Args:
     outcomes: correctness of predictions on neighbor sets.
@@ -382,7 +382,7 @@ def anchor_positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   """Finds the anchors of reviewed neighbor sets among the anchors before the review.
 
   Args:
-    before: neighbor sets before human reviewers removed bad anchors.
+    before: neighbor sets before human reviewers removed bad anchors (labelled frames).
     after: neighbor sets after the review, with A' anchors.
 
   Returns:
@@ -412,7 +412,8 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
     outcomes: correctness of the predictions, with models on the leading axis.
 
   Returns:
-    int array of indices of pairs, ascending by anchor. Anchors without neighbors have no pair.
+    int array of indices of pairs, ascending by anchor (labelled frame). Anchors without neighbors
+    have no pair.
   """
   num_wrong = (~outcomes.is_neighbor_right).sum(0)
   # By set, then falling number of wrong models, distance, offset; `lexsort` takes set last.

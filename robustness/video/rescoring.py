@@ -242,7 +242,7 @@ def _check_same_frames(evaluations: Sequence[Evaluation]) -> None:
 
   Args:
     evaluations: for each classifier, its records of video frames: columns with the neighbor sets of
-      each frame, its distance from the anchor, its label and possibly its path.
+      each frame, its distance from the anchor (labelled frame), its label and possibly its path.
   """
   first, *remaining = evaluations
   compared = [GROUP, OFFSET, LABEL]

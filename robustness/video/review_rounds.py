@@ -129,8 +129,8 @@ class ReviewRounds:
       write: called with the answer to save it, before the state changes.
 
     Raises:
-      InputError: the anchor or pair is not under review, or the answer is a joint vote where none
-        is needed.
+      InputError: the anchor (labelled frame) or pair is not under review, or the answer is a joint
+        vote where none is needed.
     """
     item = self._item_of(answer)
     with self._lock:
@@ -205,9 +205,9 @@ class ReviewRounds:
   def next(self, annotator: str) -> tuple[Item, str] | None:
     """Returns the next item for an annotator to judge and its round, or None.
 
-    An item is an anchor or a pair. The individual round comes first: items that need more answers
-    and have none by this annotator. The returned item is reserved, so that not too many annotators
-    answer it at once.
+    An item is an anchor (labelled frame) or a pair. The individual round comes first: items that
+    need more answers and have none by this annotator. The returned item is reserved, so that not
+    too many annotators answer it at once.
 
     The joint round follows: contested items with all individual answers but too few votes, anchors
     before pairs. Pairs of an anchor that somebody called bad wait for the vote on the anchor.

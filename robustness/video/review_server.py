@@ -199,7 +199,7 @@ class ReviewServer(ThreadingHTTPServer):
         raise InputError(f'{problem}: give {earlier!r}, or a name that differs more.')
 
   def _turn_fields(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
-    """Returns the JSON object that the review page shows for one anchor or pair.
+    """Returns the JSON object that the review page shows for one anchor (labelled frame) or pair.
 
     Args:
       annotator: name of the annotator.
@@ -243,7 +243,7 @@ class ReviewServer(ThreadingHTTPServer):
     Args:
       annotator: name of the annotator.
       pair: the pair.
-      anchor: the anchor of the pair.
+      anchor: the anchor (labelled frame) of the pair.
     """
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
@@ -259,7 +259,7 @@ class ReviewServer(ThreadingHTTPServer):
     }
 
   def _page_labels(self, item: Item) -> list[int]:
-    """Returns the class ids that the page shows for an anchor or pair, ascending.
+    """Returns the class ids that the page shows for an anchor (labelled frame) or pair, ascending.
 
     These are the labels of the anchor. A pair also shows labels that annotators added to the
     anchor.

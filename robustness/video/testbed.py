@@ -108,7 +108,7 @@ def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, Measur
   Args:
     table: table of results of the study `video_pm_k`.
     setting: published data set, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects the data set
-      with the same number of anchors, '' none.
+      with the same number of anchors (labelled frames), '' none.
 
   Returns:
     The name of the data set, and {classifier: (row of accuracy on anchors, row of accuracy pm-10)}.
@@ -158,7 +158,7 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
   Args:
     results: results of the study `video_pm_k`.
     setting: published data set, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
-      number of anchors, '' draws nothing.
+      number of anchors (labelled frames), '' draws nothing.
 
   Returns:
     `{'testbed': (figure, caption)}`; {} without a data set.
@@ -205,7 +205,7 @@ def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
 def testbed_fit(name: str, measured: Measured) -> Figure:
   """Plots published models with their linear fit, and the classifiers of this run in black.
 
-  The x axis is accuracy on anchors, the y axis accuracy pm-10.
+  The x axis is accuracy on anchors (labelled frames), the y axis accuracy pm-10.
 
   Args:
     name: published data set, 'imagenet_vid_robust' or 'ytbb_robust'.

@@ -27,7 +27,7 @@ def table(
   """Lists neighbor sets in which a classifier is right on the anchor but wrong on neighbors.
 
   For each classifier, sets with the largest fraction of wrong neighbors come first. A row shows the
-  wrong neighbor that is nearest to the anchor.
+  wrong neighbor that is nearest to the anchor (labelled frame).
 
   Args:
     predictions: {label of a classifier: its predictions on all frames}.
@@ -55,7 +55,7 @@ def table(
 
 
 def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
-  """Returns the images of the anchors and neighbors that `table` lists.
+  """Returns the images of the anchors (labelled frames) and neighbors that `table` lists.
 
   Args:
     rows: data source with the frames.
@@ -81,7 +81,7 @@ def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarr
   Sets without a selected pair are left out; the others stay in order.
 
   Args:
-    pairs: P pairs of an anchor and a neighbor.
+    pairs: P pairs of an anchor (labelled frame) and a neighbor.
     is_selected: bool [P], whether each pair is selected.
   """
   selected = np.flatnonzero(is_selected)

@@ -65,8 +65,8 @@ def read(
   """Reads the anchors, neighbors and labels of YTBB-Robust from its original files.
 
   Args:
-    folder: holds the files `FILES`: annotations of anchors and of pairs, a CSV file with classes,
-      and class names.
+    folder: holds the files `FILES`: annotations of anchors (labelled frames) and of pairs, a CSV
+      file with classes, and class names.
     reviewed: whether to return only the anchors and pairs that reviewers accepted, or all.
 
   Returns:
@@ -125,7 +125,8 @@ def _annotations(
   Args:
     path: file of annotations. Its key 'labels' lists all marks, such as 'good' or 'similar'.
     required_mark: a mark that the file must list, to detect a file of another kind.
-    parse_key: called with the key of an annotation and `path`; returns the anchor or pair.
+    parse_key: called with the key of an annotation and `path`; returns the anchor (labelled frame)
+      or pair.
   """
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']

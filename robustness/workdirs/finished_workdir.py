@@ -227,7 +227,7 @@ def _finished_study(
 
   Args:
     path: the workdir, or its folder of a seed.
-    task: task of a battery, or `SINGLE`.
+    task: task of a battery (a run of several studies), or `SINGLE`.
     section: the section `study` of the config.
     study_file: `FILE.py:NAME`, a Python file to run for a user-defined study; '' runs none.
 
@@ -326,7 +326,8 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
 
   Args:
     path: the workdir.
-    folders: all folders that must have results: the workdir, and folders of tasks and seeds.
+    folders: all folders that must have results: the workdir, and folders of tasks (the studies of a
+      run) and seeds.
     command: the command that resumes the run.
   """
   files = [folder / JSON_NAME for folder in dict.fromkeys(folders)]

@@ -234,8 +234,8 @@ def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]
   """Returns the differences between two configs that must not share a workdir.
 
   If the workdir holds results, the classifiers and the values of all keys must be equal; only tasks
-  may be added or removed. If it holds only checkpoints, keys that affect training must be equal
-  where both configs have them.
+  (the studies of a run) may be added or removed. If it holds only checkpoints, keys that affect
+  training must be equal where both configs have them.
 
   Args:
     old: keys of the config in the workdir, from `_keys_of_records`.
@@ -308,8 +308,8 @@ def _recording_settings(study: Section) -> Facts:
 def _keys_of_records(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that affect records (saved outputs of classifiers).
 
-  Each classifier and each study of a battery is one key, such as `classifiers.base` and
-  `battery.fog`, with its section as the value.
+  Each classifier and each study of a battery (a run of several studies) is one key, such as
+  `classifiers.base` and `battery.fog`, with its section as the value.
   """
   from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
