@@ -19,12 +19,12 @@ python main.py --config=configs/background_gap.py:challenge --workdir=/tmp/backg
 from robustness.config.defaults import ConfigDict, default_config, variants
 
 
-def imagenet_9() -> ConfigDict:
+def imagenet_9(study: str = 'background_gap') -> ConfigDict:
   """Returns the config of accuracy on ImageNet-9 by variant of the background.
 
   It reads the three variants that have the same foregrounds.
   """
-  config = default_config('background_gap')
+  config = default_config(study)
   config.data.source = 'imagenet_9'
   config.classifier.label_space = 'imagenet_9'
   return config
@@ -32,10 +32,8 @@ def imagenet_9() -> ConfigDict:
 
 def challenge() -> ConfigDict:
   """Returns the config of accuracy by foreground, each shown on every background."""
-  config = default_config('background_challenge')
-  config.data.source = 'imagenet_9'
+  config = imagenet_9(study='background_challenge')
   config.data.imagenet_9.masks = True
-  config.classifier.label_space = 'imagenet_9'
   return config
 
 

@@ -85,8 +85,8 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   --config.study.failure_share=.5 the severity at which accuracy falls below half of clean accuracy.
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
@@ -94,7 +94,7 @@ def digits() -> ConfigDict:
 
   One is trained with noise.
   """
-  config = plain_and_noisy_digits('corruption_error')
+  config = trainings.plain_and_noisy_digits('corruption_error')
   config.study.top_k = 2
   return config
 
@@ -104,7 +104,7 @@ def cifar10() -> ConfigDict:
 
   It takes 1000 test images.
   """
-  config = resnet20_on_cifar10('corruption_error')
+  config = trainings.resnet20_on_cifar10('corruption_error')
   config.study.corruptions = ('fourier_cifar',)
   return config
 
@@ -117,7 +117,7 @@ def adapted() -> ConfigDict:
   official 15 at severity 5.
   """
   labels = ('source', 'statistics', 'tent')
-  config = resnet20_on_cifar10('corruption_error', num_images=2000, labels=labels)
+  config = trainings.resnet20_on_cifar10('corruption_error', num_images=2000, labels=labels)
   config.study.severities = (5,)
   config.classifiers.statistics.adaptation.name = 'statistics'
   config.classifiers.tent.adaptation.name = 'tent'
@@ -142,10 +142,8 @@ def imagenet_c() -> ConfigDict:
 
   Corruptions are the official 15; mCE divides by AlexNet's errors.
   """
-  config = default_config('corruption_error')
+  config = trainings.efficientnet_lite0('corruption_error', 'imagenet_c')
   config.study.update(source='stored', baseline='alexnet')
-  config.data.source = 'imagenet_c'
-  config.classifier.name = 'efficientnet_lite0'
   return config
 
 
@@ -181,10 +179,8 @@ def imagenet() -> ConfigDict:
 
   Corruptions are the official 15; mCE divides by AlexNet's errors.
   """
-  config = default_config('corruption_error')
+  config = trainings.efficientnet_lite0('corruption_error', 'foolbox')
   config.study.update(constants=224, baseline='alexnet')
-  config.data.source = 'foolbox'
-  config.classifier.name = 'efficientnet_lite0'
   return config
 
 

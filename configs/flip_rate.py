@@ -22,9 +22,7 @@ def digits() -> ConfigDict:
 
   One is trained with noise.
   """
-  config = plain_and_noisy_digits('flip_rate')
-  config.data.num_images = 200
-  return config
+  return plain_and_noisy_digits('flip_rate', num_images=200)
 
 
 def cifar10() -> ConfigDict:

@@ -25,8 +25,8 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   --config.classifier.weights=torchvision:resnet50.IMAGENET1K_V1 (pip install '.[hub]').
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
+from robustness.config import trainings
+from robustness.config.defaults import ConfigDict, variants
 
 
 def digits() -> ConfigDict:
@@ -34,7 +34,7 @@ def digits() -> ConfigDict:
 
   One is trained with noise.
   """
-  config = plain_and_noisy_digits('fourier_attack')
+  config = trainings.plain_and_noisy_digits('fourier_attack')
   config.study.norm = 8.0
   return config
 
@@ -44,7 +44,7 @@ def cifar10() -> ConfigDict:
 
   It takes 1000 CIFAR-10 test images.
   """
-  config = resnet20_on_cifar10('fourier_attack')
+  config = trainings.resnet20_on_cifar10('fourier_attack')
   config.study.norm = 3.43  # as much a pixel as the paper's 24 at 224 × 224 pixels
   return config
 
@@ -54,10 +54,8 @@ def imagenet() -> ConfigDict:
 
   It takes 20 ImageNet pictures and the 15 × 15 lowest frequencies.
   """
-  config = default_config('fourier_attack')
+  config = trainings.efficientnet_lite0('fourier_attack', 'foolbox')
   config.study.window = 15
-  config.data.source = 'foolbox'
-  config.classifier.name = 'efficientnet_lite0'
   return config
 
 

@@ -39,8 +39,8 @@ python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/
   the paper does not name the two of figure 9. --config.study.window=0 has all frequencies.
 """
 
+from robustness.config import trainings
 from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
-from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10, use_imagenet
 
 
 def digits() -> ConfigDict:
@@ -48,7 +48,7 @@ def digits() -> ConfigDict:
 
   One is trained with noise.
   """
-  config = plain_and_noisy_digits('fourier_heatmap')
+  config = trainings.plain_and_noisy_digits('fourier_heatmap')
   config.study.update(norm=8.0, top_k=2)
   return config
 
@@ -58,7 +58,7 @@ def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
 
   `labels` are the labels of the networks; () is one network without a label.
   """
-  config = resnet20_on_cifar10('fourier_heatmap', labels=labels)
+  config = trainings.resnet20_on_cifar10('fourier_heatmap', labels=labels)
   config.study.norm = 4.0
   for classifier in sections_of_classifiers(config):
     classifier.augment.policy = ('flip', 'crop')
@@ -76,10 +76,8 @@ def imagenet() -> ConfigDict:
 
   It has the 15 × 15 lowest frequencies.
   """
-  config = default_config('fourier_heatmap')
+  config = trainings.efficientnet_lite0('fourier_heatmap', 'foolbox')
   config.study.update(norm=15.7, window=15)
-  config.data.source = 'foolbox'
-  config.classifier.name = 'efficientnet_lite0'
   return config
 
 
@@ -91,7 +89,7 @@ def imagenet_pair() -> ConfigDict:
   """
   config = default_config('fourier_heatmap', labels=('first', 'second'))
   config.study.update(norm=15.7, window=63)
-  use_imagenet(config, num_images=1000)
+  trainings.use_imagenet(config, num_images=1000)
   config.data.interpolation = 'bilinear'
   for classifier in config.classifiers.values():
     classifier.name = 'resnet50'

@@ -19,6 +19,7 @@ Perturbations of the folder that are not wanted are read too: keep those in anot
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import efficientnet_lite0
 
 
 def imagenet_p() -> ConfigDict:
@@ -26,10 +27,8 @@ def imagenet_p() -> ConfigDict:
 
   They are divided by AlexNet's.
   """
-  config = default_config('perturbation_stability')
+  config = efficientnet_lite0('perturbation_stability', 'imagenet_p')
   config.study.baseline = 'alexnet'
-  config.data.source = 'imagenet_p'
-  config.classifier.name = 'efficientnet_lite0'
   return config
 
 

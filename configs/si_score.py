@@ -23,14 +23,13 @@ python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_rel
   in place of the data set.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import efficientnet_lite0
 
 
 def drawn() -> ConfigDict:
   """Returns the default config: drawn objects on drawn grounds."""
-  config = default_config('si_score')
-  config.data.source = 'drawn_scenes'
-  config.classifier.name = 'efficientnet_lite0'
+  config = efficientnet_lite0('si_score', 'drawn_scenes')
   config.batch_size = 20
   return config
 

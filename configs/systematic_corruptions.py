@@ -75,10 +75,7 @@ def digits() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  config = default_config('systematic', LABELS)
-  trainings.train_small_networks(config)
-  trainings.train_selectively(config, ENVIRONMENTS)
-  return config
+  return trainings.selective(LABELS, ENVIRONMENTS, trainings.train_small_networks)
 
 
 def methods() -> ConfigDict:
@@ -103,9 +100,7 @@ def cifar10() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  config = default_config('systematic', LABELS)
-  trainings.use_cifar10(config)
-  trainings.train_airbench_selectively(config, ENVIRONMENTS)
+  config = trainings.selective(LABELS, ENVIRONMENTS, trainings.train_half_airbench)
   config.seeds = SEEDS
   return config
 
@@ -136,10 +131,7 @@ def imagenet() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  config = default_config('systematic', LABELS)
-  trainings.train_on_imagenet(config)
-  trainings.train_selectively(config, ENVIRONMENTS)
-  return config
+  return trainings.selective(LABELS, ENVIRONMENTS, trainings.train_on_imagenet)
 
 
 def imagenet_finetuned() -> ConfigDict:

@@ -26,7 +26,7 @@ in a batch, Group DRO, IRM and CORAL over environments and mixup within each, wi
 """
 
 from robustness.config import trainings
-from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.defaults import ConfigDict, variants
 
 LABELS = 'upright', 'erm'
 """A network trained upright, for comparison, and one to which some classes are shown rotated."""
@@ -37,10 +37,7 @@ def digits() -> ConfigDict:
 
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
-  config = default_config('systematic', LABELS)
-  trainings.train_small_networks(config)
-  trainings.train_selectively(config, ('rotation',))
-  return config
+  return trainings.selective(LABELS, ('rotation',), trainings.train_small_networks)
 
 
 def cifar10() -> ConfigDict:
@@ -48,10 +45,7 @@ def cifar10() -> ConfigDict:
 
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
-  config = default_config('systematic', LABELS)
-  trainings.use_cifar10(config)
-  trainings.train_airbench_selectively(config, ('rotation',))
-  return config
+  return trainings.selective(LABELS, ('rotation',), trainings.train_half_airbench)
 
 
 def imagenet() -> ConfigDict:
@@ -59,10 +53,7 @@ def imagenet() -> ConfigDict:
 
   One network is trained upright. The other sees half of the classes rotated too.
   """
-  config = default_config('systematic', LABELS)
-  trainings.train_on_imagenet(config)
-  trainings.train_selectively(config, ('rotation',))
-  return config
+  return trainings.selective(LABELS, ('rotation',), trainings.train_on_imagenet)
 
 
 def imagenet_finetuned() -> ConfigDict:

@@ -28,9 +28,7 @@ def digits() -> ConfigDict:
 
   It compares two small CNNs on MNIST digits.
   """
-  config = plain_and_noisy_digits('tradeoff')
-  config.data.num_images = 500
-  return config
+  return plain_and_noisy_digits('tradeoff', num_images=500)
 
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:

@@ -3,6 +3,7 @@ values.
 """
 
 import copy
+from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
@@ -62,14 +63,29 @@ def small_cnn_on_digits(study_name: str) -> ConfigDict:
   return config
 
 
-def plain_and_noisy_digits(study_name: str) -> ConfigDict:
+def efficientnet_lite0(study_name: str, source: str) -> ConfigDict:
+  """Returns the config of a study of the published EfficientNet-Lite0 on images of a source.
+
+  Args:
+    study_name: the study.
+    source: name of the source, such as 'foolbox' for 20 pictures of ImageNet.
+  """
+  config = default_config(study_name)
+  config.data.source = source
+  config.classifier.name = 'efficientnet_lite0'
+  return config
+
+
+def plain_and_noisy_digits(study_name: str, num_images: int = 0) -> ConfigDict:
   """Returns the config of a study of two small CNNs, trained on MNIST digits.
 
-  One is trained on the digits as they are, the other with Gaussian noise.
+  One is trained on the digits as they are, the other with Gaussian noise. The study measures a
+  random choice of `num_images` test digits; 0 uses all 1000.
   """
   config = default_config(study_name, labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
+  config.data.num_images = num_images
   return config
 
 
@@ -179,21 +195,33 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
   config.classifiers.erm.augment.policy += ('environment',)
 
 
-def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
-  """Sets two classifiers to airbench94 at half its width, trained on CIFAR-10.
-
-  The first is trained on images as they are. The second, `erm`, is trained with image transforms on
-  some classes only (`train_selectively`). Flips are random instead of alternating by epoch, because
-  a training that draws images by transform has no epochs.
+def selective(
+  labels: tuple[str, ...], environments: tuple[str, ...], train: Callable[[ConfigDict], None]
+) -> ConfigDict:
+  """Returns the config of robustness that is trained on some classes only.
 
   Args:
-    config: the config, which is changed.
-    environments: names of the transforms.
+    labels: label of the classifier that is trained on clean images, then 'erm' for the one that
+      sees environments too.
+    environments: the environments, see `train_selectively`.
+    train: sets the networks and their training, such as `train_small_networks`.
   """
+  config = default_config('systematic', labels)
+  train(config)
+  train_selectively(config, environments)
+  return config
+
+
+def train_half_airbench(config: ConfigDict) -> None:
+  """Sets CIFAR-10 and classifiers that are airbench94 at half its width, trained on it.
+
+  Flips are random instead of alternating by epoch, because a training that draws images by
+  transform, as `selective` has, has no epochs.
+  """
+  use_cifar10(config)
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('flip', 'crop')
-  train_selectively(config, environments)
 
 
 def add_methods(config: ConfigDict) -> None:
