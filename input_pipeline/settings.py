@@ -77,15 +77,21 @@ class Source(Part, abc.ABC):
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
     """Returns whether a split of this source may share images with a split of another source.
 
-    By default this is the case for sources with equal settings and equal splits; the split ''
-    contains all images.
+    By default this is the case for sources with equal settings, if their splits overlap.
 
     Args:
       split: split of this source.
       other: the other source.
       split_of_other: split of the other source.
     """
-    return self == other and (split == split_of_other or '' in (split, split_of_other))
+    return self == other and self.splits_overlap(split, split_of_other)
+
+  def splits_overlap(self, split: str, other_split: str) -> bool:
+    """Returns whether two splits of this source may share images.
+
+    By default these are equal splits; the split '' contains all images.
+    """
+    return split == other_split or '' in (split, other_split)
 
   def for_study(self, study: Facts) -> Self:
     """Returns the source with settings that a study requires; by default it is unchanged.

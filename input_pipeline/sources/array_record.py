@@ -30,17 +30,15 @@ class ArrayRecord(Source):
 
   path: str = ''
 
-  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether a split and a split of another source have an image in common.
+  def splits_overlap(self, split: str, other_split: str) -> bool:
+    """Returns whether two splits have an image in common.
 
     Both may be slices, such as 'train[:10%]'.
     """
     from input_pipeline import tfds_sets
 
-    if self != other:
-      return False
     builder = tfds_sets.builder_in(expanded(self.path))
-    return tfds_sets.share_examples(builder, split, split_of_other)
+    return tfds_sets.share_examples(builder, split, other_split)
 
   def open(self, settings: DataSettings) -> Images:
     """Opens a TFDS data set of ArrayRecord files, with images that are decoded on demand.

@@ -48,15 +48,12 @@ class Npz(Source):
     description = {'path': self.path, 'split': settings.split}
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
-  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether a split and a split of another source are read from the same array."""
-    if self != other:
-      return False
-    if split == split_of_other:
+  def splits_overlap(self, split: str, other_split: str) -> bool:
+    """Returns whether two splits are read from the same array."""
+    if split == other_split:
       return True
     arrays = self.arrays()
-    array_names = {_find(arrays, _IMAGES, name, self.path) for name in (split, split_of_other)}
-    return len(array_names) == 1  # both splits have the same array
+    return len({_find(arrays, _IMAGES, name, self.path) for name in (split, other_split)}) == 1
 
   def arrays(self) -> Mapping[str, np.ndarray]:
     """Reads all arrays from the file, `{name: array}`; refuses pickled objects."""

@@ -55,14 +55,12 @@ class Tfds(Source):
   dataset: str = ''
   data_dir: str = ''
 
-  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
-    """Returns whether a split and a split of another source, also with slices, share an image."""
+  def splits_overlap(self, split: str, other_split: str) -> bool:
+    """Returns whether two splits, also with slices, have an image in common."""
     from input_pipeline import tfds_sets
 
-    if self != other:
-      return False
     builder = tfds_sets.find_builder(self.dataset, self.data_dir, self.key('dataset'))
-    return tfds_sets.share_examples(builder, split, split_of_other)
+    return tfds_sets.share_examples(builder, split, other_split)
 
   def open(self, settings: DataSettings) -> Images:
     """Opens a split of a TFDS data set, which is downloaded and prepared if necessary.
