@@ -217,7 +217,10 @@ def _measure_tasks(
   if not results_by_task:
     _name, _label, reason = left_out[0]
     raise InputError(f'no task of the battery can be measured: {reason}.')
-  results = _join_battery(experiment, results_by_task)
+  has_fourier_table = experiment.summary == FOURIER_TABLE
+  findings = fourier_table.summarise(results_by_task) if has_fourier_table else None
+  settings = dataclasses.asdict(experiment.execution)
+  results = join_tasks(results_by_task, settings, experiment.summary or 'battery', findings)
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
@@ -227,25 +230,6 @@ def _measure_tasks(
   presented = summary.present_run(experiment.summary, experiment.studies)
   write_results(log, folder, results, presented, with_task_captions(figures_by_task))
   return results
-
-
-def _join_battery(experiment: Experiment, results_by_task: dict[str, Results]) -> Results:
-  """Joins the results of the tasks of a battery into one object, and adds its summary.
-
-  A battery is several studies of the same classifiers in one run; each is called a task.
-
-  Args:
-    experiment: the settings of the battery. `experiment.summary` is the name of a summary across
-      tasks, such as the table of Fourier studies, or ''.
-    results_by_task: {task: results} of the tasks that were measured.
-
-  Returns:
-    Results with the tables of all tasks, and the estimates of the summary if there is one.
-  """
-  has_fourier_table = experiment.summary == FOURIER_TABLE
-  findings = fourier_table.summarise(results_by_task) if has_fourier_table else None
-  settings = dataclasses.asdict(experiment.execution)
-  return join_tasks(results_by_task, settings, experiment.summary or 'battery', findings)
 
 
 def write_results(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -215,10 +215,14 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       the config.
   """
   values = config if values is None else values
-  for study_section, study_values in _study_sections(config, values):
-    study_class = study.STUDIES.find(study_section.name, 'config.study.name')
-    for key, parts in study_class.sections_of_parts(study_values).items():
-      _add(study_section, key, parts)
+  studies = [(), *(('battery', task) for task in config.get('battery', ()))]  # () of a single one
+  for path in studies:
+    section = _value_at(config, *path, 'study')
+    if isinstance(section, ConfigDict) and 'name' in section:
+      study_class = study.STUDIES.find(section.name, 'config.study.name')
+      changed = {**section, **(_value_at(values, *path, 'study') or {})}
+      for key, parts in study_class.sections_of_parts(changed).items():
+        _add(section, key, parts)
   _add_parts(config, values, 'classifier')
   for label in config.get('classifiers', ()):
     _add_parts(config, values, 'classifiers', label)
@@ -296,25 +300,6 @@ def _field_defaults(settings: type) -> Facts:
     field.name: placeholder(object) if field.default is dataclasses.MISSING else field.default
     for field in dataclasses.fields(settings)
   }
-
-
-def _study_sections(
-  config: ConfigDict, values: Mapping[str, Any]
-) -> Iterator[tuple[ConfigDict, Facts]]:
-  """Yields each section `study` of a config, with its settings after the user's changes.
-
-  Args:
-    config: the config. A battery has several such sections.
-    values: the user's changes, as nested dictionaries.
-
-  Yields:
-    (section, {setting: value}).
-  """
-  paths = [(), *(('battery', task) for task in config.get('battery', ()))]  # () is the whole config
-  for path in paths:
-    section = _value_at(config, *path, 'study')
-    if isinstance(section, ConfigDict) and 'name' in section:
-      yield section, {**section, **(_value_at(values, *path, 'study') or {})}
 
 
 def _value_at(values: Any, *path: str) -> Any:
