@@ -239,6 +239,20 @@ def blocks(tower: str) -> Names:
   }
 
 
+def text_names(tower: str) -> Names:
+  """Maps the variables of a text tower, without its projection, to open_clip's names.
+
+  Args:
+    tower: the beginning of open_clip's names, '' or 'text.'.
+  """
+  return {
+    'tokens/embedding': f'{tower}token_embedding.weight',
+    'position': f'{tower}positional_embedding',
+    **blocks(tower),
+    'norm': f'{tower}ln_final',
+  }
+
+
 _TRANSFORMER: Names = {
   # [1, 1, D] and [1, N, D] are stored without the axes of length 1
   'embedding/class_token': Stored(('visual.class_embedding',), reshaped(lambda s: s[2:])),
@@ -261,31 +275,20 @@ _RESNET: Names = {
   'attention_pool/out': 'visual.attnpool.c_proj',
   'head/dense': HEAD,
 }
-_TEXT: Names = {
-  'tokens/embedding': 'token_embedding.weight',
-  'position': 'positional_embedding',
-  **blocks(''),
-  'norm': 'ln_final',
-  'projection/kernel': 'text_projection',
-}
 _TEXT_ARRAYS = (
   *('transformer.*', 'token_embedding.weight', 'positional_embedding', 'ln_final.*'),
   *('text_projection', 'logit_scale', 'attn_mask', '*.num_batches_tracked'),
 )
 """Patterns of open_clip's names of arrays that the image tower does not need."""
+_TEXT = text_names('') | {'projection/kernel': 'text_projection'}
 TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
 """The names in state dicts of open_clip, without the image tower."""
 _SCALE_AND_BIAS = ('logit_scale', 'logit_bias')
 _SIGLIP_NAMES: Names = {ours: f'visual.trunk.{theirs}' for ours, theirs in TIMM.items()}
 _SIGLIP_NAMES['head/dense'] = HEAD
 _SIGLIP_IMAGE = Scheme(WITH_HEAD, _SIGLIP_NAMES, ('text.*', *_SCALE_AND_BIAS), headless='visual.')
-_SIGLIP_TEXT: Names = {
-  'tokens/embedding': 'text.token_embedding.weight',
-  'position': 'text.positional_embedding',
-  **blocks('text.'),
-  'norm': 'text.ln_final',
-  'projection': Stored(('text.text_projection',), OUTPUT_FIRST),
-}
+_SIGLIP_TEXT = text_names('text.')
+_SIGLIP_TEXT['projection'] = Stored(('text.text_projection',), OUTPUT_FIRST)
 
 
 @dataclasses.dataclass(frozen=True)
