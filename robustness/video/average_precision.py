@@ -26,7 +26,7 @@ from robustness.core.settings import require
 from robustness.estimates.means import Estimate, known_mean
 from robustness.estimates.of_means import Units, bootstrap, unless_equal
 from robustness.video.boxes import Boxes
-from robustness.video.metadata import NeighborSets
+from robustness.video.metadata import NeighborSets, first_of_each_set
 
 RESAMPLES = 500
 """Resamples of the bootstrap."""
@@ -235,17 +235,14 @@ def worst_frames(
     k: largest distance from the anchor in frames.
     include_anchor: whether the anchor may be the worst frame.
   """
-  worst = sets.anchors.copy()
-  for group, anchor in enumerate(sets.anchors):
-    members, distance = sets.neighbors[group], sets.offsets[group]
-    if include_anchor:
-      members, distance = np.append(members, anchor), np.append(distance, 0)
-    is_candidate = (np.abs(distance) <= k) & np.isfinite(precision[members])
-    if is_candidate.any():
-      members, distance = members[is_candidate], distance[is_candidate]
-      # Sorted by precision, then distance, then offset: `lexsort` takes the main key last.
-      first, *_ = np.lexsort((distance, np.abs(distance), precision[members]))
-      worst[group] = members[first]
+  worst, members = sets.anchors.copy(), np.stack(sets.pairs)  # set, frame and offset, [3, P]
+  if include_anchor:
+    anchors = np.arange(len(worst)), sets.anchors, np.zeros_like(worst)
+    members = np.concatenate([members, anchors], 1)
+  _, frame, offset = members
+  group, frame, offset = members[:, (np.abs(offset) <= k) & np.isfinite(precision[frame])]
+  first = first_of_each_set(group, precision[frame], np.abs(offset), offset)
+  worst[group[first]] = frame[first]
   return worst
 
 

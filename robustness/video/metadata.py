@@ -215,6 +215,20 @@ def component_of_nodes(first: np.ndarray, second: np.ndarray, num_nodes: int) ->
   return connected_components(graph, directed=False)[1]
 
 
+def first_of_each_set(group: np.ndarray, *keys: np.ndarray) -> np.ndarray:
+  """Returns, for each neighbor set in ascending order, the index of its first pair.
+
+  Sets without a pair are left out. Of equal pairs, the one with the smallest index is the first.
+
+  Args:
+    group: number of the set of each pair, [P].
+    *keys: values [P] by which the pairs of a set are sorted, the main key first.
+  """
+  order = np.lexsort((*reversed(keys), group))  # `lexsort` takes the main key last
+  _, first = np.unique(group[order], return_index=True)
+  return np.asarray(order[first])
+
+
 def video_of(path: str) -> str:
   """Returns the folder part of a frame's path, which names its video."""
   return path.rpartition('/')[0]

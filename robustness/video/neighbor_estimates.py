@@ -31,7 +31,7 @@ from robustness.estimates.means import Estimate, mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY
 from robustness.video.columns import sorted_names, whole_numbers
-from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
+from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets, first_of_each_set
 from robustness.video.ytbb_robust import VIDEOS
 
 BLOCK = 64
@@ -416,10 +416,7 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
     have no pair.
   """
   num_wrong = (~outcomes.is_neighbor_right).sum(0)
-  # By set, then falling number of wrong models, distance, offset; `lexsort` takes set last.
-  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -num_wrong, outcomes.group))
-  _, first_of_set = np.unique(outcomes.group[order], return_index=True)
-  return order[first_of_set]
+  return first_of_each_set(outcomes.group, -num_wrong, np.abs(outcomes.offset), outcomes.offset)
 
 
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from robustness.evaluation.failures import class_name
 from robustness.present.failures import gallery, prediction_title
 from robustness.present.notation import number
 from robustness.results import FAILURE_IMAGES, Results, Table
-from robustness.video.metadata import FramePairs
+from robustness.video.metadata import first_of_each_set
 from robustness.video.neighbor_estimates import SetOutcomes
 from robustness.video.predictions import FramePredictions
 
@@ -43,7 +43,9 @@ def table(
     num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)  # [A], neighbors of each set
     num_near = np.bincount(pairs.group[is_near], minlength=num_sets)  # [A]
     # a pair for each set with a wrong neighbor, as an index in `pairs`
-    nearest_wrong = _nearest_of_each_set(pairs, is_wrong)
+    wrong = np.flatnonzero(is_wrong)
+    group, distance = pairs.group[wrong], np.abs(pairs.offset[wrong])
+    nearest_wrong = wrong[first_of_each_set(group, distance)]
     sets_with_wrong = pairs.group[nearest_wrong]
     wrong_share = num_wrong[sets_with_wrong] / num_near[sets_with_wrong]
     largest_share_first = np.argsort(-wrong_share, kind='stable')
@@ -73,22 +75,6 @@ def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
   frames, index = np.unique(pairs, return_inverse=True)
   pictures = [next(rows.batches(1, [frame]))['image'][0] for frame in frames.tolist()]
   return {FAILURE_IMAGES: np.stack(pictures)[index.reshape(pairs.shape)]}
-
-
-def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarray:
-  """Returns, for each neighbor set, the index of the selected pair nearest to the anchor.
-
-  Sets without a selected pair are left out; the others stay in order.
-
-  Args:
-    pairs: P pairs of an anchor (labelled frame) and a neighbor.
-    is_selected: bool [P], whether each pair is selected.
-  """
-  selected = np.flatnonzero(is_selected)
-  distance, group = np.abs(pairs.offset[selected]), pairs.group[selected]
-  by_set_and_distance = np.lexsort((distance, group))  # the last key, the set, comes first
-  _, first_of_sets = np.unique(group[by_set_and_distance], return_index=True)
-  return np.asarray(selected[by_set_and_distance[first_of_sets]])
 
 
 def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
