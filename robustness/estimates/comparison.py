@@ -5,6 +5,7 @@ robustness: accuracy relative to a line through other classifiers.
 """
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -98,10 +99,8 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  ascending = np.sort(values, axis=None)
-  count = ascending.size
-  passes = ascending * (count / np.arange(1, count + 1)) <= rate  # p_(i) ≤ rate·i/count
-  return np.asarray(values <= ascending[passes].max(initial=-1))
+  adjusted = scipy.stats.false_discovery_control(values, axis=None)  # the least p_(j)·m/j, j ≥ i
+  return np.reshape(adjusted <= rate, values.shape)
 
 
 def paired_difference(

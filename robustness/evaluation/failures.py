@@ -250,20 +250,6 @@ def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str
   return views[worst[0]] if len(worst) == 1 else f'{len(worst)} views alike'
 
 
-def _with_distinct_pairs(mistakes: np.ndarray) -> np.ndarray:
-  """Adds up the counts of mistakes with the same label and prediction.
-
-  [[3, 5, 1], [3, 5, 2]] becomes [[3, 5, 3]]: class 3 was taken for class 5 three times.
-
-  Args:
-    mistakes: lines of label, prediction and count, int [K, 3].
-  """
-  pairs, times = mistakes[:, :2], mistakes[:, 2]
-  distinct, number = np.unique(pairs, axis=0, return_inverse=True)
-  total = np.bincount(number.ravel(), times, len(distinct)).astype(int)
-  return np.concatenate([distinct, total[:, None]], 1)
-
-
 def _images_by_class(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number of the class, positions of its images, int [n]) for each class with images.
 
@@ -379,4 +365,6 @@ class Tally:
       true = np.broadcast_to(label[:, None], missed.shape)[missed]
       predicted = shard['prediction'][has_label][missed]
       added = np.stack([true, predicted, np.ones_like(true)], 1)
-      self.mistakes = _with_distinct_pairs(np.concatenate([self.mistakes, added]))
+      # [3, 5, 1] and [3, 5, 2] become [3, 5, 3]: class 3 was taken for class 5 three times
+      mistakes = pd.DataFrame(np.concatenate([self.mistakes, added]))
+      self.mistakes = mistakes.groupby([0, 1], as_index=False).sum().to_numpy()

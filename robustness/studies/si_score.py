@@ -18,24 +18,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, or_column
 from robustness.core.registry import are_distinct, are_distinct_and_some, setting, word
-from robustness.core.rows import Rows, numeric_columns
-from robustness.core.sequential import map_rows
+from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.estimates.facets import ordered_facet
 from robustness.estimates.means import Estimate, known_mean
 from robustness.estimates.of_means import bootstrap, units_of_classifier, unless_equal
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
+from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
-from robustness.evaluation.views import Arrays, Views, ViewTable, stored_view
+from robustness.evaluation.views import Views, ViewTable, stored_view
 from robustness.models.imagenet_names import NAMES
 from robustness.present import images
 from robustness.results import Results
@@ -364,34 +363,15 @@ class SiScore(Study):
       return {}
     views = self.views(rows.image_shape)
     # The indices of six evenly spaced levels, or of all if there are fewer.
-    levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int))
-    first_pairs = next(rows.batches(min(3, rows.num_examples), [0]))
-    prepare = views.prepare  # computes what the scenes of a pair at all levels share
-    assert prepare is not None  # views that compose scenes have one
-
-    @jax.jit
-    def prepare_pairs(pairs: Arrays) -> Arrays:
-      """Applies `prepare` to each pair, a row of the arrays in `pairs`."""
-      return map_rows(lambda pair, _: prepare(pair), pairs, None)
-
-    pairs = prepare_pairs(numeric_columns(first_pairs))
-
-    @jax.jit
-    def scenes_at(level: Arrays) -> jax.Array:
-      """Returns the scenes of all pairs at one level, resized for the figure, [pairs, 160, 160, 3].
-
-      Args:
-        level: {name: value} of the parameters of one level.
-      """
-      scenes = map_rows(lambda pair, level: views.show(key, pair, level), pairs, level)
-      shape = (len(scenes), GALLERY_SIDE, GALLERY_SIDE, 3)
-      return jnp.clip(jax.image.resize(scenes, shape, 'linear'), 0, 1)
-
-    # {name of a parameter: its values at the levels of the figure, [levels, ...]}
-    parameters = {name: jnp.asarray(values[levels]) for name, values in views.parameters.items()}
-    scenes = jax.lax.map(scenes_at, parameters)  # [levels, pairs, 160, 160, 3]
+    levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int)).tolist()
+    scenes = []
+    for position in range(min(3, rows.num_examples)):
+      pair = one_view.read_row(rows, position)
+      scenes.append(np.stack([one_view.show(self, pair, level, key) for level in levels]))
+    shape = (len(scenes), len(levels), GALLERY_SIDE, GALLERY_SIDE, 3)
+    gallery = np.asarray(jax.image.resize(np.stack(scenes), shape, 'linear')).clip(0, 1)
     names = [_level_names(self.design)[level] for level in levels]
-    return {'gallery': np.asarray(scenes).swapaxes(0, 1), 'gallery_level': np.array(names)}
+    return {'gallery': gallery, 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all scenes, by class, by level and by factor.
