@@ -73,7 +73,12 @@ class StratifiedMeans:
     value = np.where(has_images, (weight * share).sum(0), np.nan)
     # A mean of shares that are all 0 or all 1 is exactly 0 or 1.
     value = np.where(np.abs(value - np.round(value)) < ROUNDING, np.round(value), value)
-    num_images, mean_share = _strata_in_means(is_counted, share, stratum)
+    # The number of images of each stratum in each mean, and the sum of their shares, [strata, Q].
+    num_images = np.zeros((int(stratum.max(initial=0)) + 1, share.shape[1]))
+    sum_of_shares = np.zeros_like(num_images)
+    np.add.at(num_images, stratum, is_counted)
+    np.add.at(sum_of_shares, stratum, np.where(is_counted, share, 0))
+    mean_share = sum_of_shares / np.maximum(num_images, 1)
     # An image that is alone in its stratum deviates from the mean of all images. [strata, Q]
     expected_in_stratum = np.where(num_images == 1, value, mean_share)
     bessel = np.sqrt(num_images / np.maximum(num_images - 1, 1))  # for unbiased variances
@@ -203,26 +208,6 @@ class StratifiedMeans:
     beta = np.select([all_wrong, all_right], [wrong, 2 * h], wrong + h)
     drawn = special.betaincinv(alpha, beta, uniform)
     return np.where(all_wrong, 0, drawn), np.where(all_right, 1, drawn)
-
-
-def _strata_in_means(
-  is_counted: np.ndarray, share: np.ndarray, stratum: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the number of images of each stratum in each of Q means, and their mean share.
-
-  Args:
-    is_counted: whether each image counts in each mean, bool [N, Q].
-    share: the share of an image's views that are right, [N, Q].
-    stratum: the stratum of each image, int [N].
-
-  Returns:
-    Two arrays [strata, Q]. The mean share is 0 without images.
-  """
-  num_images = np.zeros((int(stratum.max(initial=0)) + 1, share.shape[1]))
-  sum_of_shares = np.zeros_like(num_images)
-  np.add.at(num_images, stratum, is_counted)
-  np.add.at(sum_of_shares, stratum, np.where(is_counted, share, 0))
-  return num_images, sum_of_shares / np.maximum(num_images, 1)
 
 
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
