@@ -75,7 +75,7 @@ def digits() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  return trainings.selective(LABELS, ENVIRONMENTS, trainings.train_small_networks)
+  return trainings.selective('systematic', LABELS, ENVIRONMENTS, trainings.train_small_networks)
 
 
 def methods() -> ConfigDict:
@@ -100,7 +100,7 @@ def cifar10() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  config = trainings.selective(LABELS, ENVIRONMENTS, trainings.train_half_airbench)
+  config = trainings.selective('systematic', LABELS, ENVIRONMENTS, trainings.train_half_airbench)
   config.seeds = SEEDS
   return config
 
@@ -131,7 +131,7 @@ def imagenet() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  return trainings.selective(LABELS, ENVIRONMENTS, trainings.train_on_imagenet)
+  return trainings.selective('systematic', LABELS, ENVIRONMENTS, trainings.train_on_imagenet)
 
 
 def imagenet_finetuned() -> ConfigDict:

@@ -37,7 +37,7 @@ def digits() -> ConfigDict:
 
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
-  return trainings.selective(LABELS, ('rotation',), trainings.train_small_networks)
+  return trainings.selective('systematic', LABELS, ('rotation',), trainings.train_small_networks)
 
 
 def cifar10() -> ConfigDict:
@@ -45,7 +45,7 @@ def cifar10() -> ConfigDict:
 
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
-  return trainings.selective(LABELS, ('rotation',), trainings.train_half_airbench)
+  return trainings.selective('systematic', LABELS, ('rotation',), trainings.train_half_airbench)
 
 
 def imagenet() -> ConfigDict:
@@ -53,7 +53,7 @@ def imagenet() -> ConfigDict:
 
   One network is trained upright. The other sees half of the classes rotated too.
   """
-  return trainings.selective(LABELS, ('rotation',), trainings.train_on_imagenet)
+  return trainings.selective('systematic', LABELS, ('rotation',), trainings.train_on_imagenet)
 
 
 def imagenet_finetuned() -> ConfigDict:

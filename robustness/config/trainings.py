@@ -196,17 +196,21 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
 
 
 def selective(
-  labels: tuple[str, ...], environments: tuple[str, ...], train: Callable[[ConfigDict], None]
+  study_name: str,
+  labels: tuple[str, ...],
+  environments: tuple[str, ...],
+  train: Callable[[ConfigDict], None],
 ) -> ConfigDict:
-  """Returns the config of robustness that is trained on some classes only.
+  """Returns the config of a study of classifiers of which one is trained selectively.
 
   Args:
+    study_name: the study.
     labels: label of the classifier that is trained on clean images, then 'erm' for the one that
       sees environments too.
     environments: the environments, see `train_selectively`.
     train: sets the networks and their training, such as `train_small_networks`.
   """
-  config = default_config('systematic', labels)
+  config = default_config(study_name, labels)
   train(config)
   train_selectively(config, environments)
   return config
