@@ -163,9 +163,10 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[ComparedClassifier])
 
 
 def _difference(first: ComparedClassifier, compared: ComparedClassifier, group: str) -> Estimate:
-  """Returns a classifier's accuracy minus the first classifier's, for a set of perturbations.
+  """Returns a classifier's accuracy minus the first classifier's, on a set of perturbations.
 
-  The accuracies are on the shared images, or on all images if there are none.
+  If both have answers to the same images (`compared.pair`), the difference is paired by image.
+  Otherwise each accuracy is on its classifier's images, and the two are independent.
 
   Args:
     first: the first classifier.

@@ -135,10 +135,16 @@ class StoredOrMade(CorruptionViews):
       )
 
   def _check_corruptions(self, rows: Rows) -> None:
-    """Checks that a stored data set contains the study's corruptions.
+    """Checks that a data set of stored corrupted images has the study's corruptions.
 
-    Raises InputError if a corruption is missing that the setting `corruptions` lists by name. Logs
-    a warning if a missing corruption is only a member of a listed set, such as 'official'.
+    A missing corruption is an error if the setting `corruptions` lists it by name. If it is only a
+    member of a listed set, such as 'official', a warning is logged.
+
+    Args:
+      rows: the data. Data that do not describe their corruptions are not checked.
+
+    Raises:
+      InputError: a listed corruption is missing.
     """
     stored = parts_of_rows(rows)
     if not stored:  # rows that are not described

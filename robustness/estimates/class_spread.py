@@ -94,10 +94,13 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
   """
   _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
   accuracy, classes = np.bincount(class_index, right) / count, len(count)
-  within = ((count * accuracy * (1 - accuracy)).sum() + 0.25) / (len(labels) - classes + 1)
-  variances = within / count
+  within = ((count * accuracy * (1 - accuracy)).sum() + 0.25) / (len(labels) - classes + 1)  # w
+  variances = within / count  # the sampling variance of each class's accuracy, [K]
+  # Weights of the classes in the statistic Q of `variance_between_classes`, and the terms of Q.
   weight = 1 / (variances + variance_between_classes(accuracy, variances)[0])
   deviation = np.sqrt(weight) * (accuracy - np.average(accuracy, weights=weight))
+  # `degrees_of_freedom` is about K / 3 for normal deviations, which makes `freedom` K − 1, and less
+  # if few classes have most of Q.
   inverse = 1 / degrees_of_freedom(deviation) - (classes - 3) / (classes * (classes - 1))
   freedom = float(np.fmin(2 / inverse, classes - 1))  # K − 1 also where accuracies are equal
   variance_and_ends = variance_between_classes(accuracy, variances, confidence, freedom)

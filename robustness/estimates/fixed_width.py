@@ -83,7 +83,10 @@ class FixedWidth:
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
 
   def finished(self, successes: ArrayLike, n: ArrayLike) -> np.ndarray:
-    """Returns whether the intervals of proportions are narrow enough, bool [...].
+    """Returns whether the intervals of proportions are narrow enough to stop, bool [...].
+
+    They are Clopper–Pearson intervals of confidence `level`, and must be at most ± `half_width`
+    wide.
 
     Args:
       successes: number of successes so far, [...].
@@ -95,8 +98,9 @@ class FixedWidth:
   def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the intervals (low, high) of proportions after a round of trials, [...] each.
 
-    The interval has the confidence `level` if it is then narrow enough. Otherwise it has the higher
-    confidence `early_level`.
+    In this design trials are added in rounds until the interval of a proportion is narrow enough.
+    An interval has the confidence `level` if it is narrow enough. Otherwise it has the higher
+    confidence `early_level`, since the trials go on and it may be looked at again.
 
     Args:
       successes: number of successes so far, [...].
@@ -136,7 +140,9 @@ class FixedWidth:
     return np.asarray(np.sum(finishes, 0))  # the proportion is finished at one of the looks
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the expected number of trials until a proportion is finished, [P].
+    """Returns the expected number of trials until the interval of a proportion is narrow, [P].
+
+    Trials are added in rounds, and the interval is computed after each.
 
     Args:
       proportions: [P], the true proportions, in (0, 1).
@@ -148,9 +154,11 @@ class FixedWidth:
   def proportions_to_test(self) -> np.ndarray:
     """Returns the proportions at which the coverage may be lowest, ascending, in (0, ½).
 
-    As a function of the proportion, the coverage jumps at the ends of intervals and is lowest just
-    outside an interval. The result has the proportions just outside all possible intervals of all
-    rounds. Coverage is equal at p and 1 − p; p < ½ is therefore enough.
+    The design shows trials in rounds and stops when the interval of the share of successes is
+    narrow enough. Its coverage is the probability that this interval contains the true proportion.
+    As a function of the proportion, it jumps at the ends of intervals and is lowest just outside an
+    interval. The result has the proportions just outside all possible intervals of all rounds
+    (looks). Coverage is equal at p and 1 − p; p < ½ is therefore enough.
     """
     looks = [_intervals_by_count(self, self.trials * look) for look in range(1, self.looks + 1)]
     low = np.concatenate([low_by_count for low_by_count, _, _ in looks])

@@ -294,7 +294,14 @@ def _function_of_means(
   """
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns f or the difference in B bootstrap samples, [B] or [B, G]."""
+    """Returns f of a classifier's means, or its difference, in bootstrap samples, for `bootstrap`.
+
+    Args:
+      weights: weights of the units (images or clusters of images) in B samples, [B, K].
+
+    Returns:
+      [B], or [B, G] if f has a value for each group.
+    """
     # f is called with a baseline's means too, but only a `MeanRatio` uses them.
     value = _function_in_samples(function, measured, measured, weights)
     if subtracted is None:

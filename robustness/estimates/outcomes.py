@@ -189,6 +189,9 @@ class Outcomes:
   def combined(self, by: Sequence[str], combine: Callable[[np.ndarray], Any]) -> Self:
     """Returns outcomes in which views with equal values of some facets are merged into one view.
 
+    A view is a way of perturbing images, and its facets are columns that describe it, such as
+    corruption and severity.
+
     Args:
       by: the facets of the merged views, such as ('corruption',) to merge severities.
       combine: called with the values [N, v] of v views that are merged, for all N images. It
@@ -323,8 +326,12 @@ class Outcomes:
   def sums(self, label: str, group: Group) -> Sums:
     """Returns a classifier's weighted sums of the statistic over a group of views, by cluster.
 
-    A cluster is an image, or a set of dependent images. Clusters without a value that counts are
-    left out.
+    A view is a way of perturbing images, with a weight in the mean over the group. A cluster is an
+    image, or a set of dependent images. Clusters without a value that counts are left out.
+
+    Args:
+      label: label of the classifier.
+      group: the views and their weights.
     """
     is_counted = self._is_counted(label, group.views)
     total, weight = self.weighted_totals(label, group)

@@ -477,11 +477,13 @@ def with_few_facets(
 def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
   """Returns whether each classifier's highest or lowest estimate repeats an overall value.
 
-  For instance, an overall value may be defined as the lowest over conditions.
+  For instance, an overall value may be defined as the lowest over conditions. A report then states
+  it once.
 
   Args:
-    rows: estimates in many conditions.
-    overall: overall values.
+    rows: rows of the table of results: estimates in many conditions, of classifiers and differences
+      between them.
+    overall: rows with overall values.
   """
   values_by_pair = rows.groupby(['classifier', 'versus'])['value']
   extremes = rows.loc[[*values_by_pair.idxmin(), *values_by_pair.idxmax()]]

@@ -123,10 +123,14 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     range_starts = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** i for i in range(num_ranges)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Premultiplies the cutout of a row of data by its alpha, before scenes are made.
+    """Premultiplies the colours of a cutout by its alpha, once for all scenes of a row.
 
-    If areas are measured by masks, `cutout_pixels` is added: the number of pixels in the cutout's
-    mask.
+    Args:
+      row: columns of an object's cutout and a background.
+
+    Returns:
+      The row with the cutout. If areas are measured by masks, `cutout_pixels` is added: the number
+      of pixels in its mask.
     """
     columns, cutout = _split_off_cutout(row)
     prepared = {**columns, 'cutout': cutout}
@@ -147,10 +151,16 @@ def _resized_by_scene(areas: Sequence[float], side: int, rotates: bool, measure:
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def scene_from(min_area: float) -> jax.Array:
-      """Renders the scene by a program for objects with at least the area `min_area`.
+      """Renders the scene by a program for objects with at least a certain area.
 
       Larger objects are scaled down less, so that their program reads fewer pixels and is faster.
-      There are several programs, each for a range of areas.
+      There are several programs, each for a range of areas, and `lax.switch` selects one.
+
+      Args:
+        min_area: the smallest area in the range, as a fraction of the canvas.
+
+      Returns:
+        The scene, [S, S, 3].
       """
       bound = reduction_bound(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       scene, _ = composition.paste_cutout(

@@ -353,7 +353,14 @@ def _with_slots(rows: Rows) -> Rows:
   num_slots = min(num_parts, math.ceil(MOST_ROWS / part_size) + 1)
 
   def one_hot_slots(batch: Batch) -> np.ndarray:
-    """Returns the one-hot index of the sum ("slot") that each image is added to, [B, S]."""
+    """Says for each image of a batch which sum its spectrum is added to, as one-hot [B, S].
+
+    Images are summed by part, a corruption at one severity. `number_of_part` numbers the parts, and
+    part p is added to sum p modulo S of the S sums that a block of images has.
+
+    Args:
+      batch: columns of the images, with `corruption` and `severity`.
+    """
     parts = stored.parts_in(batch['corruption'], batch['severity'])
     # Padding is in no part; it is not summed, so that any slot will do.
     slots = [number_of_part.get(part, 0) % num_slots for part in parts]

@@ -412,11 +412,19 @@ class Systematic(Study):
       angle, and averaged over environments.
     * `rho` is computed from accuracy averaged over severities or angles. `mean_rho` is the mean of
       ρ over them, another reading of the paper.
+
+    An environment is a transform of images, such as snow, at several levels (severities or angles).
+    Classes are divided into groups, and training shows each environment for one group only.
+
+    Args:
+      recorded: the predictions of each classifier for all images, clean and in each environment at
+        each level.
     """
-    recorded.require_distinct()
+    recorded.require_distinct()  # raises if two rows are versions of one image
     recorded.require_equal_columns((CLASS_GROUP,))
     evaluations = recorded.evaluations
     self.check_labels([evaluation.label for evaluation in evaluations])
+    # {classifier: whether it is right, by image and environment}, and by image and level
     by_environment = {e.label: self._shares(e) for e in evaluations}
     by_level = {}
     if self.source == STORED:  # stored images have no levels
