@@ -312,7 +312,13 @@ class Attack(Part):
     fold_in(key, r). More restarts therefore never weaken an attack. A margin of NaN counts as the
     largest, so that an image of NaN is the result. An attack that uses no random numbers runs once.
 
-    For the other arguments see `__call__`.
+    Args:
+      restarts: number of runs.
+      keys: random keys [B].
+      logits: function from images to logits.
+      images: clean images [B, H, W, C] in [0, 1].
+      labels: the true classes, int32 [B].
+      scale: factor of the radius ε.
     """
     first = self._in_ball(self(keys, logits, images, labels, scale), images, scale)
     if restarts == 1 or not self.draws:

@@ -92,7 +92,18 @@ class AutoPGD(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
+    """Returns the adversarial images of Auto-PGD, [B, H, W, C].
+
+    With `targets`, it is run for each of the most likely wrong classes in turn, on the images that
+    are still right.
+
+    Args:
+      keys: random keys [B].
+      logits: function from images to logits.
+      images: clean images [B, H, W, C] in [0, 1].
+      labels: classes that the attack moves predictions away from, int32 [B].
+      scale: factor of the radius ε.
+    """
     arguments = Arguments(keys, logits, images, labels, scale)
     if not self.targets:
       return self._ascend(arguments, targets=None, can_stop=False)

@@ -46,7 +46,16 @@ class FMN(NearestAttack):
   ) -> Array:
     """Returns the radius of each image's ball for the next step, [B].
 
-    The docstring of `FMN` lists the rules. For the arguments see `NearestAttack.radius_after`.
+    If the image is misclassified, the radius shrinks, at most to the distance of the nearest
+    misclassified image so far. If not, it grows: from the current radius if a misclassified image
+    was found, and otherwise from the estimated distance of the decision boundary.
+
+    Args:
+      radius: current radius ε, [B].
+      is_wrong: whether the current image is misclassified, bool [B].
+      distance: distance of the nearest misclassified image so far, [B]; inf if there is none.
+      boundary_distance: estimated distance of the decision boundary from the clean image, [B].
+      decay: scalar that falls from 1 in the first step to 0.
     """
     first, last = RADIUS_CHANGES
     gamma = last + (first - last) * decay  # falls from `first` to `last`, as `decay` from 1 to 0

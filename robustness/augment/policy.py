@@ -223,8 +223,15 @@ def _augment(
 def _augment_and_check(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
   """Returns the augmented example without the entry `partner`, after a check of its form.
 
-  Raises InputError if a user-defined augmentation leaves out an entry of the example, or changes
-  height, width or channels of the image, or returns an image of integers.
+  Args:
+    augmentation: the augmentation, which may be a user's.
+    key: random key.
+    example: columns of one row, {name: value}, with 'image' in [0, 1]. Augmentations that mix
+      images also need 'partner', another row of the batch.
+
+  Raises:
+    InputError: a user-defined augmentation leaves out an entry of the example, or changes height,
+      width or channels of the image, or returns an image of integers.
   """
   augmented = augmentation(key, example)
   is_mapping = isinstance(augmented, Mapping)

@@ -374,9 +374,14 @@ class ClassifierBuilder:
   def _tasks_along_training(
     self, label: str, recipe: TrainedHere, initial: NetworkWeights | None
   ) -> AlongTraining | None:
-    """Returns the function that measures the studies of `training.measure` during a training.
+    """Returns the function that measures studies during a training, for the training loop to call.
 
-    None if the setting is empty. For the arguments see `train`.
+    The setting `training.measure` names the studies; the result is None if it is empty.
+
+    Args:
+      label: name of the classifier.
+      recipe: the classifier's section of the config.
+      initial: weights that the training begins with; None for random weights.
     """
     if not recipe.training.measure:
       return None

@@ -60,7 +60,13 @@ class FromFile(ClassifierKind):
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
     """Raises InputError for settings that have no effect on a classifier in a file.
 
-    These are an input filter, weights and a training. For the arguments see `ClassifierKind.check`.
+    These are an input filter, weights and a training: the object that the user's file defines
+    brings its own.
+
+    Args:
+      label: name of the classifier, for messages.
+      image_shape: height, width and channels of the images.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     if self.input_filter:
       raise InputError(

@@ -69,8 +69,12 @@ class TrainedHere(Network):
     """Raises InputError for settings with which the training cannot work.
 
     Classifiers without `train` are refused, since they have no weights. Adversarial training in
-    bfloat16 is refused if ε is so small that rounding removes it. For the arguments see
-    `ClassifierKind.check`.
+    bfloat16 is refused if ε is so small that rounding removes it.
+
+    Args:
+      label: name of the classifier, for messages.
+      image_shape: height, width and channels of the images.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
     """
     super().check(label, image_shape, precision)
     if not self.train:

@@ -149,7 +149,15 @@ class Balanced(Sampler):
     return _elements(self._cached_draw, _BLOCKS_PER_DRAW * len(self._groups), begin, end)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """Returns the elements [begin, end) of the sequence, which are row indices, int64."""
+    """Returns the elements [begin, end) of the sequence, which are row indices, int64.
+
+    The sequence is made of blocks. A block has one row of each group, in random order. The rows of
+    a group come from its own shuffled sequence, which `self._epochs` holds.
+
+    Args:
+      begin: index of the first element.
+      end: index after the last element.
+    """
     num_groups = len(self._groups)  # and elements of a block
     first_block, last_block = begin // num_groups, (end - 1) // num_groups
     # block k has row k of the sequence of each group

@@ -252,9 +252,17 @@ def _checked_and_corrupted(
   side: int | None,
   options: Mapping[str, Options],
 ) -> jax.Array:
-  """Checks all arguments except the images and returns the corrupted images.
+  """Checks all arguments except the images, and returns the corrupted images.
 
-  The arguments are the same as in `corrupt_each`; `images` may also be a single image [H, W, C].
+  Args:
+    key: random key, or a seed.
+    images: a batch [B, H, W, C], or a single image [H, W, C], in [0, 1].
+    index: index of the corruption in `names`, of each image.
+    severity: severity of each image, 1..5, which may be fractional.
+    names: names of the corruptions.
+    quantize: how results are rounded to 8 bits, 'floor' or 'round'; None does not round.
+    side: size of the images that selects the constants; None selects the nearest.
+    options: {corruption: {option: value}}.
   """
   batch = images.shape[:-3]  # (B,), or () for one image
   # fractional severities, listed in `between`, are numbered 6, 7, ... after the published 1 to 5

@@ -317,7 +317,15 @@ class StoredOrMade(CorruptionViews):
     return {'gallery': study.grid(gallery), **clean}
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns a table that states where the corrupted images come from."""
+    """Returns a table that states where the corrupted images come from.
+
+    They are made in the run, or stored in a data set (`self.is_stored`), which may lack some pairs
+    of corruption and severity, called parts.
+
+    Args:
+      evaluations: the predictions of each classifier; only the first classifier's are read.
+      image_shape: height, width and channels of the images.
+    """
     study, records = self, evaluations[0].records
     fields: dict[str, Any] = {'denominator': self.denominator(evaluations[0].label)}
     if self.is_stored:

@@ -94,7 +94,13 @@ def rho_case(
 ) -> str:
   """Returns whether ρ measures a transfer of robustness, or why it does not.
 
-  Takes the same arguments as `rho`.
+  ρ is a classifier's gain in accuracy on unseen classes divided by its gain on seen classes.
+
+  Args:
+    seen: the accuracy on the classes that training has shown in an environment.
+    unseen: the accuracy on all other classes.
+    baseline: the accuracy that gains are measured from.
+    baseline_unseen: the same for unseen classes; None takes `baseline`.
 
   Returns:
     '' if ρ is a measurement. 'degenerate' if the classifier gains on unseen but not on seen

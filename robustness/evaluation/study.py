@@ -324,7 +324,14 @@ class Study(Part):
   def _num_needed_in_words(self, num_images: int) -> str:
     """Returns a phrase with the number of images that `half_width` needs, such as 'up to 1,536'.
 
-    It is '' if `num_images` are enough.
+    A study with `self.half_width` shows images until the confidence interval of each error is at
+    most that wide on either side of the value.
+
+    Args:
+      num_images: number of images that there are.
+
+    Returns:
+      The phrase, or '' if `num_images` are enough.
     """
     # A simple lower bound comes first, because the exact number needs a plan of all rounds, which
     # takes hours if the half width is very small.

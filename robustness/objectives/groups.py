@@ -100,7 +100,20 @@ class Coral(GroupObjective):
     return (self.column, GROUP) if self.pairs == SAME_CLASSES else (self.column,)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses with the weighted distance of features, weights, the state and metrics."""
+    """Returns cross-entropy plus the weighted distance of features between environments.
+
+    An environment is a group of images that training distinguishes. `Coral` defines the distance.
+
+    Args:
+      outputs: 'logits' [B, classes] and 'features' [B, F], or [B, V, F] with V views of each row.
+      batch: columns [B, ...], with 'target', the environment of each image in `self.column`, and
+        those that `_compared` reads.
+      state: state of the objective, returned unchanged.
+      total: function that sums an array over the devices that share the batch.
+
+    Returns:
+      (losses [B], weights [B], state, metrics {'feature_distance': the mean distance}).
+    """
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)

@@ -194,6 +194,11 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
   def make_sheet(cutout: jax.Array, size: jax.Array, area: float) -> tuple[jax.Array, jax.Array]:
     """Resizes a cutout to an area and stores it in a larger square image, its sheet.
 
+    A scene is a canvas of S × S pixels (S is `side`) on which the cutout is pasted. If no scene
+    rotates the cutout, the sheet is the resized cutout with margins of S pixels. Otherwise it is
+    the part of the cutout that scenes can show. `is_sequential` is true on CPUs, which process
+    scenes one by one; only there is the reduction bounded.
+
     Args:
       cutout: [h, w, 4], premultiplied, uint8.
       size: int32 [2], height and width of the cutout, which fills the top left of [h, w].
@@ -201,7 +206,7 @@ def _scenes_from_sheet(areas: Sequence[float], side: int, rotates: bool) -> Show
 
     Returns:
       The sheet, uint32 [D, D] with 8 bits per channel, and its offset, int32 [2]: the row and
-      column of the sheet's first pixel in the resized cutout.
+      column of the sheet's first pixel in the resized cutout. D is `sheet_side`.
     """
     placement = place(size, area, angle=0.0, x=0.5, y=0.5, side=side)
     bound = reduction_bound(cutout.shape[:2], area, side) if is_sequential else math.inf

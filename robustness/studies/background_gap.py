@@ -67,8 +67,12 @@ class BackgroundGap(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracy by variant of the data set, and the gap between two variants.
 
-    The gap is the accuracy on 'mixed_same' minus the accuracy on 'mixed_rand'. Published values are
-    added.
+    Variants of ImageNet-9 differ in the backgrounds of the objects. The gap is the accuracy on
+    'mixed_same' (background of another image of the same class) minus the accuracy on 'mixed_rand'
+    (background of a random class). Published values are added.
+
+    Args:
+      recorded: records with the predictions of all classifiers and the variant of each image.
     """
     recorded.require_equal_columns((VARIANT,))
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)

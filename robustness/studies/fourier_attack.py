@@ -83,8 +83,12 @@ class FourierAttack(BeginsWithMap):
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
     """Returns the frequencies to evaluate, as ascending indices into `_frequencies`.
 
-    Without a heatmap these are all frequencies. Otherwise they are the `queries` worst frequencies
-    of each classifier.
+    A heatmap is the result of an earlier run, with the error of each classifier at each frequency.
+    Without a heatmap all frequencies are evaluated. Otherwise these are the `self.queries`
+    frequencies at which each classifier has the largest errors.
+
+    Args:
+      image_shape: height, width and channels of the images.
     """
     frequencies = self._frequencies(image_shape)
     if self._map is None:

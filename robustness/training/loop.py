@@ -382,7 +382,9 @@ class Meter:
       self._wait_for_oldest()
 
   def flush(self) -> None:
-    """Copies the metrics of all added steps to the host.
+    """Copies the metrics of all added steps to the host, after the steps have ended.
+
+    The meter holds metrics on the devices (`_collected`) until a log line needs them.
 
     Raises:
       InputError: The loss or the norm of the gradient is not finite at some step.

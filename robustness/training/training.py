@@ -324,10 +324,12 @@ class Training:
     self.check_groups(columns)
 
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if the data have more groups than a `GroupObjective` has weights.
+    """Raises InputError if the data have more groups than the objective has weights.
 
-    The number of groups is known for the column 'label' and for columns of augmentations. Otherwise
-    it is taken from the data, and not checked without the column.
+    A `GroupObjective` weights training images by their group, a column of the data such as their
+    environment; other objectives are not checked. The number of groups is known for the column
+    'label' and for columns of augmentations. Otherwise it is taken from the data, and not checked
+    without the column.
 
     Args:
       columns: columns of the training data.

@@ -405,15 +405,16 @@ def anchor_positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
   """Selects the hardest neighbor of each anchor, the one that most models predict wrongly.
 
-  These neighbors form the static set of the paper's appendix C, one adversarial frame per anchor
-  for all models. Ties are resolved by distance from the anchor, then in favor of the earlier frame.
+  An anchor is a labelled frame, and its neighbors, frames nearby, are its neighbor set. These
+  neighbors form the static set of the paper's appendix C, one adversarial frame per anchor for all
+  models. Ties are resolved by distance from the anchor, then in favor of the earlier frame.
 
   Args:
-    outcomes: correctness of the predictions, with models on the leading axis.
+    outcomes: correctness of the predictions, with models on the leading axis. Its arrays over the P
+      pairs of an anchor and a neighbor include `group`, the number of the pair's set.
 
   Returns:
-    int array of indices of pairs, ascending by anchor (labelled frame). Anchors without neighbors
-    have no pair.
+    int array of indices of pairs, ascending by anchor. Anchors without neighbors have no pair.
   """
   num_wrong = (~outcomes.is_neighbor_right).sum(0)
   return first_of_each_set(outcomes.group, -num_wrong, np.abs(outcomes.offset), outcomes.offset)

@@ -92,12 +92,15 @@ class Sar(SelectiveTent):
   ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Returns the mean entropy of reliable images, as a loss for `gradient`.
 
+    An image is reliable if its entropy is below the limit E₀, `max_entropy`, a share of log C.
+
     Args:
-      rows: bool [B], the images that may be reliable.
+      rows: bool [B], the images that may be reliable; the others are left out.
       logits: [B, C].
 
     Returns:
-      The mean, and a pair of the reliable images, bool [B], and the same mean.
+      The mean (0 if no image is reliable), and a pair of the reliable images, bool [B], and the
+      same mean.
     """
     entropies = adaptation.entropy(adaptation.log_probabilities(logits))
     reliable = rows & (entropies < self.max_entropy(logits))
