@@ -222,12 +222,17 @@ class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
   def _training_views(self, ids: np.ndarray, groups: np.ndarray) -> Iterator[View]:
     """Yields the two ways of showing a batch of training images: clean, then transformed.
 
-    An image of class group k > 0 is shown in environment k, at a random severity or angle. Images
-    of classes in no group (0) are shown clean only.
+    Environment 0 is clean, the others are transforms. An image of class group k > 0 is shown in
+    environment k, at a random severity or angle. Images of classes in no group (0) are shown clean
+    only.
 
     Args:
       ids: int [B], ids of the images.
       groups: int [B], class groups of the images.
+
+    Yields:
+      (environments, levels): the environment of each image, or `NOWHERE` if it is not shown, and
+      its severity or angle. One integer stands for all images.
     """
     yield 0, 0  # the clean environment and its only level, for all images
     ids_with_groups = zip(ids.tolist(), groups.tolist(), strict=True)

@@ -83,9 +83,14 @@ class ClassGroups:
 
 
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
-  """Returns the class groups that `config.data` (an `input_pipeline.DataSettings`) defines.
+  """Returns the class groups that the section `config.data` defines; by default there are none.
 
-  By default there are none.
+  Class groups are disjoint sets of classes, drawn at random or listed by name. A training can show
+  each group in another environment.
+
+  Args:
+    settings: the section, an `input_pipeline.DataSettings`.
+    class_names: names of all classes, in label order.
   """
   if count := settings.random_class_groups:
     seed, size = settings.class_group_seed, settings.classes_per_group

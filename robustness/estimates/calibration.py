@@ -219,6 +219,10 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
   The mean of this folded normal distribution is
 
     E|N(d, σ²)| = σ √(2/π) exp(-d²/(2 σ²)) + d erf(d/(σ √2)), which is d if σ is 0.
+
+  Args:
+    bins: predictions in M bins of confidence, with size, mean confidence and accuracy of each bin,
+      [..., M].
   """
   gap = np.abs(bins.accuracy - bins.confidence)
   deviation = np.sqrt(bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size, 1))

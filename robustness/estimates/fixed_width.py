@@ -171,16 +171,21 @@ class FixedWidth:
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields the probability of each number of successes after each round of trials.
 
-    Yields:
-      (n, probability, is_finished). n is the number of trials so far. `probability` [P, K] is the
-      joint probability that the proportion was not finished in earlier rounds and that there are k
-      successes, for K whole numbers k within 6 standard deviations of n p. `is_finished`, bool [P,
-      K], says whether the proportion is finished with k successes.
+    In this design each round adds `self.trials` trials of a proportion (a success rate). A
+    proportion is finished, and gets no more rounds, if its interval is narrow enough. After a
+    round, the distribution of successes is the distribution of the unfinished before it, convolved
+    with a binomial.
 
     Args:
       p: true proportions, [P].
       is_covered: if true, the probability is that the intervals after this and all earlier rounds
         also contain p.
+
+    Yields:
+      (n, probability, is_finished). n is the number of trials so far. `probability` [P, K] is the
+      joint probability that the proportion was not finished in earlier rounds and that there are k
+      successes, for K whole numbers k within 6 standard deviations of n p. `is_finished`, bool [P,
+      K], says whether the proportion is finished with k successes.
     """
     p = p[:, None]  # [P, 1]
     distances = _distances_from_mean(self.most_trials)

@@ -61,6 +61,11 @@ class StratifiedMeans:
   ) -> StratifiedMeans:
     """Returns Q weighted means of per-image accuracies over N images, with their variances.
 
+    The variance of a mean is estimated from the deviations of images from the mean of their
+    stratum, such as a class. The returned `deviation` [N, Q] has the sum of squares that is this
+    variance, and `view_variance` the variance p (1 − p) of a single answer, with p the accuracy in
+    the image's stratum.
+
     Args:
       weight: relative weights of the images, [N, Q], at least 0; 0 leaves an image out.
       share: the share of an image's views that are right, [N, Q], in [0, 1].

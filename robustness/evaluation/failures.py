@@ -289,7 +289,9 @@ class Tally:
     """Counts the mistakes of a classifier on N images in V views, by image, by view and by class.
 
     Records are read once, shard by shard. A shard is a file with some images and views (ways of
-    perturbing images).
+    perturbing images). The counts begin at 0 here, `_add` adds those of a shard, and the docstring
+    of `Tally` defines each. Without a mistake, `view`, `prediction` and `confidence` of an image
+    are −1.
 
     Args:
       shards: the shards.

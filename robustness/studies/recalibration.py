@@ -180,6 +180,10 @@ class Recalibration(StoredOrMade):
     held-out images and measured on the others. Results are over all corruptions, by severity, by
     corruption, and by both.
 
+    The tables are, in this order: the fitted temperature of each classifier; for each scaling the
+    likelihood, the accuracy and the calibration errors; and for each score of prediction sets the
+    coverage, the size and two gaps of the coverage.
+
     Args:
       recorded: the logits of each classifier for all images in V views: clean, and under each
         corruption at each severity.

@@ -259,16 +259,27 @@ class ReviewRounds:
       return latest
 
   def ready_for_joint(self, item: Item) -> bool:
-    """Returns whether a contested item has all individual answers, so that the joint vote can
-    start.
+    """Returns whether the joint vote on an item can start.
+
+    It can for a contested item (one on which annotators disagree, or that one of them rejects) once
+    all individual answers are given.
+
+    Args:
+      item: the anchor or pair.
     """
     return item in self._contested and not self._num_awaited(item)
 
   def is_settled(self, item: Item) -> bool:
     """Returns whether an item needs no more answers; a pair also needs a settled anchor.
 
-    A contested item needs all answers of the individual round, then `plan.votes_needed` joint
-    votes. Pairs of a rejected anchor need none.
+    Annotators judge items, which are anchors (labelled frames) and pairs of an anchor and a
+    neighbor. Each annotator answers alone in the individual round. An item that somebody does not
+    accept, or to which annotators would add different labels, is contested: after all individual
+    answers it needs `plan.votes_needed` votes in the joint round. Pairs of an anchor that the votes
+    reject need no answers.
+
+    Args:
+      item: the anchor or pair.
     """
     if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
