@@ -25,13 +25,8 @@ python main.py --config=configs/ood_scores.py:openood --workdir=/tmp/openood \
   command with --config.data.split=train.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  default_battery,
-  default_config,
-  predictions_config,
-  variants,
-)
+from robustness.config import defaults
+from robustness.config.defaults import ConfigDict, variants
 from robustness.config.trainings import resnet20_on_cifar10, use_cifar10
 from robustness.estimates.fitted_scores import SCORES
 
@@ -46,7 +41,7 @@ def cifar10() -> ConfigDict:
 
 def unknown() -> ConfigDict:
   """Returns the config that records a ResNet-20 on a folder of images of no class that it knows."""
-  config = default_config('ood_scores')
+  config = defaults.default_config('ood_scores')
   config.data.update(source='folder', known_classes=False, resize=32, crop=32)
   config.classifier.name = 'resnet20'
   return config
@@ -54,7 +49,7 @@ def unknown() -> ConfigDict:
 
 def workdirs() -> ConfigDict:
   """Returns the config that compares finished runs on known and on unknown classes."""
-  return predictions_config('ood_scores')
+  return defaults.predictions_config('ood_scores')
 
 
 def openood() -> ConfigDict:
@@ -68,7 +63,9 @@ def sets() -> ConfigDict:
   """Returns the battery that records one network on all sets of OpenOOD 1.5 for CIFAR-10."""
   names_in_tfds = {'cifar100': 'cifar100', 'mnist': 'mnist', 'svhn': 'svhn_cropped', 'dtd': 'dtd'}
   unknown_sets = ('cifar100', 'tiny_imagenet', 'mnist', 'svhn', 'dtd', 'places365')
-  config = default_battery(dict.fromkeys(('known', 'training', *unknown_sets), 'ood_scores'))
+  config = defaults.default_battery(
+    dict.fromkeys(('known', 'training', *unknown_sets), 'ood_scores')
+  )
   use_cifar10(config, num_images=2000)
   config.classifier.name = 'resnet20'
   config.battery.training.data.update(split='train', num_images=5000)

@@ -44,47 +44,29 @@ size.
 from robustness.config.defaults import ConfigDict, check_variant, default_config
 
 RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
-"""(architecture, weights) of networks that several comparisons have."""
+"""(architecture, weights) of a network, as are the following."""
 GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')
 VIT_IMAGENET = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in1k')
+VIT_21K = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k')
+VIT_B32 = ('vit_b32', 'timm:vit_base_patch32_224.augreg_in21k_ft_in1k')
+VIT_L32 = ('vit_l32', 'timm:vit_large_patch32_384.orig_in21k_ft_in1k')
+BIT_50X1 = ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k')
+BIT_50X3 = ('bit_r50x3', 'timm:resnetv2_50x3_bit.goog_in21k_ft_in1k')
 FILE = ''
 """Weights that are published as a file, which the user names."""
+CLIP_RESNET50 = ('clip_rn50_quickgelu', FILE)
+CLIP_VIT_B32 = ('clip_vit_b32_quickgelu', FILE)
 COMPARISONS = {
   'batch_or_group_norm': ('size', {'batch_norm': RESNET50, 'group_norm': GROUP_NORM}),
   'bit_or_vit_location': ('grid', {'bit_r101x3': ('bit_r101x3', FILE), 'vit_b16': VIT_IMAGENET}),
-  'bit_or_vit_patches': (
-    'grid',
-    {
-      'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
-      'vit_l32': ('vit_l32', 'timm:vit_large_patch32_384.orig_in21k_ft_in1k'),
-    },
-  ),
-  'vit_b32_patches': (
-    'grid',
-    {
-      'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
-      'vit_b32': ('vit_b32', 'timm:vit_base_patch32_224.augreg_in21k_ft_in1k'),
-    },
-  ),
-  'clip_location': (
-    'location',
-    {'group_norm': GROUP_NORM, 'clip_resnet50': ('clip_rn50_quickgelu', FILE)},
-  ),
-  'bit_or_vit_21k': (
-    'size',
-    {
-      'bit_r50x3': ('bit_r50x3', 'timm:resnetv2_50x3_bit.goog_in21k_ft_in1k'),
-      'vit_b16': ('vit_b16', 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k'),
-    },
-  ),
+  'bit_or_vit_patches': ('grid', {'bit_r50x1': BIT_50X1, 'vit_l32': VIT_L32}),
+  'vit_b32_patches': ('grid', {'bit_r50x1': BIT_50X1, 'vit_b32': VIT_B32}),
+  'clip_location': ('location', {'group_norm': GROUP_NORM, 'clip_resnet50': CLIP_RESNET50}),
+  'bit_or_vit_21k': ('size', {'bit_r50x3': BIT_50X3, 'vit_b16': VIT_21K}),
   'bit_or_vit_imagenet': ('size', {'bit_r101x1': ('bit_r101x1', FILE), 'vit_b16': VIT_IMAGENET}),
   'clip': (
     'location',
-    {
-      'group_norm': GROUP_NORM,
-      'clip_resnet50': ('clip_rn50_quickgelu', FILE),
-      'clip_vit_b32': ('clip_vit_b32_quickgelu', FILE),
-    },
+    {'group_norm': GROUP_NORM, 'clip_resnet50': CLIP_RESNET50, 'clip_vit_b32': CLIP_VIT_B32},
   ),
 }
 """{variant: (factor of SI-Score or 'grid', {label: (architecture, weights)})}."""
