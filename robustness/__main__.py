@@ -73,12 +73,9 @@ def _advice(error: Exception) -> str | None:
   """
   if isinstance(error, InputError):
     return str(error)
-  advice = environment_variables.advice(error)
-  if advice is None and isinstance(error, OSError):
-    advice = disk.advice(error, directory='')
-  if advice is None and (refused := error_of_user(error)):
-    advice = str(refused)
-  return advice
+  advice_on_disk = disk.advice(error, directory='') if isinstance(error, OSError) else None
+  advice = environment_variables.advice(error) or advice_on_disk or error_of_user(error)
+  return str(advice) if advice else None
 
 
 def main(arguments: Sequence[str]) -> int:
