@@ -70,6 +70,10 @@ def variants(
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
     """Returns the config of a variant, for a config file that calls `variants`.
 
+    `functions` return the configs of the variants, and `function_by_name` is {name: function}. Each
+    function of `added`, {word: function}, changes a config. `labelled` is one of `functions` that
+    also takes labels of classifiers, or None.
+
     Args:
       variant: 'NAME' is the name of one of `functions`. 'NAME+WORD' calls the function
         `added[WORD]` on its config. 'NAME,LABEL,...' passes labels to the function `labelled`.

@@ -115,6 +115,9 @@ def canny(levels: jax.Array) -> jax.Array:
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Adds the candidates next to edges to the edges, for `lax.while_loop` of Canny's algorithm.
 
+    `candidates`, bool [H, W], are pixels with a large gradient. They are edges if a path of
+    candidates connects them to an edge.
+
     Args:
       state: (edges, edges before the last call), bool [H, W]. The loop ends when both are equal.
 

@@ -177,6 +177,11 @@ def circular_motion_blur(draws: Draws, image: jax.Array, strength: Strength) -> 
 
   m is the magnitude, t = −1, −.9, …, 1, and w ∝ exp(−2t²) has sum 1. R(angle) rotates by cubic
   splines and is black outside of the image, so that corners darken.
+
+  Args:
+    draws: random numbers; this corruption uses none.
+    image: a square image, [H, H, C] in [0, 1].
+    strength: has the constant `magnitude`.
   """
   side, middle = image.shape[0], (image.shape[0] - 1) / 2
   to_coefficients = jnp.asarray(prefilter(side), jnp.float32)

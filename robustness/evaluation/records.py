@@ -352,8 +352,10 @@ class SelectedRows(RecordsReader):
   def read(self, block: int, chunk: int) -> Shard:
     """Returns the records of all selected images in one chunk of views (ways of perturbing images).
 
-    Pictures are left out. So are sums, because stored sums are over all images of the original
-    records.
+    `self._rows` are the positions of the selected images, int [n]. Or versions of an image are
+    joined to one image: they are int [n, V], −1 for a version that an image lacks, and each version
+    becomes a view. Pictures are left out. So are sums, because stored sums are over all images of
+    the original records.
 
     Args:
       block: 0, because all images form one block.

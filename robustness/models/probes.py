@@ -586,11 +586,17 @@ def _nearest_rows(features: jax.Array, rows: jax.Array, k: int) -> _Nearest:
 
   @jax.checkpoint  # else a gradient would keep the cosines of all blocks, [B, N]
   def search_block(best: _Nearest, start: jax.Array) -> tuple[_Nearest, None]:
-    """Updates the nearest rows with the block of rows that begins at `start`.
+    """Updates the nearest rows with the block of rows that begins at `start`, for `lax.scan`.
+
+    `rows` [N, F] are the features of N training images and `features` [B, F] those of the queries,
+    all of length 1. Of each query the k nearest rows are wanted.
 
     Args:
       best: cosines and indices of the nearest rows before `start`, [B, k] each.
       start: index of the first row of the block that was not searched yet.
+
+    Returns:
+      The updated cosines and indices, and None as `scan` needs it.
     """
     best_cosines, best_indices = best
     # the last block overlaps the one before: of 10 rows in blocks of 4 it has rows 6 to 9

@@ -348,10 +348,11 @@ class AccuracyByFactor(Study):
   ) -> Iterator[pd.DataFrame]:
     """Yields the drop of accuracy at each strength, and mean failure points, by group.
 
-    Images with equal values of all factors except `strength` are a group. The drop compares whether
-    a picture is right at the least strength and at another one. The failure point of a picture is
-    the least strength at which it is wrong. If it is never wrong, the point is one step beyond the
-    largest strength.
+    Each picture has versions that differ in the factor `self.strength`, such as the amount of blur.
+    Images with equal values of all other factors are a group. The drop compares whether a picture
+    is right at the least strength and at another one. The failure point of a picture is the least
+    strength at which it is wrong. If it is never wrong, the point is one step beyond the largest
+    strength.
 
     Args:
       right: whether each classifier is right on each image, [N, 1].

@@ -380,8 +380,13 @@ class Systematic(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the results, and a table of initial weights if classifiers started from some.
 
-    The table `initial_weights` has a row for each such classifier: its initial weights, their
-    augmentations, the environments that these may have shown, and the baseline.
+    The table `initial_weights` has a row for each such classifier: its initial weights, the
+    augmentations in their training, the environments (transforms such as snow) that these may have
+    shown, and the baseline, the classifier whose accuracies are subtracted.
+
+    Args:
+      evaluations: recorded predictions of each classifier.
+      image_shape: height, width and channels of the images.
     """
     findings = super().reduce(evaluations, image_shape)
     rows = []
