@@ -39,7 +39,8 @@ def layer_numbers(params: PyTree) -> PyTree:
 
   The stem is layer 0, the L residual blocks are layers 1 to L, and the head is layer L + 1, as in
   timm. The norm after the blocks is in layer L in networks with attention, and in layer L + 1 in
-  ConvNeXt. The last convolution of an EfficientNet is in layer L.
+  ConvNeXt. timm has it in layer L + 1 in EVA-02 too, where it follows the pooling. The last
+  convolution of an EfficientNet is in layer L.
   """
   blocks = {path: _block(path) for path in flatten_dict(params)}
   order = sorted({block for block in blocks.values() if block})  # (stage, block) of the L blocks
